@@ -75,7 +75,7 @@ fn rust_mapping(page: &Path) {
             "rust" => {
                 number += 1;
                 let name = format!("{section}_{number}");
-                // `include!` takes several statements only in a block.
+                // `include!` takes several statements only inside a block.
                 let statements = piece.lines().any(|line| line.starts_with("let "));
                 let code = if statements { format!("{{\n{piece}}}\n") } else { piece };
                 fs::write(folder.join(&name).with_extension("rs"), code).unwrap();

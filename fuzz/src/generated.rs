@@ -16,7 +16,7 @@ corelane::include_idl!("values");
 ///
 /// # Panics
 ///
-/// If a value that was read, and can be written, reads differently.
+/// If a value that was read and written is different when it is read again.
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);
@@ -91,6 +91,6 @@ fn check<T: Cdr>(octets: &[u8], settings: Settings) {
     // A value that was read may hold data that cannot be sent, such as NUL in a string.
     let Some(written) = settings.write(&value) else { return };
     let again = settings.read::<T>(&written);
-    // Compare the written forms: a NaN differs from itself.
+    // Compares the written forms, because a NaN differs from itself.
     assert_eq!(again.and_then(|again| settings.write(&again)), Some(written), "read again, and written again");
 }

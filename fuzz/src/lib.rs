@@ -24,10 +24,10 @@ pub fn connection_ops(input: &[u8]) {
     corelane::fuzz::connection_ops(input);
 }
 
-/// A target: its name, which its folders share, and its function.
+/// A target: its name, which is also the name of its folders, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target. [`planted`] is not one: its fault is to be found.
+/// All targets. [`planted`] is not among them, because its fault must be found.
 pub const TARGETS: &[Target] = &[
     ("any", any),
     ("cdr", cdr),
@@ -47,7 +47,7 @@ pub const TARGETS: &[Target] = &[
 ///
 /// # Panics
 ///
-/// That is its purpose.
+/// For that one input, on purpose.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

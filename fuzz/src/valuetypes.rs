@@ -19,7 +19,7 @@ static LIMITS: Limits =
 ///
 /// # Panics
 ///
-/// If a value that was read, and can be written, reads differently.
+/// If a value that was read and written is different when it is read again.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();
@@ -71,8 +71,8 @@ fn check<T>(
     // Strings that were read may hold NUL, which cannot be sent.
     let Some(written) = writing(&value) else { return };
     let again = reading(&written);
-    // Values are written in another order than they were read in, and may then be nested more
-    // deeply, beyond the limit.
+    // Values are written in another order than they were read. They may then be nested more deeply,
+    // beyond the limit.
     if let Some(again) = again {
         assert_eq!(writing(&again), Some(written), "read again, and written again");
     }

@@ -1,6 +1,6 @@
-//! The expected version and fragments of a run's messages, and the comparison with the wire.
-//! Without it, an option that a program ignores would go unnoticed, because the calls succeed
-//! anyway.
+//! The expected version and fragments of a run's messages, and the comparison with the messages on
+//! the wire. Without the comparison, an option that a program ignores would go unnoticed, because
+//! the calls succeed anyway.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,16 @@ const LEAST_FRAGMENTS: usize = 50;
 /// Size of a message header in octets.
 const HEADER: u32 = 12;
 
-/// Types of messages that have the version of the calls; messages that end a connection may have
-/// another.
+/// Types of messages that have the version of the calls. Messages that end a connection may have
+/// another version.
 const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
 const REQUEST: u8 = 0;
 const FRAGMENT: u8 = 7;
 
-/// The fragmentation that one side's program was told to use.
+/// The fragmentation that a side's program was told to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
-    /// Another ORB, with its own rules.
+    /// Any fragmentation, by another ORB with its own rules.
     OwnWay,
     /// No fragments.
     None,
@@ -150,7 +150,8 @@ mod tests {
         assert_eq!(checks(&asked, &calls(2, 1)), ["wire-version"]);
         assert_eq!(checks(&asked, &calls(1, 2)), ["wire-version-back"]);
         assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
-        // JacORB's client calls in the version of the server's profile, and is called in its own.
+        // JacORB's client calls in the version of the server's profile. It is called in its own
+        // version.
         let jacorb = Asked::of(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
         assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
     }

@@ -1,4 +1,4 @@
-//! Captures the traffic of a run and has Wireshark's dissector judge every message on the wire.
+//! Captures the traffic of a run. Wireshark's dissector then judges every message on the wire.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,8 +24,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Returns two free ports outside the range that the kernel assigns automatically: the servers
-    /// may start late.
+    /// Returns two free ports. They are outside of the range that the kernel assigns automatically,
+    /// because the servers may start late.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Ports {
 /// Number of ports to try, from `LOWEST` on.
 const PORTS: u32 = 20_000;
 
-/// Below Linux's ephemeral ports, which begin at 32,768.
+/// The lowest port, below Linux's ephemeral ports, which begin at 32,768.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
@@ -85,8 +85,8 @@ pub struct Message {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The verdict is unreliable. Packets were dropped before capture, or a packet that seems
-    /// malformed ends where the receiver's window was full. That may be inside a message header,
-    /// where one octet misleads the dissector.
+    /// malformed ends where the receiver's window was full. The cut may be inside a message header,
+    /// where a single octet misleads the dissector.
     Incomplete,
     /// All packets were captured.
     Complete {
@@ -126,7 +126,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// tshark is missing, or the user may not capture; the text has its output.
+    /// tshark is missing, or the user may not capture. The text contains its output.
     pub fn start(folder: &Path, ports: Ports) -> Result<Self, String> {
         let file = folder.join("traffic.pcapng");
         match fs::remove_file(&file) {
@@ -158,8 +158,8 @@ impl Capture {
         }
     }
 
-    /// Ends the capture and returns the dissector's verdict, with preferences `NAME:VALUE`. The
-    /// last call of the run was `shutdown`.
+    /// Ends the capture and returns the dissector's verdict. `preferences` are for the dissector,
+    /// in the form `NAME:VALUE`. The last call of the run must have been `shutdown`.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
         let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
         let calls_back = source == ports.client || target == ports.client;
         for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
-            // A packet with only an error has no such columns.
+            // A packet that only has an error lacks these columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
                 messages.push(Message { from, calls_back, minor, kind, size });
@@ -327,8 +327,8 @@ mod tests {
         assert_ne!(ports.server, ports.client);
     }
 
-    /// A starting program could have a copy of the probing socket, so that a server could not bind
-    /// the port.
+    /// A program that is just starting could have a copy of the probing socket, so that a server
+    /// could not bind the port.
     #[test]
     fn a_free_port_can_be_had_while_programs_are_started() {
         thread::scope(|scope| {

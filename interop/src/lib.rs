@@ -1,11 +1,12 @@
 //! Interoperation with other ORBs, tested by running them.
 //!
 //! `interop/idl/interop.idl` has every type and kind of operation. Each ORB has a server and a
-//! client for it under `interop/peers/`. They share command lines and the rules for a server's
-//! results, so that any client can run against any server. A client prints one line per check.
-//! [`report`] reads them; [`skips`] knows the failures caused by the peers' limits, with reasons.
+//! client for this IDL under `interop/peers/`. They share command lines and the rules for a
+//! server's results, so that any client can run against any server. A client prints one line for
+//! each check, which [`report`] reads. [`skips`] lists the failures caused by the peers' limits,
+//! with reasons.
 //!
-//! - [`process`]: a program with a bounded life, its output kept.
+//! - [`process`]: a program with a bounded life, whose output is kept.
 //! - [`peers`]: the commands that build and start each ORB's programs.
 //! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
 //! - [`asked`]: the expected version and fragments of the messages.

@@ -1,4 +1,4 @@
-//! One client against one server, judged.
+//! Runs one client against one server, and judges the result.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::skips::Skips;
 /// Maximum time for all checks of a client; alone it takes a few seconds.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// Maximum number of runs until a capture is conclusive.
+/// Maximum number of runs to get a conclusive capture.
 const CAPTURES: usize = 5;
 
 /// The choice whether Wireshark's dissector also captures and judges the traffic of a run.
@@ -27,7 +27,7 @@ pub enum Traffic {
     Dissected,
 }
 
-/// Options of one run in addition to those of its variant.
+/// Options of one run, in addition to those of its variant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extra<'o> {
     /// A part of the name of the run's folder.
@@ -44,7 +44,7 @@ pub struct Extra<'o> {
 /// The GIOP version in a `corbaloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByKey {
-    /// None, which means GIOP 1.0.
+    /// No version, which means GIOP 1.0.
     Unnamed,
     /// GIOP 1.2.
     Giop12,
@@ -56,16 +56,16 @@ pub enum ByKey {
 /// # Errors
 ///
 /// A peer is missing or does not start, or the server does not end when the last check tells it to.
-/// Or a check fails that interop/skips does not list, or a listed check passes.
+/// Or a check fails that interop/skips does not list, or a check passes that it lists.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, Extra::default())
 }
 
-/// Like [`run`], with further options for the programs.
+/// Does what [`run`] does, with further options for the programs.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// The errors of [`run`].
 pub fn run_with(
     folder: &Path,
     server: Orb,
@@ -107,7 +107,7 @@ impl Run<'_> {
             let capture = Capture::start(files, ports)?;
             let (mut report, talk) = self.calls(files, ports, &skips.options())?;
             let Verdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else { continue };
-            // Each check makes at least one request; with fewer messages, the capture saw other
+            // Each check makes at least one request. With fewer messages, the capture saw other
             // traffic.
             if messages.len() < report.passed.len() {
                 return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
@@ -125,7 +125,7 @@ impl Run<'_> {
         let Extra { server, client, by_key, .. } = self.extra;
         let mut asked = Asked::of((self.server, server), (self.client, client), self.variant)?;
         if by_key == Some(ByKey::Unnamed) {
-            // The references that the server returns have its own version.
+            // The references that the server returns have the server's own version.
             asked.calls.insert(0);
         }
         Ok(asked)
@@ -142,7 +142,7 @@ impl Run<'_> {
             Some(ByKey::Unnamed) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
             Some(ByKey::Giop12) => command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server)),
         };
-        // The last options win: those that leave out checks.
+        // The last options count, so the options that leave out checks come last.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::read(&finished.output)

@@ -86,7 +86,7 @@ impl Peers {
     ///
     /// # Errors
     ///
-    /// A tool or library is missing, or a peer does not build; the text has the output.
+    /// A tool or library is missing, or a peer does not build. The text contains the output.
     pub fn build(folder: &Path) -> Result<&'static Self, String> {
         static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
         let built = PEERS.get_or_init(|| {
@@ -124,8 +124,8 @@ impl Peers {
         command
     }
 
-    /// Returns the command of a peer's program for values.idl, without its mode. GlassFish has
-    /// none.
+    /// Returns the command of a peer's program for values.idl, without its mode. GlassFish has no
+    /// such program.
     pub fn values(&self, orb: Orb) -> Command {
         match orb {
             Orb::OmniOrb => self.omniorb("values", Variant::GIOP_1_2, 2, 0),
@@ -166,7 +166,7 @@ impl Peers {
     }
 
     fn glassfish(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
-        // ISO 8859-1 and UTF-8 in the order of preference: the first is the native set.
+        // ISO 8859-1 and UTF-8 in the order of preference. The first one is the native set.
         let sets =
             if variant.characters == Characters::Unicode { "0x05010001,0x00010001" } else { "0x00010001,0x05010001" };
         let mut settings = vec![
@@ -185,7 +185,8 @@ impl Peers {
     fn java(&self, orb: Orb, settings: &[String], class: &str) -> Command {
         let built = self.built.join(orb.name());
         let mut command = Command::new("java");
-        // The quickest start, because these programs spend most of their time starting.
+        // The options for the quickest start, because these programs spend most of their time
+        // starting.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
         command.args(settings).arg(class);
@@ -211,7 +212,7 @@ fn make(orb: Orb, folder: &Path) -> Result<(), String> {
     command.arg(format!("OUT={}", out.display()));
     // Other ORBs in Java also use the code that JacORB's compiler generates.
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
-    // Ten minutes: the first build on a new machine fetches ORBs from Maven Central.
+    // Ten minutes, because the first build on a new machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";
     let finished = process::run(command, "make", out, Duration::from_secs(600)).map_err(|trouble| trouble + hint)?;
     if finished.status.success() {

@@ -2,7 +2,7 @@
 //! end.
 //!
 //! A program never outlives its handle. The end of a server's standard input, a pipe, is the order
-//! to stop. A program that still runs afterwards is killed by its process id. Output goes to a
+//! to stop. A program that still runs afterwards is killed by its process id. Its output goes to a
 //! file, so that a failure can show it and no pipe fills up.
 
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The program is missing, ends early or publishes no reference in time; the text has its
+    /// The program is missing, ends early or publishes no reference in time. The text contains its
     /// output.
     pub fn start(mut command: Command, folder: &Path) -> Result<Self, String> {
         let reference = folder.join("server.ior");
@@ -78,7 +78,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It does not end in time or ends without success; the text has its output.
+    /// It does not end in time or ends without success. The text contains its output.
     pub fn ends_by_itself(mut self) -> Result<(), String> {
         match wait(&mut self.child, END)? {
             Some(status) if status.success() => Ok(()),
@@ -118,18 +118,18 @@ pub struct Finished {
 ///
 /// # Errors
 ///
-/// The program is missing or did not end in time; the text has its output.
+/// The program is missing or did not end in time. The text contains its output.
 pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
     let log = folder.join(format!("{name}.log"));
     run_into(command, name, &log, &log, life)
 }
 
-/// Like [`run`], but returns only the standard output. The error output goes to
+/// Does what [`run`] does, but returns only the standard output. The error output goes to
 /// `folder/NAME.errors`.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// The errors of [`run`].
 pub fn run_apart(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
     let errors = folder.join(format!("{name}.errors"));
     run_into(command, name, &folder.join(format!("{name}.log")), &errors, life)
@@ -146,8 +146,9 @@ fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: D
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Prevents programs from being started. Until it executes, a new process has copies of all
-/// descriptors, including those closed on exec. So a port that was closed may still be in use.
+/// Prevents programs from being started while the guard lives. Until it executes its program, a new
+/// process has copies of all descriptors, including those closed on exec. So a port that was closed
+/// may still be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", Scope::Orb, ());
     STARTING.lock()
@@ -187,7 +188,7 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the text of a log, also if a peer printed invalid UTF-8.
+/// Returns the text of a log, even if a peer printed invalid UTF-8.
 fn read(path: &Path) -> String {
     fs::read(path).map_or_else(|error| error.to_string(), |octets| String::from_utf8_lossy(&octets).into_owned())
 }
@@ -210,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_server_is_waited_for_and_ends_with_its_handle() {
-        // As Corelane's servers do: publish, then run until the standard input ends.
+        // The server does what Corelane's servers do: it publishes, then runs until the standard
+        // input ends.
         let server = Server::start(shell("sleep 0.1; echo up; echo IOR:00 >\"$2\"; cat"), &folder("server")).unwrap();
         assert_eq!(fs::read_to_string(server.reference()).unwrap(), "IOR:00\n");
         assert_eq!(server.output(), "up\n");

@@ -24,7 +24,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The last line is missing or its counts are wrong: the client did not run to its end.
+    /// The last line is missing or its counts are wrong, so the client did not run to its end.
     pub fn read(output: &str) -> Result<Self, String> {
         let mut report = Self::default();
         let mut closing = None;
@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-/// Returns the first word as the name; "big octets 1000" and "thread 3" are names of several words.
+/// Returns the first word as the name. "big octets 1000" and "thread 3" are names of several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,

@@ -1,5 +1,5 @@
-//! The list of known failures, each with its reason. A listed check that passes is an error too, so
-//! the list stays true.
+//! The list of known failures, each with its reason. If a listed check passes, this is an error
+//! too, so that the list stays correct.
 
 use crate::pair::Traffic;
 use crate::report::Report;
@@ -7,10 +7,10 @@ use crate::report::Report;
 /// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// The prefix of a check that is an option for the client.
+/// The prefix of an entry that is an option for the client instead of a check.
 const OPTION: &str = "--";
 
-/// The prefix of a check that is a preference of the dissector.
+/// The prefix of an entry that is a preference of the dissector instead of a check.
 const PREFERENCE: &str = "dissector ";
 
 /// One line of the list.

@@ -26,7 +26,7 @@ use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, 
 const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
 const LIMITS: Limits = Limits::DEFAULT;
 
-/// Types that are `char` and `String` in the mapping, with their own marshalling.
+/// Types that are `char` and `String` in the mapping and have their own marshalling.
 macro_rules! texts {
     ($($name:ident($inner:ty), $least:expr, $write:ident, $read:ident;)*) => { $(
         #[derive(Clone, Debug, PartialEq)]
@@ -260,8 +260,8 @@ fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut kind = message[7];
     let mut first = true;
     while first || !rest.is_empty() {
-        // The first part ends at a multiple of 8 of the message, the others at a multiple of 8 of
-        // their own.
+        // The first part ends at a multiple of 8 in the message, the other parts at a multiple of 8
+        // in themselves.
         let room = if first { size - 4 } else { size };
         let (now, later) = rest.split_at(room.min(rest.len()));
         let id_octets: &[u8] = if first { &[] } else { &id.to_be_bytes() };

@@ -103,7 +103,7 @@ fn glassfish_takes_corelane_s_fragmented_replies_without_a_setting() {
     prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTS);
 }
 
-/// Fragmented requests instead of replies.
+/// Options for fragmented requests; replies are whole.
 const FRAGMENTED_REQUESTS: Extra<'_> = Extra { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
 
 #[test]
@@ -127,7 +127,7 @@ fn corelane_and_corelane_exchange_fragments() {
     prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, both);
 }
 
-/// Messages of ten million octets; omniORB sends them in fragments of its buffer size.
+/// Options for messages of ten million octets. omniORB sends them in fragments of its buffer size.
 const LARGE: Extra<'_> = Extra { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 
 #[test]

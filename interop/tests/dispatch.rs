@@ -1,7 +1,7 @@
 //! Every dispatch architecture of Corelane's server with concurrent callers of another ORB.
 //!
-//! 8 threads of JacORB share one connection, with operations of 50 ms, results, and callbacks
-//! nested six deep in both directions.
+//! Eight threads of JacORB share one connection. They call operations that take 50 ms, operations
+//! with results, and callbacks nested six deep in both directions.
 
 use std::path::Path;
 
@@ -26,8 +26,8 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// A single thread cannot hold several callers inside an operation that waits for them, so no
-/// meeting is requested.
+/// Options for a server with a single thread. It cannot hold several callers inside an operation
+/// that waits for them, so no meeting is requested.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! The Naming Service with omniORB's: `nameclt` with Corelane's name server, Corelane's client with
-//! omniNames, and each server with a context of the other.
+//! The Naming Service together with omniORB's: `nameclt` with Corelane's name server, Corelane's
+//! client with omniNames, and each server with a context of the other.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ use corelane_services::naming::{Naming, name};
 
 /// Corelane's name server.
 struct Ours {
-    /// The ORB, which ends the server when dropped.
+    /// The ORB, whose drop ends the server.
     _orb: Orb,
     port: u16,
 }
@@ -143,7 +143,7 @@ fn nameclt_does_every_operation_on_our_server() {
     assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
 }
 
-/// An object that is not a context. It responds, because omniNames asks objects in the middle of a
+/// An object that is not a context. It answers, because omniNames asks objects in the middle of a
 /// name whether they are contexts.
 struct Plain;
 
@@ -247,7 +247,8 @@ fn names_resolve_through_both_servers() {
     assert_eq!(nameclt(&url(ours.port), &["resolve", "theirs/c"]), "resolve: CannotProceed exception");
 }
 
-/// Returns the program `corelane`, which another package has. Cargo builds it if it is not up to date.
+/// Returns the path of the program `corelane`, which belongs to another package. Cargo builds it if
+/// it is not up to date.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -295,10 +296,10 @@ fn our_commands_work_on_omninames() {
 
     let imported = naming("import", ours.port, &["--from", &url(port)]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    // Each server lists many names in an order of its own, which the batches of a list keep.
+    // Each server lists many names in its own order, and the batches of a list keep this order.
     assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
     assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
-    // And back into another context.
+    // Copies the names back into another context.
     naming("new", port, &["copy"]);
     let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");

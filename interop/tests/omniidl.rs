@@ -63,7 +63,8 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Returns a value in the format of `corelane_ids.py`; text becomes the numbers of its characters.
+/// Returns a value in the format of `corelane_ids.py`. A text becomes the numbers of its
+/// characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),

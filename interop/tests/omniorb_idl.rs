@@ -16,7 +16,7 @@ const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/CO
 
 /// Files without a Rust mapping, with the reasons.
 const REFUSED: [(&str, &str); 1] = [
-    // It uses `CORBA::Environment`, which only the C mapping has.
+    // The file uses `CORBA::Environment`, which only the C mapping has.
     ("CosTSPortability", "a native type has no form in Rust yet"),
 ];
 
@@ -125,7 +125,7 @@ fn check(modules: &[(String, String)]) {
         "[package]\nname = \"omniorb-idl\"\nedition = \"2024\"\n\n[dependencies]\ncorelane = {{ path = {corelane:?} }}\n\n[workspace]\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The locked versions of the workspace: nothing is fetched.
+    // The crate gets the locked versions of the workspace, so nothing is fetched.
     fs::copy(here.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -38,8 +38,8 @@ fn no_lanes(orb: &Orb) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Runs the client's checks at an object in this pool. Returns the native priorities and the lanes
-/// of its requests.
+/// Runs the client's checks against an object in this pool. Returns the native priorities and the
+/// lanes of its requests.
 fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityModel>) -> BTreeSet<(u8, usize)> {
     let files = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     let peers = Peers::build(&files.join("peers")).unwrap_or_else(|trouble| panic!("{trouble}"));

@@ -1,4 +1,4 @@
-//! Objects reached without the published reference: plain keys by corbaloc, forwards, other
+//! Objects that are called without the published reference: plain keys by corbaloc, forwards, other
 //! addressing modes, Unix sockets. Also oneways that wait for the server.
 
 use std::fs;
@@ -114,12 +114,12 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     let mut client = Command::new(folder.join("../peers/omniorb/client"));
     peers();
     // The endpoint is for callbacks. Without the client's transport rule, omniORB would not use
-    // foreign Unix sockets.
+    // Unix sockets of other ORBs.
     client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
     judged(client, &reference, &folder, running, &skips);
 }
 
-// ---- A server of our own that answers in unusual ways ---------------------------------------------------------------
+// ---- A server in this process that answers in unusual ways -------------------------------------
 
 /// Starts the suite, served by Corelane in this process.
 fn suite() -> (Orb, SuiteRef) {
@@ -185,7 +185,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let orb = Orb::new().unwrap();
         let suite: SuiteRef = orb.reference(&reference).unwrap();
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
-        // The second call may already know the mode or learns it again; either way it succeeds.
+        // The second call may know the mode already, or learn it again. It succeeds in either case.
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
         orb.shutdown(true).unwrap();
         assert!(server.join().unwrap() >= 3);

@@ -1,11 +1,11 @@
 //! Priorities to and from TAO, live: `cargo xtask interop --tao PREFIX` runs these tests with an
 //! installed TAO.
 //!
-//! No distribution packages TAO, so the tests are ignored without an installation. The bytes of a
-//! real TAO are tested everywhere (tests/rt/tao_vectors.rs).
+//! No distribution has packages of TAO, so the tests are ignored without an installation. Recorded
+//! bytes of a real TAO are tested everywhere (tests/rt/tao_vectors.rs).
 //!
-//! Priorities are native ones of SCHED_FIFO on both sides, and each side calls the other at each of
-//! them. The tests cover lanes at three priorities, pools without lanes, client-propagated and
+//! Both sides use native priorities of SCHED_FIFO, and each side calls the other at each of them.
+//! The tests cover lanes at three priorities, pools without lanes, client-propagated and
 //! server-declared priorities, bands, nested calls back to the client, and a killed server. TAO's
 //! server also passes the whole suite, except for the list in interop/skips.
 
@@ -68,7 +68,8 @@ fn tao(words: &[&str]) -> Command {
     let mut command = Command::new(programs().join("peer"));
     command.args(words).args(PRIORITIES.map(|priority| priority.to_string()));
     command.arg("-ORBSvcConf").arg(sources().join("svc.conf"));
-    // Every lane of every pool needs its own endpoint, which is not derived from that of the ORB.
+    // Every lane of every pool needs its own endpoint, which TAO does not derive from the ORB's
+    // endpoint.
     command.args(["-ORBListenEndpoints", "iiop://127.0.0.1:0"]);
     command.args(["-ORBLaneListenEndpoints", "*:*", "iiop://127.0.0.1:0"]);
     command
@@ -331,7 +332,7 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// Without bands, TAO's client refuses a priority that no lane has, before it sends.
+    /// Without bands, TAO's client refuses a priority that no lane has, before it sends a request.
     fn taos_client_refuses_what_no_lane_has() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), None);

@@ -102,7 +102,7 @@ fn register(orb: &Orb) {
     orb.value_factories().register_with(|note: Note| NoteOperations::implementation(MyNote(note.text)));
 }
 
-/// Returns a graph with random references between its nodes, or nil ones.
+/// Returns a graph whose nodes have random references to each other, or nil ones.
 fn graph(random: &mut Random) -> NodeRef {
     let graph = ValueGraph::new();
     let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.declare()).collect();
@@ -356,7 +356,7 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// The peer does not know the type, and truncates it to a known one.
+/// Truncation: the peer does not know the type, and truncates the value to a type that it knows.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {

@@ -1,7 +1,7 @@
 //! Large sequences of octets and numbers are not copied between transport and application.
 //!
-//! The stream sends from the caller's memory and receives into the memory that the servant sees;
-//! a result goes the same way back.
+//! The stream sends from the caller's memory, and receives into the memory that the servant sees. A
+//! result goes back in the same way.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,9 +19,9 @@ corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
 const LENGTH: usize = 16 << 20;
-/// Bytes that may arrive with the head of a message, before its length is known.
+/// Bytes that may arrive with the beginning of a message, before its length is known.
 ///
-/// They are moved to where there is room for the whole message.
+/// They are moved to memory that has room for the whole message.
 const WITH_THE_HEAD: usize = 16 << 10;
 
 /// An address range.
@@ -72,7 +72,7 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // Held while sending: a receiver of these bytes finds them recorded.
+        // The lock is held while sending, so that a receiver of these bytes finds them recorded.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;
@@ -109,7 +109,7 @@ impl Stream for Noted {
     }
 }
 
-/// Counts the bytes of `whole` that lie in one of these ranges.
+/// Counts the bytes of `whole` that lie in one of `places`.
 fn covered(whole: &Place, mut places: Vec<Place>) -> usize {
     places.sort_by_key(|place| place.start);
     let (mut octets, mut end) = (0, whole.start);
@@ -188,7 +188,7 @@ fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
             place(&numbers)
         }),
     ];
-    // Each call runs twice: the first may enlarge a buffer that the second uses.
+    // Each call runs twice, because the first may enlarge a buffer that the second uses.
     for (what, call) in calls.into_iter().chain(calls) {
         let what = format!("{what} over {carrier}, {dispatch:?}");
         drop((clients.take(), servers.take()));

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// The maximum number of measurements, if something else happens during each.
+/// The maximum number of measurements, if each of them is disturbed.
 const TRIES: usize = 20;
 
 /// The cost of one call for the client and for the serving thread, averaged over many calls.
@@ -35,9 +35,9 @@ const ORB_LOCKS: usize = 3;
 /// Counts `CALLS` calls after warm-up. The server has one serving thread, so its counts are those
 /// of one thread.
 ///
-/// A client that pauses gets its connection monitored again, and leaves the monitor at the next
-/// call, under a lock of the ORB. Calls that this interrupted are counted anew. Costs of every
-/// call, and of one call in some hundreds, remain visible.
+/// The monitor watches the connection again while a client pauses. The next call suspends the
+/// monitoring under a lock of the ORB. Calls during which this happened are counted again. Costs
+/// that every call has, or one call in some hundreds, remain visible.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -66,8 +66,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex];
-    // Between the two requests the server has run all calls, the second half of the first request
-    // and the first half of the second.
+    // Between the two requests the server has run all calls, and half of each of the two requests.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -86,9 +85,10 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// Checks for 2 system calls and nothing else at the client, `system_calls` at the server.
+/// Checks that a call costs the client 2 system calls and nothing else, and the server
+/// `system_calls`.
 ///
-/// In thousandths of a call, so that one stray event among all calls shows.
+/// The counts are in thousandths of a call, so that a single stray event among all calls shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
@@ -96,7 +96,8 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     assert_eq!(cost.server_locks, 1000, "{what}: the server's only lock is that of the connection's output");
 }
 
-/// Every kind of argument that costs neither side an allocation, each called by its own ORB.
+/// Makes calls with every kind of argument that costs neither side an allocation, each through an
+/// ORB of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];
@@ -133,7 +134,7 @@ fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument_costs(&serve(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Requests without a reply: their cost for the server depends on how many it reads at once.
+/// Requests without a reply. Their cost for the server depends on how many it reads at once.
 #[test]
 fn a_oneway_costs_its_client_one_system_call() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
@@ -155,16 +156,16 @@ fn a_unix_socket_costs_what_tcp_costs() {
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Over shared memory no data goes through the kernel: what is left is waiting.
+/// Over shared memory no data goes through the kernel, so the only cost is waiting.
 ///
-/// Each message costs one call of the side that waits and one of the side that wakes it, or neither
-/// if the message is there in time. A thread of a lane waits in `epoll_wait` for the bell, one
-/// system call at either end. A thread that waits for a ring alone is in a futex call: the client
-/// for its reply, and the thread of a connection for its request.
+/// Each message costs one call of the side that waits and one of the side that wakes it. If the
+/// message is there in time, it costs neither. A thread of a lane waits in `epoll_wait` for the
+/// bell, one system call at either end. A thread that waits for a ring alone is in a futex call:
+/// the client for its reply, and the thread of a connection for its request.
 #[test]
 fn shared_memory_costs_waiting_and_nothing_else() {
-    // With the default spin, where threads on two cores may find data before they sleep, and
-    // without spin, where they always sleep.
+    // With the default spin, threads on two cores may find data before they sleep. Without spin,
+    // they always sleep.
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
@@ -185,16 +186,16 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert_eq!(client[1..5], [0, 0, 0, 0], "{what}: allocations, lane locks, ORB locks, hand-offs of the client");
     assert_eq!(server[1..5], [0, 0, 0, 0], "{what}: the same of the server");
     let [ring, wait] = [1000, 1000];
-    // A wake-up may be under way while its cause has been found already: it ends the next wait too
-    // early, and the thread waits again. This needs a preemption between two instructions, and
-    // happens a few times in a thousand calls at most.
+    // A wake-up may be in progress although the thread has already found its cause. It then ends
+    // the next wait too early, and the thread waits again. This needs a preemption between two
+    // instructions, and happens at most a few times in a thousand calls.
     let stray = 50;
     // The bell is read once in 64 requests, under a lock of the connection.
     let tidied = 1000 / 64 + 1;
     let [most_of_server, locks] = match dispatch {
         Dispatch::ThreadPerConnection { .. } => {
             // A thread that sleeps on a ring for the first time asks the kernel for its own
-            // priority. That may not have happened during warm-up.
+            // priority. This may not have happened during warm-up.
             let once = 1000 / CALLS;
             assert!(client[0] <= once && server[0] <= once, "{what}: {} and {} system calls", client[0], server[0]);
             assert!(client[5] <= ring + wait + stray, "{what}: {} futex calls of the client", client[5]);
@@ -228,7 +229,7 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// Numbers of a peer with the other byte order are swapped in the thread's arena.
+/// Numbers from a peer with the other byte order are swapped in the thread's arena.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
@@ -253,7 +254,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut call = || {
         stream.write_all(&request).unwrap();
-        // Header, reply header without contexts, and the sum, in the server's own byte order.
+        // The message: header, reply header without contexts, and the sum, in the server's own byte
+        // order.
         let mut reply = [0; 28];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[24..], 523_776i32.to_ne_bytes());
@@ -284,7 +286,7 @@ fn a_variable_result_costs_the_client_one_allocation() {
     assert_eq!(cost.client, [2000, 1000, 0, 0, 0, 0]);
 }
 
-/// A probe in a real-time POA: its reference as text.
+/// Activates a probe in a real-time POA and returns its reference as text.
 fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, priority)),
@@ -297,7 +299,7 @@ fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
     poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string()
 }
 
-/// The server's cost of a call to a probe in a pool.
+/// Returns the server's cost of a call to a probe in a pool.
 fn served_for(ior: &str) -> Each {
     let (_orb, probe) = client(ior);
     measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27)).server
@@ -323,8 +325,8 @@ fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
     assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0, 0, 0]);
 }
 
-/// Priorities of objects are looked up by id without a lock, whatever is activated at the same
-/// time.
+/// Priorities of objects are looked up by id without a lock, even while other objects are
+/// activated.
 #[test]
 fn an_object_with_a_priority_of_its_own_costs_no_more() {
     let orb = fifo_orb();

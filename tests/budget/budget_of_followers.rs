@@ -1,6 +1,6 @@
 //! The cost of a call in a pool of several threads, which take turns.
 //!
-//! Alone in its process, because all threads of the process are counted.
+//! The test has a process of its own, because all threads of the process are counted.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,31 @@ use corelane_tests::{client, serve_with};
 
 const CALLS: u64 = 2000;
 
-/// The interval of the hang-up monitor's check for quiet connections.
+/// The interval at which the hang-up monitor looks for idle connections.
 ///
 /// Each check takes a few system calls and locks.
 const ROUND: Duration = Duration::from_millis(50);
 
 /// The permitted range of a call's cost in all threads except the client's.
 ///
-/// Some calls in a thousand may cost more: the ORBs' work once a second, and the end of a call on
-/// the way to the next wait.
+/// A few calls in a thousand may cost more: those during the ORBs' periodic work, and those that
+/// end while the thread begins the next wait.
 struct Budget {
     system_calls: (f64, f64),
-    /// The maximum, for transports that wake a client by a futex.
+    /// The maximum of futex calls, for transports that wake a client by a futex.
     futex: Option<f64>,
 }
 
-/// One transport after the other: each measurement counts the whole process.
+/// The transports are tested one after the other, because each measurement counts the whole
+/// process.
 #[test]
 fn several_threads_cost_no_more_than_one() {
-    // A read, a write and a wait. Futex calls are not asserted: a thread that loses the core
-    // between sending a reply and releasing the connection's output makes the next one wait.
+    // The system calls are a read, a write and a wait. Futex calls are not asserted: a thread may
+    // lose its core between sending a reply and releasing the connection's output, and the next
+    // thread then waits.
     let socket = || Budget { system_calls: (2.99, 3.05), futex: None };
-    // A wait for the bell, which is read once in 64 requests, and a futex call to wake the client
-    // unless it has its reply already.
+    // The costs are a wait for the bell, which is read once in 64 requests, and a futex call that
+    // wakes the client, unless it already has its reply.
     let rings = Budget { system_calls: (0.99, 1.07), futex: Some(1.05) };
     for (carrier, budget) in [("tcp", socket()), ("unix", socket()), ("shm", rings)] {
         followers_cost(carrier, &budget);
@@ -49,7 +51,7 @@ fn followers_cost(carrier: &str, budget: &Budget) {
     let server = serve_with(Orb::builder().pool(pool).listen(address));
     let (_orb, probe) = client(&server.ior);
     let call = || assert_eq!(probe.cube_long(3).unwrap(), 27);
-    // Every thread has served its first request.
+    // After these calls every thread has served its first request.
     (0..500).for_each(|_| call());
     let began = Instant::now();
     let (all, own) = (counters::process_snapshot(), counters::snapshot());
@@ -60,7 +62,7 @@ fn followers_cost(carrier: &str, budget: &Budget) {
     let bounds = [
         ("system calls", others.syscalls, budget.system_calls, 4.0 * rounds),
         ("futex calls", others.futex, (0.0, budget.futex.unwrap_or(f64::INFINITY)), 0.0),
-        // The lock of the connection's output.
+        // One lock is that of the connection's output.
         ("locks", others.locks, (0.99, 1.05), 4.0 * rounds),
         ("hand-offs", others.handoffs, (0.0, 0.02), 0.0),
         ("locks of the lane", others.lane_locks, (0.0, 0.02), 0.0),

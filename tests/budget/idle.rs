@@ -1,4 +1,5 @@
-//! Ten thousand idle connections. Alone in its process, because its whole memory is measured.
+//! Ten thousand idle connections. The test has a process of its own, because its whole memory is
+//! measured.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +14,7 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Each idle connection costs the server at most 2 KiB, and an active one is served as before.
+/// Each idle connection costs the server at most 2 KiB, and an active one is still served.
 #[test]
 fn ten_thousand_idle_connections_are_held() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
@@ -39,7 +40,7 @@ fn ten_thousand_idle_connections_are_held() {
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     drop(peer.stdin.take());
     assert!(peer.wait().unwrap().success());
-    // The server notices the end of all of them.
+    // The server notices the end of all connections.
     while server.orb.event_counts().connections_closed < wanted {
         std::thread::sleep(Duration::from_millis(1));
     }

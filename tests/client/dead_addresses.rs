@@ -1,4 +1,4 @@
-//! References with a profile whose server does not answer beside one whose server does.
+//! References with two profiles, of which the server of one does not answer.
 //!
 //! The tests count the attempts at each address; no result depends on time.
 
@@ -18,7 +18,7 @@ use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{CLOSE_CONNECTION, Scripted, message, serve, well};
 
-/// A listener whose backlog is full: the kernel answers no further connection.
+/// A listener whose backlog is full: the kernel accepts no further connection.
 struct Dead {
     address: SocketAddr,
     _held: (OwnedFd, Vec<std::net::TcpStream>),
@@ -156,7 +156,8 @@ fn a_short_time_out_reaches_the_profile_that_answers() {
     dead.assert_dead();
 }
 
-/// The back-off belongs to the endpoint, so one reference's failure serves all references.
+/// The back-off belongs to the endpoint, so a failure through one reference counts for all
+/// references.
 #[test]
 fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
     const MANY: usize = 40;
@@ -196,14 +197,14 @@ fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
 fn the_profile_that_answered_last_is_tried_first() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    // This server closes the connection after each request, so every call connects anew.
+    // This server closes the connection after each request, so every call makes a new connection.
     let second = serve(0, move |stream, id| {
         counted.fetch_add(1, Ordering::SeqCst);
         stream.write_all(&well(id))?;
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    // No other test listens at this address, so none can take the port.
+    // No other test listens at this address, so no other socket can take the port.
     let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.6:0").unwrap().local_addr().unwrap());
     let (orb, counting) = client(PATIENT);
     let probe = reference(&orb, &[shut, second.address, third.address]);

@@ -1,6 +1,6 @@
-//! The exception of a call says whether its deadline passed while it connected or while it sent.
+//! The exception of a call tells whether its deadline passed while it connected or while it sent.
 //!
-//! No result depends on time, but a test that does not end is stopped.
+//! No result depends on time. The tests stop a call that does not end.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,9 +12,9 @@ use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 
-/// The time after which a call that should have ended has failed.
+/// Time after which a call counts as never ending.
 const ENOUGH: Duration = Duration::from_secs(60);
-/// A time-out long enough to connect where the peer accepts.
+/// A time-out that is long enough to connect to a peer that accepts.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn probe(orb: &Orb, port: u16) -> ProbeRef {
@@ -50,7 +50,7 @@ fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
     let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
     let address = socket::local_address(listener.as_fd()).unwrap();
     let mut taken = Vec::new();
-    // On loopback a connection that the backlog takes is established at once.
+    // On loopback a connection is established at once if the backlog has room for it.
     while let Ok(stream) =
         socket::connect(&address, &SocketOptions::default(), Some(clock::now() + Duration::from_secs(1)))
     {
@@ -94,17 +94,17 @@ fn deadline_while_sending_is_reported_as_such() {
     for policies in timeouts() {
         let orb = Orb::new().unwrap();
         let probe = probe(&orb, port).with_policies(policies);
-        // More than the buffers of both ends hold.
+        // The argument is larger than the buffers of both ends.
         let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
         assert_ended(&ended, Phase::Send, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
-        // The client closes the connection: half a message has been sent.
+        // The client closes the connection, because half a message has been sent.
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(ENOUGH)).unwrap();
         let mut header = [0; 12];
         stream.read_exact(&mut header).unwrap();
         let announced = u32::from_le_bytes(header[8..].try_into().unwrap());
-        // The stream ends by a reset or by an orderly end.
+        // The stream ends by a reset or in order.
         let sent = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
         assert!(sent < u64::from(announced), "the whole request has come: {sent} octets");
     }

@@ -9,7 +9,7 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, LOCATED, Probe, ProbeRef, TestProbe};
 
-/// The current locations of a server's objects, and the number of requests about them.
+/// The current location of a server's objects, and the number of requests that asked for it.
 struct Whereabouts {
     servant: Servant,
     here: AtomicBool,
@@ -37,7 +37,7 @@ impl ServantLocator for Whereabouts {
     }
 }
 
-/// A server with one object, which it serves until the test moves the object elsewhere.
+/// A server with one object, which it serves until the test moves the object to another server.
 struct Server {
     orb: Orb,
     object: ObjectRef,
@@ -122,7 +122,7 @@ fn object_that_returns_is_found_at_its_original_server() {
     assert_eq!(servers[0].asked(), 3);
 }
 
-/// `_non_existent` is answered by the original server alone: the object may return to it.
+/// Only the original server answers `_non_existent`, because the object may return to it.
 #[test]
 fn non_existent_is_answered_by_the_original_server() {
     let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });

@@ -7,7 +7,7 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at};
 
-/// Makes four threads meet in the server through a client with one connection of its own.
+/// Makes four threads meet inside the server, through a client with a single connection.
 fn meet(dispatch: Dispatch) {
     let server = serve(dispatch);
     let orb = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhausted::Multiplex).build().unwrap();

@@ -18,7 +18,8 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// Returns the sum that the server has noted. A separate ORB asks, so that no batch is flushed.
+/// Returns the sum that the server has recorded. A separate ORB asks, so that the question does not
+/// flush a batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()
@@ -52,7 +53,7 @@ fn batch_is_flushed_at_its_size_limit() {
     for _ in 0..1000 {
         probe.note(1).unwrap();
     }
-    // Fewer than 1,000 bytes stay behind, in messages of at least 60 bytes.
+    // Fewer than 1,000 bytes remain in the batch, in messages of at least 60 bytes.
     noted_in_the_end(&server, 1000 - 1000 / 60);
 }
 

@@ -1,6 +1,6 @@
 //! Calls that need a second attempt on their only connection.
 //!
-//! The connection is back in the pool before the second attempt, in a state that fits it.
+//! Before the second attempt the connection is back in the pool, in a usable state.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use corelane_tests::scripted::{REPLY, Scripted, message, reply, serve, well};
 
 static CUBE: Operation<'_> = Operation::new("cube_long");
 
-/// Makes two good calls in turn.
+/// Makes two successful calls one after the other.
 fn two_calls(probe: &ProbeRef) {
     assert_eq!((probe.cube_long(3).unwrap(), probe.cube_long(3).unwrap()), (27, 27));
 }
@@ -92,7 +92,7 @@ fn transient_is_retried_as_often_as_the_policy_says() {
     }
 }
 
-/// Without pauses all 256 attempts would be made long before.
+/// Without pauses all 256 attempts would be made long before the deadline.
 #[test]
 fn retries_of_transient_pause_and_end_with_the_time_of_the_call() {
     let (server, requests) = busy();
@@ -100,7 +100,7 @@ fn retries_of_transient_pause_and_end_with_the_time_of_the_call() {
     let timeout = Some(Duration::from_secs(2).into());
     let patient = probe.with_policies(CallPolicies { retry_transient: Some(255), timeout, ..CallPolicies::NONE });
     let refused = patient.cube_long(3).unwrap_err();
-    // An attempt may begin shortly before the end.
+    // An attempt may begin shortly before the deadline.
     assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");
     assert!((2..256).contains(&requests.load(Ordering::SeqCst)), "{requests:?}");
 }

@@ -1,6 +1,6 @@
 //! Calls on a shared connection when the server, the ORB or one of the callers gives up.
 //!
-//! The test plays the server and writes its messages byte by byte.
+//! The test itself acts as the server and writes its messages byte by byte.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::ior::Ior;
 
-/// A server that the test plays, and a client's reference to its object.
+/// A server that the test acts as, and a client's reference to its object.
 struct Played {
     listener: TcpListener,
     orb: Orb,
@@ -115,7 +115,7 @@ fn pending_calls_that_meet_close_connection_are_sent_again() {
     });
 }
 
-/// A reset does not tell which requests have run.
+/// After a reset the client cannot tell which requests have run.
 #[test]
 fn pending_calls_on_a_connection_that_is_reset_may_have_run() {
     let played = play();
@@ -185,7 +185,8 @@ fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
     assert_eq!(answer_of(other).unwrap(), 9);
 }
 
-/// A deadline passes while a request is sent in part: the rest follows, other calls go on.
+/// A deadline passes while a request is sent in part. The rest of it follows, and other calls
+/// continue.
 #[test]
 fn deadline_in_mid_message_does_not_affect_other_calls() {
     const LARGE: usize = 32 << 20;
@@ -291,7 +292,7 @@ fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
         });
         assert_eq!(call(&object).unwrap(), 1);
         assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-        // The object has not moved.
+        // The object has not moved, so the call succeeds.
         assert_eq!(call(&object).unwrap(), 2);
     });
 }
@@ -348,7 +349,7 @@ fn keeping(object: &ObjectRef) -> ObjectRef {
     object.with_policies(CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE })
 }
 
-/// A profile with other policies is skipped, wherever it stands.
+/// A profile with other policies is skipped, wherever it stands in the reference.
 #[test]
 fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     let (played, same) = (play(), play());
@@ -375,7 +376,8 @@ fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     });
 }
 
-/// A matching profile that does not answer does not permit a switch to one with other policies.
+/// Even if the matching profile does not answer, the client does not switch to one with other
+/// policies.
 #[test]
 fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     let played = play();
@@ -389,7 +391,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
             let mut stream = played.accept();
             let id = request(&mut stream);
             answer(&mut stream, id, 1);
-            // The second forward comes after the first target was given up.
+            // The second forward arrives after the first target was given up.
             for _ in 0..2 {
                 let id = request(&mut stream);
                 answer_otherwise(&mut stream, id, 3, &forward_to(&target));
@@ -401,7 +403,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     });
 }
 
-/// Within one reference, a second profile with other policies is another binding.
+/// Within one reference, a second profile with other policies counts as another binding.
 #[test]
 fn no_rebind_refuses_a_next_profile_with_other_policies() {
     for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
@@ -424,7 +426,7 @@ fn no_rebind_refuses_a_next_profile_with_other_policies() {
             RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
             _ => {
                 assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-                // The client binds anew explicitly: from now on the other profile's policies apply.
+                // The client binds anew explicitly; from now on the other profile's policies apply.
                 object.validate_connection().unwrap();
                 assert_eq!(call(&object).unwrap(), 1);
             }

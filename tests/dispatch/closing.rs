@@ -10,9 +10,11 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
-/// Repeats a call until its deadline passes after its request was sent, and returns that exception.
+/// Repeats a call until its deadline passes after its request was sent. Returns the exception of
+/// that call.
 ///
-/// On a loaded machine the deadline may pass before: such an exception says so and is skipped.
+/// On a loaded machine the deadline may pass earlier. The exception states this, and the call is
+/// repeated.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();
@@ -28,7 +30,7 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // Connect first: the time-outs below do not cover connecting.
+    // Connects first, because the time-outs below do not include connecting.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
@@ -50,7 +52,8 @@ fn deadlines_are_kept_at_every_level() {
     assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
-/// Also if a call with a shorter time-out preceded it on the same connection.
+/// A coarse time-out does not end early, even if a call with a shorter one preceded it on the same
+/// connection.
 #[test]
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
@@ -86,7 +89,7 @@ fn a_client_finds_a_server_that_was_restarted() {
         let second = serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(address));
         second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
         assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // The first server's object no longer exists, and the second server says so.
+        // The first server's object no longer exists, as the second server states.
         let gone = probe.cube_octet(2).unwrap_err();
         assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
         assert!(probe.as_object().non_existent().unwrap());
@@ -123,7 +126,7 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// Two threads shut down, one of them past the drain time-out: requests are still answered.
+/// Two threads shut down, one of them past the drain time-out. Requests are still answered.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {
@@ -138,8 +141,8 @@ fn second_shutdown_does_not_cut_the_first_short() {
                 std::thread::yield_now();
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
-            // One shutdown drains, the other is past the drain time-out. A shorter sleep would only
-            // test less.
+            // One shutdown drains; the other is past the drain time-out. With a shorter sleep the
+            // test would only check less.
             std::thread::sleep(4 * closing_time);
             let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
@@ -149,7 +152,7 @@ fn second_shutdown_does_not_cut_the_first_short() {
     }
 }
 
-/// The server sends CloseConnection as the request arrives.
+/// The server sends CloseConnection while the request arrives.
 ///
 /// A request without a reply before CloseConnection has not run, so the call goes to the next
 /// server.
@@ -181,7 +184,8 @@ fn a_request_that_meets_close_connection_is_sent_again() {
     closer.join().unwrap();
 }
 
-/// The server closes without CloseConnection after the request: it may have run and is not resent.
+/// The server closes the connection after the request, without CloseConnection. The request may
+/// have run and is not sent again.
 #[test]
 fn a_request_that_may_have_run_is_not_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -197,7 +201,7 @@ fn a_request_that_may_have_run_is_not_sent_again() {
     let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/x")).unwrap().unwrap();
     let lost = ProbeRef::from_object(object).cube_octet(1).unwrap_err();
     assert_eq!((lost.kind(), lost.completed()), (Kind::CommFailure, Completion::Maybe));
-    // The call has ended: any second attempt would have reached the listener by now.
+    // The call has ended, so any second attempt would have reached the listener by now.
     let listener = closer.join().unwrap();
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the request was sent again");
@@ -274,7 +278,7 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
             let orb = Orb::new().unwrap();
             let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
             let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
-            // The call is given up at once: the client does not read the reply.
+            // The call is given up at once, so the client does not read the reply.
             let _ = probe.mirror(&vec![1; 8 << 20]);
             orb
         });

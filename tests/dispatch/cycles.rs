@@ -9,7 +9,7 @@ use corelane_sys::lock::{Mutex, Scope};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// A servant that passes a call on to the object in `to`.
+/// A servant that passes each call on to the object in `to`.
 struct Passes {
     to: Mutex<Option<ObjectRef>>,
     seen: Seen,
@@ -36,7 +36,7 @@ impl DynamicServant for Servants {
     }
 }
 
-/// A server of one thread that waits in place.
+/// A server with one thread, which runs no other request while it waits.
 fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
     let pool = PoolConfig::default().name(name).dispatch(Dispatch::LeaderFollowers { threads: 1 });
     let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
@@ -59,7 +59,7 @@ fn a_cycle_of_threads_that_wait_in_place_is_named() {
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
     object.request("pass").invoke().unwrap_err();
     let seen = seen.lock();
-    // One of the two calls ends first; the call that it blocked may then go on.
+    // One of the two calls ends first. The call that it blocked may then continue.
     let told = &seen[0];
     let named = ["first/l0", "second/l0"].iter().any(|thread| told.contains(thread));
     assert!(told.starts_with("TIMEOUT") && named && told.contains("nested_wait"), "{:?}", *seen);

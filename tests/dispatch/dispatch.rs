@@ -49,17 +49,19 @@ fn nested_callbacks_work_in_every_architecture() {
         let ours = peer.probe.clone();
         let remote = ProbeRef::from_object(peer.orb.string_to_object(&server.ior).unwrap().unwrap());
         let remote = remote.with_timeout(Duration::from_secs(20));
-        // Depth 3 needs two threads on either side at once, or one that dispatches while it waits.
+        // Depth 3 needs two threads at once on either side, or one thread that dispatches while it
+        // waits.
         assert_eq!(remote.call_back(Some(&ours), 3).unwrap(), 3, "{dispatch:?}");
     }
 }
 
-/// Eight client threads call slow servants, and none waits for another's reply.
+/// Eight client threads call slow servants, and no call waits for the reply to another.
 #[test]
 fn threads_of_one_reference_do_not_wait_for_each_other() {
     let server = serve(Dispatch::LeaderFollowers { threads: 8 });
     let (orb, probe) = client(&server.ior);
-    // All eight calls run at once, which is impossible if one waits for another's reply.
+    // All eight calls run at once, which is impossible if one of them waits for the reply to
+    // another.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| probe.meet(8).unwrap());
@@ -74,7 +76,7 @@ fn full_queue_refuses_requests() {
     let (_orb, probe) = client(&server.ior);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| probe.slow(5_000));
-        // A collocated call bypasses the queue: the only worker is busy.
+        // A collocated call bypasses the queue, whose only worker is busy.
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
@@ -101,7 +103,7 @@ fn queue_at_its_size_limit_refuses_requests() {
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
-        // An empty queue takes one request of any size; after it there is no room for another.
+        // An empty queue takes one request of any size. After it there is no room for another one.
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.mirror(&large).map(|octets| octets.len()))).collect();
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let (taken, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
@@ -109,7 +111,7 @@ fn queue_at_its_size_limit_refuses_requests() {
         assert!(refused.iter().all(|call| call.as_ref().unwrap_err().kind() == SystemExceptionKind::Transient));
         running.join().unwrap().unwrap();
     });
-    // The requests that have run make room again.
+    // The queue has room again for the requests that have run.
     assert_eq!(probe.mirror(&large).unwrap().len(), large.len());
 }
 

@@ -1,6 +1,7 @@
-//! Connections that end with their last bytes, and connections that always have more to read.
+//! Connections that end together with their last bytes, and connections that always have more to
+//! read.
 //!
-//! The server sees each end, and serves other connections in between.
+//! The server notices each end, and serves other connections in between.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -45,8 +46,8 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// A connection still in the backlog at shutdown gets CloseConnection: none of its requests has
-/// run.
+/// A connection that is still in the backlog at shutdown gets CloseConnection, because none of its
+/// requests has run.
 #[test]
 fn connection_in_the_backlog_gets_close_connection() {
     let server = serve(Dispatch::Reactive);
@@ -96,7 +97,7 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
     }
 }
 
-/// One connection for each thread sends without end; another client is still answered.
+/// As many connections as threads send without end, and another client is still answered.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
     for dispatch in [Dispatch::Reactive, Dispatch::LeaderFollowers { threads: 2 }] {

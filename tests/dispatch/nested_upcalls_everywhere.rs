@@ -1,12 +1,14 @@
 //! Callbacks nested in both directions work in every dispatch architecture with few threads.
 //!
 //! Three faults that interop/tests/dispatch.rs found:
-//! - Workers of a half-sync/half-async pool waited in place whatever `nested_wait` said. With one
-//!   nested call for each thread, the chain's next request stayed in the queue until the deadline.
-//! - The shared threads of a pool with a thread per connection waited in place by default. Four
-//!   callers of a JacORB client, whose threads share one connection, were enough.
-//! - A connection's own thread waited in place while the chain's next request arrived on that
-//!   connection, which no other thread reads.
+//! - Workers of a half-sync/half-async pool waited without dispatching, whatever `nested_wait` was.
+//!   With one nested call for each thread, the chain's next request stayed in the queue until the
+//!   deadline.
+//! - The shared threads of a pool with a thread per connection waited without dispatching by
+//!   default. Four callers of a JacORB client, whose threads share one connection, were enough to
+//!   block them.
+//! - A connection's own thread waited without dispatching while the chain's next request arrived on
+//!   that connection, which no other thread reads.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -57,7 +59,7 @@ fn two_workers_of_a_half_synchronous_pool_share_the_queue_while_they_wait() {
 
 #[test]
 fn shared_threads_beside_threads_of_connections_serve_while_they_wait() {
-    // With this bound no connection gets its own thread.
+    // With this bound no connection has a thread of its own.
     chains(&served_by(Dispatch::ThreadPerConnection { max_threads: 0 }, None), 8);
 }
 

@@ -1,6 +1,6 @@
-//! Burst mode: one thread serves many short requests, then requests that need every thread arrive.
+//! Burst mode: one thread serves many short requests, then requests arrive that need every thread.
 //!
-//! Alone in its process, because bursts are counted for the process.
+//! The test has a process of its own, because bursts are counted for the whole process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,13 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 
-/// A number of requests that starts burst mode in a pool of four threads, in any order of reading.
+/// A number of requests that starts burst mode in a pool of four threads, whatever the order of
+/// reading.
 ///
-/// Each thread needs 64, with further requests behind them.
+/// Each thread needs 64 requests, with more of them behind.
 const SHORT: i32 = 1_000;
 
-/// Requests of one connection, written together.
+/// Requests of one connection, which are written together.
 struct Requests {
     key: Vec<u8>,
     octets: Vec<u8>,
@@ -70,9 +71,9 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Sends oneways and checks their sum, again and again until burst mode began.
+/// Sends oneways and checks their sum. Repeats this until burst mode has begun.
 ///
-/// One thread may finish all of them before another thread observes it.
+/// It may take several rounds: one thread may finish all oneways before another thread observes it.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -88,7 +89,8 @@ fn oneways(threads: usize) {
     }
 }
 
-/// Sends two-way requests, followed by one request for each thread that waits for all the others.
+/// Sends two-way requests. They are followed by one request for each thread that waits for all the
+/// others.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);
@@ -101,7 +103,7 @@ fn calls(threads: usize) {
         let meeting = i32::try_from(round * threads).unwrap();
         (0..threads).for_each(|_| requests.add("meet", ResponseExpected::Target, meeting));
         std::thread::scope(|scope| {
-            // The server stops reading while its replies are not read.
+            // The server stops reading while the client does not read its replies.
             let mut writer = stream.try_clone().unwrap();
             let octets = &requests.octets;
             scope.spawn(move || writer.write_all(octets).unwrap());
@@ -125,7 +127,7 @@ fn calls(threads: usize) {
     }
 }
 
-/// Reads a reply without exception: its request id, and the result if there is one.
+/// Reads a reply without exception. Returns its request id, and the result if there is one.
 fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -133,13 +135,13 @@ fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     stream.read_exact(&mut body).unwrap();
     let number = |at: usize| body.get(at..at + 4).map(|octets| u32::from_le_bytes(octets.try_into().unwrap()));
     assert_eq!((header[7], number(4)), (1, Some(0)), "no reply, or an exception");
-    // Id, status, no contexts, padding to 8 octets of the message.
+    // The layout: id, status, no contexts, padding to 8 octets of the message.
     (number(0).unwrap(), number(12).map(u32::cast_signed))
 }
 
 #[test]
 fn requests_that_need_every_thread_run_after_a_burst() {
-    // One pool after the other: bursts are counted for the process.
+    // The pools are tested one after the other, because bursts are counted for the whole process.
     for threads in [2, 4] {
         oneways(threads);
         calls(threads);

@@ -1,4 +1,4 @@
-//! The documentation of every configuration option says its default.
+//! The documentation of every configuration option states its default.
 
 use std::fs;
 use std::path::Path;

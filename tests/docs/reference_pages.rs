@@ -16,7 +16,7 @@ use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-/// The type of each section, its file, and the form of its options.
+/// The sections: the type, its file, and the form of its options.
 const SECTIONS: [(&str, &str, Options); 17] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
@@ -83,12 +83,12 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// The rows of a section: the first cell without its quotes, and the second.
+/// Returns the rows of a section: the first cell without its quotes, and the second one.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }
 
-/// The rows below a heading of a page. All have the same number of cells.
+/// Returns the rows below a heading of a page. All of them have the same number of cells.
 fn rows_of(page: &str, heading: &str) -> BTreeMap<String, String> {
     let lines = page.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with("## "));
     let mut cells_of_all = None;
@@ -186,7 +186,7 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// Compares the defaults of a section with the code's, without the options in `told`.
+/// Compares the defaults of a section with the code's defaults, except for the options in `told`.
 ///
 /// The page describes the options in `told` in words.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
@@ -199,7 +199,7 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
             continue;
         }
         let row = rows.get(name).unwrap_or_else(|| panic!("`{section}` has no row `{name}`"));
-        // After a colon the page explains the value.
+        // After a colon the cell explains the value.
         let cell = row.split(": ").next().unwrap_or_default();
         let value = value.trim_end_matches(',');
         let forms = written(value);

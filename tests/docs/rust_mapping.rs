@@ -1,7 +1,7 @@
 //! The pieces of IDL and Rust in docs/rust-mapping.md.
 //!
-//! Each piece compiles, and those that need no peer run. The page shows the Rust that the compiler
-//! generates from the IDL.
+//! Each piece compiles, and the pieces that need no peer run. The page shows the Rust code that the
+//! compiler generates from the IDL.
 
 // The page shows what is possible, not always what is recommended.
 #![allow(unused, unused_qualifications, missing_docs, unreachable_pub, clippy::all)]
@@ -27,7 +27,7 @@ mod program {
     piece!("getting_the_code_2");
 }
 
-/// The Rust that the page shows for the IDL.
+/// The Rust code that the page shows for the IDL.
 mod shown {
     use corelane::{SystemException, ValueRef};
 

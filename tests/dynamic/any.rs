@@ -1,4 +1,4 @@
-//! `any` end to end: every type, over connections and within the process, and what is extracted.
+//! `any` end to end: every type, over connections and within the process, and extraction.
 
 use corelane::{Any, LongDouble, Octets, Orb, SystemException, SystemExceptionKind, TypeCode, Typed, Value, Version};
 use corelane_tests::any::{
@@ -23,7 +23,8 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     }
 }
 
-/// Returns true if a tree contains a reference that is not nil: without an ORB it cannot be read.
+/// Returns true if a tree contains a reference that is not nil, which cannot be read without an
+/// ORB.
 fn has_reference(tree: &Value) -> bool {
     match tree {
         Value::Object(ior) => !ior.is_nil(),
@@ -92,7 +93,7 @@ fn extracted_references_can_be_called() {
     let (_server, local) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
     let echo: EchoRef = client.reference(&local.as_object().to_string()).unwrap();
-    // Extracted from an `any` made here, and from one that came back from the server.
+    // Extracts from an `any` that was made here, and from one that came back from the server.
     let any = Any::new(&Some(echo.clone())).unwrap();
     assert_eq!(any.extract::<Option<EchoRef>>().unwrap().unwrap().add(2, 3).unwrap(), (5, -1, 6));
     let (back, ..) = echo.pass(&any, &Any::null()).unwrap();
@@ -110,7 +111,7 @@ fn extraction_needs_an_equivalent_type() {
     assert!(any.extract::<u32>().is_err() && any.extract::<i64>().is_err() && any.extract::<Point>().is_err());
     assert_eq!(kind(Any::new(&"7".to_owned()).unwrap().extract()), SystemExceptionKind::BadOperation);
     assert_eq!(kind(Any::null().extract()), SystemExceptionKind::BadOperation);
-    // Aliases, bounds and the width of characters do not matter.
+    // Aliases, bounds and the width of characters make no difference.
     let names = TypeCode::described(&WIDE_NAMES_TYPE);
     let any = Any::with_type(&names, &vec!["€".to_owned()]).unwrap();
     assert_eq!((any.extract::<Vec<String>>().unwrap(), any.type_code()), (vec!["€".to_owned()], &names));

@@ -1,4 +1,4 @@
-//! DynAny: values taken apart and put together without generated types.
+//! DynAny: values are taken apart and assembled without generated types.
 
 use corelane::dynamic::{DynAny, DynAnyError};
 use corelane::{Any, Orb, TypeCode, Typed};
@@ -26,7 +26,7 @@ fn members_put_back_give_the_same_value() {
     let mut renamed = named.clone();
     renamed[0].0 = "other";
     assert_eq!(value.set_members(&renamed), Err(DynAnyError::TypeMismatch));
-    // Built from the type alone.
+    // The value is built from the type alone.
     let fresh = DynAny::from_type_code(&Everything::type_code()).unwrap();
     assert!(fresh.component_count() == value.component_count() && fresh != value);
     assert_eq!(fresh.to_any().unwrap().type_code(), &Everything::type_code());
@@ -123,8 +123,8 @@ fn enumerations_and_fixed() {
 fn unions() {
     let mut choice = dyn_any(&Choice::Number(5));
     assert_eq!((choice.member_name().unwrap().as_str(), choice.member().unwrap().get::<i32>().unwrap()), ("number", 5));
-    // Setting the discriminator to its present label keeps the member. Setting another label makes
-    // a new member, and a value without a label leaves no active member.
+    // Setting the discriminator to its present label keeps the member. Another label makes a new
+    // member. A value without a label leaves no active member.
     let label = |colour| dyn_any(&colour);
     choice.set_discriminator(&label(Colour::Red)).unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Number(5));
@@ -138,7 +138,7 @@ fn unions() {
     choice.set_to_no_active_member().unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Other(Colour::Blue));
     assert_eq!(choice.set_to_default_member(), Err(DynAnyError::TypeMismatch));
-    // The first member is active at first, the default member too.
+    // At first the first member is active, even if it is the default member.
     let arm = |label, name: &str| UnionMember { label, name: name.into(), ty: TypeCode::LONG };
     let arms = [arm(None, "other"), arm(Some(0), "zero"), arm(Some(1), "one")];
     let first = DynAny::from_type_code(&TypeCode::union("IDL:U:1.0", "U", TypeCode::SHORT, arms).unwrap()).unwrap();

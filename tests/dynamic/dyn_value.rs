@@ -31,7 +31,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// A node with two links to another node, which links back.
+/// A node with two links to a second node, which links back.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let first = graph.declare::<Node>();
@@ -93,7 +93,7 @@ fn shared_value_changes_in_all_its_places() {
     let before = value.clone();
     at(&mut value, &[LEFT], |second| second.insert(&20i32).unwrap());
     assert_eq!(id_at(&mut value, &[RIGHT, ID]), 20);
-    // Once round the cycle, back to the value itself.
+    // The path goes once round the cycle and back to the value itself.
     at(&mut value, &[RIGHT, LEFT, LEFT, LEFT, ID], |id| id.insert(&10i32).unwrap());
     assert_eq!(id_at(&mut value, &[ID]), 10);
     let found = out::<Option<NodeRef>>(&value).unwrap();
@@ -122,7 +122,7 @@ fn equality_ignores_sharing() {
     assert_eq!(one, two);
     assert!(one != dyn_any(&Some(ValueRef::new(node(1, Some(leaf()), None)))));
     assert!(one != dyn_any(&Some(ring())));
-    // A cycle of two equal nodes, and a cycle of one.
+    // A cycle of two equal nodes, and a cycle of one node.
     let around = |count: usize| {
         let graph = ValueGraph::new();
         let nodes: Vec<NodeRef> = (0..count).map(|_| graph.declare()).collect();
@@ -149,7 +149,7 @@ fn members_put_back_keep_their_identity() {
         (&found.get().left, found.get().left.clone().unwrap().get().left.clone()),
         (&found.get().right, Some(found))
     );
-    // From another value: one node twice there is one node twice here.
+    // Parts from another value: a node that occurs twice there occurs as one node here.
     let other = dyn_any(&Some(ValueRef::new(node(8, Some(ring()), None))));
     let mut members = value.members().unwrap();
     members[LEFT].1 = other.clone();
@@ -157,7 +157,7 @@ fn members_put_back_keep_their_identity() {
     value.set_members(&named(&members)).unwrap();
     at(&mut value, &[LEFT, ID], |id| id.insert(&9i32).unwrap());
     assert_eq!((id_at(&mut value, &[RIGHT, ID]), id_at(&mut value, &[RIGHT, LEFT, RIGHT, LEFT, ID])), (9, 1));
-    // Sequences share valuetypes too, and copy everything else.
+    // Sequences share valuetypes too. They copy all other elements.
     let mut list = dyn_any(&vec![Some(ring()), None]);
     let first = list.elements().unwrap()[0].clone();
     list.set_elements(&[first.clone(), first.clone(), first]).unwrap();
@@ -184,17 +184,17 @@ fn null_becomes_a_value_and_a_value_null() {
     assert_eq!((value.is_null(), value.component_count(), id_at(&mut value, &[ID])), (Ok(false), 4, 0));
     let found = out::<Option<NodeRef>>(&value).unwrap();
     assert_eq!((found.get().id, found.get().left.clone(), found.get().secret.as_str()), (0, None, ""));
-    // A value stays a value.
+    // A value that is not null stays unchanged.
     at(&mut value, &[LEFT], |left| left.set_to_value().unwrap());
     at(&mut value, &[LEFT, ID], |id| id.insert(&4i32).unwrap());
     value.set_to_value().unwrap();
     assert_eq!(id_at(&mut value, &[LEFT, ID]), 4);
-    // Setting members makes null a value.
+    // Setting the members turns null into a value.
     let members = value.members().unwrap();
     let mut null = of_type(&NODE_TYPE);
     null.set_members(&named(&members)).unwrap();
     assert_eq!(null, value);
-    // A change in one place is a change in all places that share the value.
+    // A change at one place is a change at all places that share the value.
     let mut ring = dyn_any(&Some(ring()));
     at(&mut ring, &[LEFT], |second| second.set_to_null().unwrap());
     at(&mut ring, &[RIGHT], |second| assert_eq!(second.is_null(), Ok(true)));
@@ -219,7 +219,7 @@ fn value_keeps_its_own_type() {
     assert_eq!(*found.get(), base);
     let found = out::<Option<DerivedRef>>(&value).unwrap();
     assert_eq!(found.get().graph.as_ref().unwrap().get().right.as_ref().unwrap().get().id, 6);
-    // A derived value can stand where its base is expected, but not the other way round.
+    // A derived value can be used where its base is expected, but not the other way round.
     let list = TypeCode::sequence(TypeCode::described(&BASE_TYPE), 0).unwrap();
     let mut list = DynAny::from_type_code(&list).unwrap();
     let plain = dyn_any(&Some(ValueRef::new(base)));
@@ -229,7 +229,8 @@ fn value_keeps_its_own_type() {
     let mut list = DynAny::from_type_code(&TypeCode::sequence(TypeCode::described(&DERIVED_TYPE), 0).unwrap()).unwrap();
     assert_eq!(list.set_elements(std::slice::from_ref(&plain)), Err(DynAnyError::TypeMismatch));
     assert_eq!(plain.clone().assign(&value), Err(DynAnyError::TypeMismatch));
-    // Every valuetype can stand where a ValueBase is expected, and nothing is a ValueBase itself.
+    // Every valuetype can be used where a ValueBase is expected. No value has the type ValueBase
+    // itself.
     let mut list = DynAny::from_type_code(&TypeCode::sequence(TypeCode::VALUE_BASE, 0).unwrap()).unwrap();
     list.set_elements(&[plain, value]).unwrap();
     assert_eq!(DynAny::new(&list.to_any().unwrap()).unwrap(), list);

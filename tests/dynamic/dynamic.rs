@@ -26,7 +26,7 @@ fn calls(echo: &EchoRef) {
     let response = add(echo, 7, 3).invoke().unwrap();
     let numbers: Vec<i32> = response.outputs.iter().map(|any| any.extract().unwrap()).collect();
     assert_eq!((response.result.extract::<i32>().unwrap(), numbers), (10, vec![4, 21]));
-    // Exceptions that the request lists, and one that it does not.
+    // Exceptions that the request lists, and one that it does not list.
     match add(echo, 7, -1).invoke() {
         Err(RequestError::User(any)) => {
             let failed: Failed = any.extract().unwrap();
@@ -44,7 +44,7 @@ fn calls(echo: &EchoRef) {
         Err(RequestError::User(any)) => assert_eq!(any.extract::<Other>().unwrap(), Other { code: 7 }),
         other => panic!("{other:?}"),
     }
-    // Attributes are operations; a oneway is one without a reply.
+    // Attributes are operations. A oneway is an operation without a reply.
     echo.as_object().request("_set_level").input(Any::new(&5i32).unwrap()).invoke().unwrap();
     let level = echo.as_object().request("_get_level").returns(TypeCode::LONG).invoke().unwrap();
     assert_eq!(level.result.extract::<i32>().unwrap(), 5);
@@ -98,7 +98,7 @@ fn invalid_requests_are_refused() {
     assert_eq!(minor(object.request("add").output(TypeCode::VOID).invoke()), illegal);
     assert_eq!(minor(object.request("add").returns(failed.type_code().clone()).invoke()), illegal);
     assert_eq!(minor(object.request("no_such").invoke()), (SystemExceptionKind::BadOperation, 2));
-    // A result type that is not the servant's.
+    // The result type differs from the servant's.
     assert_eq!(minor(object.request("noted").returns(Point::type_code()).invoke()).0, SystemExceptionKind::Marshal);
 }
 

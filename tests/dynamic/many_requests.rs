@@ -9,7 +9,7 @@ use corelane::{
 };
 use corelane_tests::any::{EchoRef, serve_echo};
 
-/// A servant that answers when the test permits.
+/// A servant that answers when the test permits it.
 struct Held(Arc<Barrier>);
 
 impl DynamicServant for Held {
@@ -35,7 +35,7 @@ fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
 }
 
 fn echo(client: &Orb) -> (Orb, ObjectRef) {
-    // One thread, so requests run in the order of arrival.
+    // The server has one thread, so requests run in the order of arrival.
     let pool = PoolConfig::default().dispatch(Dispatch::Reactive);
     let (server, echo) = serve_echo(Orb::builder().pool(pool));
     let reference: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
@@ -141,7 +141,7 @@ fn request_that_was_sent_earlier_can_be_added() {
     let mut responses: Vec<_> = responses.collect();
     responses.sort_by_key(|(at, _)| *at);
     assert_eq!((number(&responses[0].1), number(&responses[1].1)), (31, 11));
-    // Its reply was already taken.
+    // The reply was already taken.
     assert_eq!(failure(&responses[2].1), (Kind::BadInvOrder, 12));
 }
 
@@ -154,10 +154,10 @@ fn oneways() {
         || echo.request("noted").returns(TypeCode::STRING).invoke().unwrap().result.extract::<String>().unwrap();
     DynamicRequest::send_all_oneway([note("first"), note("second")]).unwrap();
     while noted() != "second" {}
-    // With a request that expects a reply: none is sent.
+    // One request expects a reply, so none of the requests is sent.
     let refused = DynamicRequest::send_all_oneway([note("third"), add(&echo, 1, 1)]).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::BadParam, 31));
-    // With a request that cannot be sent: the others are sent.
+    // One request cannot be sent; the others are sent.
     let nobody = client.string_to_object("corbaloc::127.0.0.1:1/nobody").unwrap().unwrap();
     let unsent = nobody.request("note").input(Any::new(&String::new()).unwrap());
     assert_eq!(noted(), "second");

@@ -34,11 +34,11 @@ fn assert_ring(found: &NodeRef) {
     assert_eq!(state.secret, "secret 1");
 }
 
-/// Passes an `any` through `any` in `any`, which encodes and decodes the inner one.
+/// Passes an `any` through an `any` in an `any`, which encodes and decodes the inner one.
 fn around(any: &Any) -> Any {
     let around: Any = Any::new(&vec![any.clone(), any.clone()]).unwrap().extract::<Vec<Any>>().unwrap().swap_remove(1);
     assert_eq!(&around, any);
-    // As a tree too.
+    // The value is also compared as a tree.
     assert_eq!(&Any::from_value(any.type_code(), &around.value().unwrap()).unwrap(), any);
     around
 }
@@ -82,7 +82,7 @@ fn boxes_and_abstract_types() {
 fn trees_that_do_not_match_their_type_are_refused() {
     let any = Any::new(&Some(ring())).unwrap();
     let Value::Instance(ring) = any.value().unwrap() else { panic!("{any:?}") };
-    // id, left, right: the second node is in both, and links back.
+    // The members are id, left and right. The second node is in both links, and links back.
     let Value::Instance(second) = &ring.state[1] else { panic!("{ring:?}") };
     assert_eq!((ring.number, second.number, &second.state[1], &ring.state[2]), {
         (0, 1, &Value::InstanceRef(0), &Value::InstanceRef(1))
@@ -114,7 +114,7 @@ fn types_of_idl_4_survive_any() {
     assert_eq!((any.type_code(), any.extract::<Word>().unwrap().delta()), (&TypeCode::USHORT, -3));
 }
 
-/// A custom letter that is not marshalled as declared.
+/// A custom letter whose marshalled form differs from the declared one.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -155,14 +155,14 @@ fn custom_values_pass_through_a_server_without_their_code() {
             ("a letter".to_owned(), "a letter".to_owned(), "a letter".to_owned())
         });
     }
-    // In a dynamic call too.
+    // A dynamic call gives the same result.
     let request = echo.as_object().request("pass").input(Any::new(&any).unwrap()).inout(Any::new(&any).unwrap());
     let response = request.output(TypeCode::TYPE_CODE).returns(TypeCode::ANY).invoke().unwrap();
     assert_eq!(text(&response.result.extract().unwrap()), "a letter");
     assert_eq!(text(&response.outputs[0].extract().unwrap()), "a letter");
 }
 
-/// A value first in an `any` and then outside it, and the other way round.
+/// A value occurs first in an `any` and then outside of it, or the other way round.
 ///
 /// The second occurrence is an indirection.
 #[test]
@@ -173,7 +173,8 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write(&mut e).unwrap();
         e.to_vec()
     };
-    // Both have the same type and no TypeCode between them, as inside an `any` of that type.
+    // Both values have the same type, with no TypeCode between them, as inside an `any` of that
+    // type.
     let octets = written(&|e| {
         write_value(e, Some(&ring))?;
         write_value(e, Some(&ring))

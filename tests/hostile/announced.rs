@@ -1,6 +1,6 @@
 //! Memory grows with the bytes that arrive, not with the length that a message announces.
 //!
-//! Alone in its process, because its whole memory is measured.
+//! The test has a process of its own, because its whole memory is measured.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ fn promised() -> u64 {
             resident = number();
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
             let has = |flag| flags.split_whitespace().any(|one| one == flag);
-            // A mapping without a reservation counts with its resident part only.
+            // Of a mapping without a reservation, only the resident part counts.
             total += if !has("wr") {
                 0
             } else if has("nr") {
@@ -36,7 +36,7 @@ fn promised() -> u64 {
     total
 }
 
-/// Returns true if the server has read everything that arrived at this port.
+/// Returns true if the server has read all bytes that arrived at this port.
 fn has_read_everything(port: u16) -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     table.lines().skip(1).all(|line| {
@@ -54,7 +54,7 @@ fn announced_lengths_commit_no_memory() {
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        // Buffers and connection threads' stacks exist before a length is announced.
+        // Buffers and the stacks of connection threads exist before a length is announced.
         let mut streams: Vec<TcpStream> = (0..PEERS)
             .map(|_| {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -70,7 +70,7 @@ fn announced_lengths_commit_no_memory() {
         settle();
         let before = promised();
         for stream in &mut streams {
-            // 60 MiB.
+            // The announced length is 60 MiB.
             stream.write_all(b"\x01\x02\x00\x00\x03\xc0\x00\x00").unwrap();
         }
         settle();

@@ -1,4 +1,5 @@
-//! What a peer still receives when its connection ends, and how much of it is buffered.
+//! The bytes that a peer still receives when its connection ends, and how many of them are
+//! buffered.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 const CLOSE_CONNECTION: u8 = 5;
 const MESSAGE_ERROR: u8 = 6;
 
-/// A reply that fills the connection at shutdown arrives whole, followed by CloseConnection and the
+/// At shutdown a reply fills the connection. It arrives whole, followed by CloseConnection and the
 /// end.
 #[test]
 fn a_slow_reader_gets_its_replies_before_the_end() {
@@ -36,7 +37,8 @@ fn a_slow_reader_gets_its_replies_before_the_end() {
     }
 }
 
-/// The server stops reading from a peer that does not read, and goes on when the peer reads again.
+/// The server stops reading from a peer that does not read, and continues when the peer reads
+/// again.
 #[test]
 fn a_peer_that_reads_again_gets_every_reply() {
     const CALLS: u32 = 64;
@@ -54,8 +56,8 @@ fn a_peer_that_reads_again_gets_every_reply() {
                     sending.write_all(&ask).unwrap();
                 }
             });
-            // Wait until both sides stop: the replies exceed the socket buffers. A shorter wait
-            // would only test less.
+            // Waits until both sides stop, because the replies exceed the socket buffers. With a
+            // shorter wait the test would only check less.
             stream.peek(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut ids = Vec::new();
@@ -74,7 +76,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
     }
 }
 
-/// A peer that reads is never treated as stuck, however many large replies it is owed.
+/// A peer that reads never counts as stalled, however many large replies are still to come.
 #[test]
 fn large_replies_wait_for_a_peer_that_reads() {
     const SIZE: u32 = 24 << 20;
@@ -97,7 +99,7 @@ fn large_replies_wait_for_a_peer_that_reads() {
     }
 }
 
-/// The error reply arrives although the peer goes on sending: unread data does not reset the
+/// The error reply arrives although the peer continues to send: unread data does not reset the
 /// connection.
 #[test]
 fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
@@ -117,9 +119,9 @@ fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
     }
 }
 
-/// With default limits, a pipelining peer is read from only as fast as its requests run.
+/// With default limits, the server reads from a pipelining peer only as fast as its requests run.
 ///
-/// The places and bytes of the lane's queue are left to other connections.
+/// The remaining places and bytes of the lane's queue are for other connections.
 #[test]
 fn one_connection_does_not_fill_the_queue() {
     let few = (8, 64 << 20, 4);
@@ -172,7 +174,7 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);
-        // Without a bound this would not end; the write time-out alone is 30 seconds.
+        // Without a bound the drop would never end. The write time-out alone is 30 seconds.
         assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
         drop(stream);
     }

@@ -1,4 +1,5 @@
-//! Peers that close their sending side and still read: what they receive, and which are evicted.
+//! Peers that close their sending side and still read: which replies they receive, and which
+//! connections are evicted.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -31,7 +32,8 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
             (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // Time for the server to read to the end. A shorter wait would only test less.
+        // Gives the server time to read to the end. With a shorter wait the test would only check
+        // less.
         stream.peek(&mut [0]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..calls {
@@ -84,9 +86,9 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
     }
 }
 
-/// A large reply goes on as soon as its peer reads, while another request of the connection runs.
+/// A large reply continues as soon as its peer reads, while another request of the connection runs.
 ///
-/// It once waited for that request.
+/// Before a correction it waited for that request.
 #[test]
 fn a_reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
@@ -100,7 +102,7 @@ fn a_reply_does_not_wait_for_another_request_of_its_connection() {
         }));
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // When the server sees the end, no reply has been sent and no request waits any more.
+        // When the server notices the end, no reply has been sent and no request waits any more.
         until("the end is not seen", || server.orb.event_counts().connections_closed == 1);
         server.probe.meet(2).unwrap();
         let (kind, size) = header(&mut stream);
@@ -114,10 +116,10 @@ fn a_reply_does_not_wait_for_another_request_of_its_connection() {
     }
 }
 
-/// Draining connections count towards a pool's maximum. At the maximum the one that has drained
-/// longest is evicted, with an event.
+/// Draining connections count towards a pool's maximum. At the maximum the connection that has
+/// drained longest is evicted, with an event.
 ///
-/// Once it was evicted only beyond 256 connections, and without an event.
+/// Before a correction it was evicted only beyond 256 connections, and without an event.
 #[test]
 fn oldest_draining_connection_is_evicted() {
     const MOST: usize = 4;
@@ -142,8 +144,8 @@ fn oldest_draining_connection_is_evicted() {
         });
         stream.write_all(&ask).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // One thread sees the end while the other one is in the servant: both are done with the
-        // connections before.
+        // One thread notices the end while the other one is in the servant. Both must have finished
+        // with the earlier connections.
         until("the end is not seen", || {
             server.orb.event_counts().connections_closed == u64::from(number.unsigned_abs())
         });
@@ -167,11 +169,11 @@ fn oldest_draining_connection_is_evicted() {
     }
 }
 
-/// A draining connection with a waiting request is not evicted: it is owed the reply, and its
-/// descriptor would not become free.
+/// A draining connection with a waiting request is not evicted: a reply is still to be sent, and
+/// its descriptor would not become free.
 ///
-/// Such connections were once evicted and no longer counted, which left new ones without
-/// descriptors.
+/// Before a correction such connections were evicted and no longer counted, which left new
+/// connections without descriptors.
 #[test]
 fn draining_connection_with_waiting_request_is_not_evicted() {
     const MOST: usize = 4;
@@ -203,7 +205,7 @@ fn draining_connection_with_waiting_request_is_not_evicted() {
         stream.read_to_end(&mut reply).unwrap();
         assert_eq!((reply[7], reply.last()), (REPLY, Some(&27)));
     }
-    // Their places become free without an eviction.
+    // The places become free without an eviction.
     until("nobody comes in", || client(&server.ior).1.cube_octet(2).is_ok_and(|cube| cube == 8));
     assert_eq!((counts().draining_connections_evicted, counts().idle_connections_closed), (0, 0));
 }

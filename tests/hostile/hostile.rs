@@ -49,8 +49,8 @@ fn unfinished_fragmented_requests_are_capped() {
     assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
 }
 
-/// A peer that sends half a message and stops is disconnected. It holds no thread of the pool
-/// before.
+/// A peer that sends half a message and stops is disconnected. Until then it occupies no thread of
+/// the pool.
 #[test]
 fn stalled_message_closes_its_connection() {
     let pool = PoolConfig::default()
@@ -73,7 +73,8 @@ fn until(happened: impl Fn() -> bool) {
     }
 }
 
-/// A message that arrived completely while every thread was busy has not stalled, nor has the next.
+/// A message that arrived completely while every thread was busy does not count as stalled. Neither
+/// does the next one.
 #[test]
 fn message_that_waits_for_a_busy_server_has_not_stalled() {
     let time = Duration::from_secs(2);
@@ -97,7 +98,7 @@ fn message_that_waits_for_a_busy_server_has_not_stalled() {
     assert_eq!(server.orb.event_counts().reads_stalled, 0);
 }
 
-/// Messages in between do not extend the time of an unfinished fragmented message.
+/// Messages in between do not extend the time for an unfinished fragmented message.
 #[test]
 fn messages_in_between_do_not_keep_stalled_fragments_alive() {
     for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 8 }] {
@@ -107,7 +108,7 @@ fn messages_in_between_do_not_keep_stalled_fragments_alive() {
         let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
         let mut stream = connect(&server);
         stream.write_all(b"GIOP\x01\x02\x03\x00\x08\x00\x00\x00\x01\x00\x00\x00half").unwrap();
-        // CancelRequests for a request that was never sent.
+        // The messages are CancelRequests for a request that was never sent.
         while stream.write_all(b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x63\x00\x00\x00").is_ok() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -116,7 +117,7 @@ fn messages_in_between_do_not_keep_stalled_fragments_alive() {
     }
 }
 
-/// Many connections, each within its own limit: the one that holds most is closed.
+/// Many connections are each within their own limit. The one that holds most memory is closed.
 #[test]
 fn memory_of_all_connections_is_bounded() {
     let pool = PoolConfig::default()
@@ -141,7 +142,7 @@ fn memory_of_all_connections_is_bounded() {
     }
 }
 
-/// A server with this write time-out, and a peer that sends requests and reads no reply until it is
+/// Starts a server with this write time-out. A peer sends requests and reads no reply until it is
 /// disconnected.
 fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let pool = PoolConfig::default()
@@ -151,7 +152,7 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let (_orb, probe) = client(&server.ior);
     let request = mirror_request(&server, 512 * 1024);
     let mut stream = connect(&server);
-    // The server stops reading its requests once its replies wait; then the peer's writes stop.
+    // The server stops reading requests once its replies wait. Then the peer's writes stop too.
     while stream.write_all(&request).is_ok() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
     }
@@ -159,7 +160,8 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     server
 }
 
-/// Little is buffered for a peer that reads no reply, others are served, and a time-out ends it.
+/// The server buffers little for a peer that reads no reply, and serves others. A time-out ends the
+/// connection.
 #[test]
 fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
     for dispatch in
@@ -171,7 +173,7 @@ fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
     }
 }
 
-/// A request whose reply has `length` octets.
+/// Makes a request whose reply has `length` octets.
 fn mirror_request(server: &Server, length: usize) -> Vec<u8> {
     server.orb.bind_key("Mirror", server.probe.as_object()).unwrap();
     let mut message = b"GIOP\x01\x02\x01\x00\0\0\0\0".to_vec();

@@ -1,7 +1,7 @@
 //! Peers on Unix sockets and shared memory that pass descriptors whose closing takes an hour.
 //!
-//! No thread that serves others closes one. Each attack runs on the kernel as it is, and as before
-//! Linux 6.16, which cannot refuse descriptors.
+//! No thread that serves other peers closes such a descriptor. Each attack runs with the present
+//! kernel, and with an emulated kernel before Linux 6.16, which cannot refuse descriptors.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,16 +19,17 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 
-/// Longer than every wait of a test, and much shorter than a close that waits.
+/// A time that is longer than every wait of a test, and much shorter than a close that waits.
 const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
-/// More attacks than a server has threads.
+/// Number of attacks, larger than the number of a server's threads.
 const ATTACKS: usize = 8;
 
-/// The emulation of an older kernel holds for the whole process, so one test runs at a time.
+/// The emulation of an older kernel affects the whole process, so one test runs at a time.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", Scope::Orb, ());
 
-/// Runs `test` on the kernel as it is, if it refuses descriptors, and then as an older kernel.
+/// Runs `test` with the present kernel, if it refuses descriptors, and then with an emulated older
+/// one.
 fn on_both_kernels(test: impl Fn(bool)) {
     let _kernel: MutexGuard<'_, ()> = KERNEL.lock();
     let (near, _far) = socket::pair().unwrap();
@@ -40,7 +41,8 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Runs `action` in a thread of its own and returns its result. Fails if none comes in time.
+/// Runs `action` in a thread of its own and returns its result. Fails if there is no result in
+/// time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", Scope::Orb, None));
     let shared = Arc::clone(&result);
@@ -59,13 +61,14 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// A TCP connection with unsent bytes whose last close waits an hour for them, and its other end.
+/// A TCP connection with unsent bytes, and its other end. The last close of the connection waits an
+/// hour for these bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
-    // More than the other end buffers.
+    // The bytes exceed the buffers of the other end.
     socket::set_send_buffer_size(near.as_fd(), 128 << 10).unwrap();
     while near.write(&[0; 1 << 16]).is_ok() {}
     socket::set_linger(near.as_fd(), Some(HOUR)).unwrap();
@@ -92,7 +95,7 @@ impl Passed {
                 near.iter().for_each(|near| socket::set_linger(near.as_fd(), None).unwrap());
             }
             drop(all);
-            // In a separate thread: if the server closes first, the last close happens here.
+            // Runs in a separate thread: if the server closes first, the last close happens here.
             std::thread::spawn(move || drop(near));
             outcome
         });
@@ -105,7 +108,7 @@ impl Passed {
         }
     }
 
-    /// Checks that the server closed each of them: no other process held it.
+    /// Checks that the server closed every passed descriptor; no other process held one.
     fn assert_closed(self) {
         for mut end in self.ends {
             end.set_read_timeout(Some(LONG)).unwrap();
@@ -155,8 +158,8 @@ fn beside_a_good_client(
                 calls += 1;
             }
         });
-        // While every thread is busy the server does not read: by the time it finds the
-        // descriptors, the attacker has closed its own copies.
+        // The server does not read while every thread is busy. When it finds the descriptors, the
+        // attacker has already closed its own copies.
         let threads = match dispatch {
             Dispatch::Reactive => 1,
             Dispatch::LeaderFollowers { threads } | Dispatch::HalfSyncHalfAsync { threads, .. } => threads,
@@ -188,8 +191,8 @@ fn descriptors_on_a_unix_connection_delay_no_thread() {
             let passed = beside_a_good_client("unix", dispatch, &what, |path, passed| {
                 let mut open = Vec::new();
                 for attack in 0..ATTACKS {
-                    // With the beginning of a message, with nonsense, as urgent data, many at once.
-                    // Half of the attackers stay connected.
+                    // The descriptors come with the beginning of a message, with nonsense, as
+                    // urgent data, and many at once. Half of the attackers stay connected.
                     for (octets, count, is_urgent) in [
                         (&b"GIOP\x01\x02\x01\x00"[..], 1, false),
                         (b"?", 1, false),
@@ -209,7 +212,7 @@ fn descriptors_on_a_unix_connection_delay_no_thread() {
     });
 }
 
-/// The bytes that begin a connection over shared memory, with rings of 4 KiB each.
+/// Returns the bytes that begin a connection over shared memory, with rings of 4 KiB each.
 fn announcement() -> [u8; 20] {
     *b"CLNRINGS\x01\0\0\0\0\x10\0\0\0\x10\0\0"
 }
@@ -225,13 +228,14 @@ fn descriptors_on_a_shared_memory_connection_delay_no_thread() {
                 for attack in 0..ATTACKS {
                     let connect = || UnixStream::connect(path).unwrap();
                     let (_rings, memory) = RingPair::create(RingSizes::at_least(4096, 4096)).unwrap();
-                    // Instead of the rings; with a wrong announcement; many; as urgent data.
+                    // The descriptors come instead of the rings, with a wrong announcement, many at
+                    // once, and as urgent data.
                     let streams = [connect(), connect(), connect(), connect()];
                     passed.pass(streams[0].as_fd(), &announcement, &[], 1, false);
                     passed.pass(streams[1].as_fd(), b"?", &[], 1, false);
                     passed.pass(streams[2].as_fd(), &announcement, &[], if attack == 0 { 253 } else { 9 }, false);
                     passed.pass(streams[3].as_fd(), b"!", &[], 1, true);
-                    // Beside the rings, before them, and after them.
+                    // The descriptors come beside the rings, before them, and after them.
                     let others = [connect(), connect(), connect()];
                     passed.pass(others[0].as_fd(), &announcement, &[memory.as_fd()], 3, false);
                     passed.pass(others[1].as_fd(), &announcement[..5], &[], 1, false);
@@ -265,7 +269,7 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
             let mut streams = Vec::new();
             for path in paths.iter().cycle().take(2 * ATTACKS) {
                 let stream = UnixStream::connect(path).unwrap();
-                // Too few bytes for a connection over shared memory.
+                // The bytes are too few for a connection over shared memory.
                 passed.pass(stream.as_fd(), b"CLNRINGS", &[], 1, false);
                 streams.push(stream);
             }
@@ -299,13 +303,14 @@ fn descriptors_to_a_client_delay_no_call() {
                     passed.pass(stream.as_fd(), b"GIOP", &[], 1, false);
                     passed.pass(stream.as_fd(), b"!", &[], 1, true);
                 }
-                // Until the client closes.
+                // Reads until the client closes.
                 let _ = std::io::copy(&mut (&stream).take(1 << 20), &mut std::io::sink());
                 passed
             });
             let call = what.clone();
             let error = bounded(&what, move || {
-                // Where descriptors are refused, nothing arrives, and the call ends with its time.
+                // If the kernel refuses descriptors, no bytes arrive, and the call ends with its
+                // time-out.
                 let timeout = Some(Timeout::Precise(Duration::from_secs(3)));
                 let orb = Orb::builder().call_policies(CallPolicies { timeout, ..CallPolicies::NONE }).build().unwrap();
                 let probe = ProbeRef::from_object(orb.string_to_object(&ior).unwrap().unwrap());

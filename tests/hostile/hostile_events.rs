@@ -29,7 +29,7 @@ fn server(pool: PoolConfig) -> (Server, Told) {
         };
         events.lock().push((name, peer.clone()));
     });
-    // Stalled connections are looked for every 10 ms.
+    // The server looks for stalled connections every 10 ms.
     (serve_with(orb.idle_connection_timeout(Duration::from_millis(1))), told)
 }
 
@@ -38,7 +38,7 @@ fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).unwrap()
 }
 
-/// Waits for the first event: it must be `name` about this peer, and the only one.
+/// Waits for the first event. It must be `name` about this peer, and the only one.
 fn is_told(told: &Told, name: &'static str, peer: &TcpStream, what: &dyn std::fmt::Debug) {
     while told.lock().is_empty() {
         std::thread::sleep(Duration::from_millis(1));
@@ -115,7 +115,8 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
     while stream.write_all(&request).is_ok() {}
 }
 
-/// The architectures that queue replies. A thread of a connection waits for its peer instead.
+/// The architectures that queue replies. In the others a connection's thread waits for its peer
+/// instead.
 fn queueing() -> impl Iterator<Item = Dispatch> {
     EVERY_DISPATCH.into_iter().filter(|dispatch| !matches!(dispatch, Dispatch::ThreadPerConnection { .. }))
 }
@@ -144,7 +145,8 @@ fn refused_connection_names_the_peer() {
     }
 }
 
-/// Unfinished fragmented requests end at their maximum, and so does the connection.
+/// The number of unfinished fragmented requests is bounded. A connection that exceeds the bound
+/// ends.
 #[test]
 fn unfinished_fragments_name_the_peer() {
     for dispatch in EVERY_DISPATCH {

@@ -94,9 +94,9 @@ impl Server {
         client
     }
 
-    /// Waits until all that was sent has been read, parsed and queued.
+    /// Waits until all requests have been read, parsed and queued.
     ///
-    /// The kernel buffers nothing more, and the reading thread waits for events.
+    /// The kernel then buffers no more bytes, and the reading thread waits for events.
     fn until_all_is_read(&self) {
         let port = format!(":{:04X}", self.port());
         let has_octets = || {
@@ -104,7 +104,8 @@ impl Server {
             sockets.lines().skip(1).any(|line| {
                 let columns: Vec<&str> = line.split_whitespace().collect();
                 let (local, remote, octets) = (columns[1], columns[2], columns[4]);
-                // In transit: sent by a client and not acknowledged, or not yet read by the server.
+                // Bytes in transit are those that a client has sent without an acknowledgement, and
+                // those that the server has not read.
                 let is_listener = columns[3] == "0A";
                 let unread = local.ends_with(&port) && !is_listener && !octets.ends_with(":00000000");
                 unread || (remote.ends_with(&port) && !octets.starts_with("00000000:"))
@@ -122,7 +123,8 @@ fn is_waiting_for_events(name: &str) -> bool {
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // epoll_wait, epoll_pwait and epoll_pwait2 on x86-64; the latter two elsewhere.
+    // The numbers are epoll_wait, epoll_pwait and epoll_pwait2 on x86-64, and the latter two on
+    // other machines.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -202,7 +204,7 @@ fn a_request_in_the_queue_waits_for_one_of_each_flooding_connection() {
 
 #[test]
 fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
-    // Eight connections fill the queue: each may have an eighth of it.
+    // Eight connections fill the queue, because each may use an eighth of it.
     let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
     let gate = server.close_the_gate();
     let mut floods: Vec<Client> = (0..8).map(|_| server.connect()).collect();
@@ -221,7 +223,7 @@ fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
     assert_eq!(server.log.ran.lock().len(), 64);
 }
 
-/// Beside floods of oneways every call of a good client gets its own reply, in every architecture.
+/// In every architecture a good client gets its own reply to each call, beside floods of oneways.
 #[test]
 fn good_client_gets_right_replies_beside_floods() {
     let modes = [
@@ -243,7 +245,7 @@ fn good_client_gets_right_replies_beside_floods() {
                     }
                 });
             }
-            // Ends the floods even if a reply is wrong.
+            // The floods end even if a reply is wrong.
             let ends = End(&over);
             let mut good = server.connect();
             for round in 0..100 {

@@ -1,7 +1,7 @@
 //! Strings of peers appear in events, log lines and exceptions as one short line each.
 //!
-//! They are escaped, and truncated with their true length. Good clients beside them get every
-//! reply.
+//! They are escaped, and a truncated one is followed by its true length. Good clients beside the
+//! hostile ones get every reply.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn assert_plain(line: &str, what: &str) {
     assert!(line.len() < MAX_LINE, "{what}: {} octets", line.len());
 }
 
-/// A request that is refused for its invalid priority.
+/// Makes a request that is refused for its invalid priority.
 fn refused(key: &[u8], id: u32, operation: &[u8]) -> Vec<u8> {
     let data = rt::priority_context(-7);
     let mut encoder = Encoder::new();

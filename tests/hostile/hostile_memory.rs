@@ -1,4 +1,5 @@
-//! Memory that peers make an ORB hold, counted by the allocator, beside clients that check replies.
+//! The memory that peers make an ORB hold. The allocator counts it, while good clients check their
+//! replies.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,22 +30,23 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// The maximum for the requests of a lane together, in bytes.
+/// Maximum memory in bytes of the requests of a lane together.
 const HELD: usize = 24 << 20;
-/// Connections of an attacker.
+/// Number of connections of an attacker.
 const ATTACKERS: usize = 10;
-/// Bytes beside the counted ones: buffers, each request's first 64 KiB, and the good clients.
+/// Memory in bytes that is not counted: buffers, the first 64 KiB of each request, and the good
+/// clients.
 const BESIDE: usize = ATTACKERS * (256 << 10) + (2 << 20);
 
-/// The octets of one attack, and the way in which a servant decodes them.
+/// The octets of an attack, and the way in which a servant decodes them.
 struct Attack {
     name: &'static str,
     write: fn(&mut Encoder<'_>),
-    /// Decodes the argument, and runs `meanwhile` while it lives.
+    /// Decodes the argument, and runs `meanwhile` while the result lives.
     read: fn(&mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>,
 }
 
-/// Decodes a `T`, which lives while `meanwhile` runs.
+/// Decodes a `T`. It lives while `meanwhile` runs.
 fn keep<T: Cdr>(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError> {
     let _kept = T::decode(d)?;
     meanwhile();
@@ -61,7 +63,7 @@ fn any<T: Typed>(value: &T) -> Any {
     Any::new(value).unwrap()
 }
 
-/// A structure without octets on the wire.
+/// A structure that has no octets on the wire.
 #[derive(Debug)]
 struct Empty(#[expect(dead_code, reason = "takes memory")] [u8; 64]);
 
@@ -256,7 +258,7 @@ impl Skeleton for Holding {
     }
 }
 
-/// Releases the held values when dropped, also after a failure.
+/// Releases the held values on drop, even after a failure.
 struct Release<'a>(&'a AtomicBool);
 
 impl Drop for Release<'_> {
@@ -276,7 +278,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("in vain: {what}");
 }
 
-/// Reads a reply: the id of the system exception if it is one.
+/// Reads a reply. Returns the id of the system exception, if it is one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::header(stream);
@@ -323,7 +325,7 @@ fn memory_of_all_requests_together_is_bounded() {
         std::thread::scope(|scope| {
             let _stop = Release(&stop);
             let good = [(); 2].map(|()| scope.spawn(|| good_client(&server.ior, &stop)));
-            // Decoding does not depend on the threads: one architecture runs every attack.
+            // Decoding does not depend on the threads, so only one architecture runs every attack.
             let step = if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) { 1 } else { 5 };
             for (number, attack) in ATTACKS.iter().enumerate().step_by(step) {
                 attack_with(&server, number, attack, &told);
@@ -353,12 +355,13 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // One after the other: requests that are read at the same moment could all be refused.
+        // The requests come one after the other, because requests that are read at the same moment
+        // could all be refused.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak().saturating_sub(before);
     let held = holding.load(Ordering::SeqCst);
-    // One request, of at most half of the budget, has the reserve.
+    // One request, of at most half of the budget, may use the reserve.
     assert!(peak <= HELD + HELD / 2 + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
     assert!(held >= 1, "{name}: all were refused");
     assert!(held < ATTACKERS, "{name}: none was refused");
@@ -368,7 +371,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
     assert_eq!(refused.count(), ATTACKERS - held, "{name}");
-    // All memory has been given back: one by one, each request has room.
+    // All memory has been returned: one by one, each request has room.
     for stream in &mut streams {
         until(name, || {
             stream.write_all(&message).unwrap();
@@ -377,7 +380,8 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     }
 }
 
-/// One connection sends many large requests at once. Another one still has room for its own.
+/// One connection sends many large requests at once. Another connection still has room for its own
+/// requests.
 #[test]
 fn one_connection_leaves_half_of_the_memory_to_others() {
     let _alone = alone();
@@ -407,7 +411,7 @@ fn one_connection_leaves_half_of_the_memory_to_others() {
     assert_eq!(answer(&mut good), None);
 }
 
-/// A servant that decodes its argument, keeps it, and calls `next` with as large a one.
+/// A servant that decodes its argument, keeps it, and calls `next` with an equally large one.
 struct Chain {
     next: Arc<Mutex<Option<ObjectRef>>>,
     decodes: bool,
@@ -435,8 +439,8 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// What a nested request makes of its arguments counts beside what the outer ones hold: within the
-/// process, and where a thread serves requests while its own call waits.
+/// The memory for a nested request's arguments counts in addition to that of the outer requests.
+/// This holds within the process, and where a thread serves requests while its own call waits.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();
@@ -465,7 +469,8 @@ fn memory_of_nested_requests_is_bounded() {
         assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
         let levels = decoded.load(Ordering::SeqCst);
         assert!(levels > 2, "{setting}: {levels}");
-        // The lane's and the reserve, or the outermost request's and those within the process.
+        // The peak is the lane's memory and the reserve, or the memory of the outermost request and
+        // that of the requests within the process.
         assert!(peak <= 2 * HELD + BESIDE, "{setting}: {levels} requests held {peak}");
         for object in &next {
             *object.lock() = None;
@@ -475,16 +480,16 @@ fn memory_of_nested_requests_is_bounded() {
 
 // ---- clients -----------------------------------------------------------------------------------
 
-/// The maximum for the replies to an ORB's calls in these tests, in bytes.
+/// Maximum memory in bytes of the replies to an ORB's calls in these tests.
 const REPLIES: usize = 8 << 20;
-/// The time-out of calls that are all given up before.
+/// The time-out of calls, all of which are given up earlier.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The bytes that arrive of a reply that never ends.
+/// The number of bytes that arrive of a reply that never ends.
 const BEGUN: usize = 3 << 20;
 
-/// A server whose replies announce 63 MiB and stop after a part.
+/// Starts a server whose replies announce 63 MiB and stop after a part.
 ///
-/// Also returns the number of replies whose part has been sent.
+/// Also returns the number of replies of which the part was sent.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);
@@ -513,7 +518,8 @@ fn hostile_reference(orb: &Orb, server: std::net::SocketAddr) -> ProbeRef {
     ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@{server}/Key")).unwrap().unwrap())
 }
 
-/// Calls that are cancelled one after the other in the middle of a reply free what arrived of it.
+/// Calls are cancelled one after the other in the middle of a reply. Each frees the bytes that
+/// arrived.
 #[test]
 fn cancelled_call_frees_its_partial_reply() {
     let _alone = alone();
@@ -523,7 +529,7 @@ fn cancelled_call_frees_its_partial_reply() {
         let orb = Orb::builder().max_reply_memory(REPLIES).build().unwrap();
         let probe = ProbeRef::from_object(orb.string_to_object(&good.ior).unwrap().unwrap());
         let hostile = hostile_reference(&orb, server).with_timeout(PATIENCE);
-        // Far more in all than the replies may take together.
+        // The replies together far exceed the maximum.
         for number in 0..8 {
             let canceller = Canceller::new().unwrap();
             let call = hostile.with_canceller(&canceller);
@@ -567,7 +573,7 @@ fn memory_of_partial_replies_of_all_connections_is_bounded() {
             calls.into_iter().map(|call| call.join().unwrap()).collect()
         });
         let refused: Vec<_> = failed.iter().filter(|failed| failed.kind() == Kind::ImpLimit).collect();
-        // Two of them fit.
+        // The maximum has room for two replies.
         assert!((1..=6).contains(&refused.len()), "{fragments}: {failed:?}");
         for refused in refused {
             assert_eq!(refused.completed(), Completion::Maybe);
@@ -579,7 +585,7 @@ fn memory_of_partial_replies_of_all_connections_is_bounded() {
     }
 }
 
-/// Replies to deferred calls wait until their callers fetch them.
+/// Replies to deferred calls wait until their callers collect them.
 #[test]
 fn memory_of_unfetched_replies_is_bounded() {
     let _alone = alone();
@@ -600,13 +606,13 @@ fn memory_of_unfetched_replies_is_bounded() {
     assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20);
 }
 
-/// A reply that becomes more memory than the results of all calls may take.
+/// A reply that would take more memory than the results of all calls together may take.
 #[test]
 fn results_that_do_not_fit_are_refused() {
     let _alone = alone();
     let server = corelane_tests::scripted::serve(0, |stream, id| {
         let mut body = corelane_tests::scripted::reply(id, 0);
-        // After both headers, at a multiple of 8: a count of `any`s of type null.
+        // After both headers, at a multiple of 8, comes a count of `any`s of type null.
         let count = 200_000_u32;
         body.extend(count.to_le_bytes());
         body.resize(body.len() + 4 * count as usize, 0);
@@ -624,11 +630,11 @@ fn results_that_do_not_fit_are_refused() {
     assert!(peak <= REPLIES + BESIDE, "{peak}");
 }
 
-/// The allocator's free memory is returned after large messages, once none arrive any more.
+/// Once no more large messages arrive, the allocator's free memory is returned to the system.
 #[test]
 fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     let _alone = alone();
-    // Checked every 10 ms.
+    // The server checks this every 10 ms.
     let quick = Duration::from_millis(40);
     let server = serve_with(Orb::builder().idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);

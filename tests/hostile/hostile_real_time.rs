@@ -1,4 +1,4 @@
-//! Nonsense and excess in priorities, bands, deadlines, lanes and threads, from peers and
+//! Invalid and excessive priorities, bands, deadlines, lanes and numbers of threads, from peers and
 //! configurations.
 //!
 //! Each is refused with its exception, and an event names the peer.
@@ -61,7 +61,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
     poa.activate(&reporter.servant()).unwrap()
 }
 
-/// Sends one request with these contexts, which must be refused. Returns the event's exception.
+/// Sends one request with these contexts, which must be refused. Returns the exception in the
+/// event.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
     client.send_all(operation, contexts, None);
@@ -96,8 +97,8 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
         }
-        // 32768 to 65535 do not fit: as a short they are negative. Of the negative ones only -1 has
-        // a meaning: TAO's "no priority".
+        // 32768 to 65535 do not fit: as a short they are negative. The only negative number with a
+        // meaning is -1, TAO's "no priority".
         for priority in [-2, -3, -100, -32767, i16::MIN] {
             assert_eq!(refused(RT_CORBA_PRIORITY, &priority_context(priority)), (Kind::BadParam, 0), "{priority}");
         }
@@ -191,10 +192,11 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
         let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, data)]);
         assert_eq!(answer.0, Kind::Marshal, "{data:?}");
     }
-    // Without the context it is an ordinary operation, which the servant does not have.
+    // Without the context, `_bind_priority_band` is an ordinary operation, which the servant does
+    // not have.
     client.send(BIND, None, None);
     assert_eq!(client.receive_void().map(|(kind, _)| kind), Some(Kind::BadOperation));
-    // A refused context has no later effect, and with another operation it has no meaning.
+    // A refused context has no later effect. With another operation the context has no meaning.
     let (between, all) = (priority_context(15), range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
@@ -203,7 +205,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     assert_eq!(served(&mut client, &told, &both[..1]).lane, 1);
 }
 
-/// A peer with a ceiling of 15 binds a band whose only lane is above that.
+/// A peer with a ceiling of 15 binds a band. The band's only lane is above the ceiling.
 #[test]
 fn no_band_leads_to_a_lane_above_the_ceiling() {
     let (orb, told) = telling(RtConfig::default());
@@ -221,7 +223,7 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
         let answer = refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &within)]);
         assert_eq!(answer, (Kind::NoPermission, 0));
         assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &priority_context(10))]).lane, 0);
-        // Without a ceiling the band leads there.
+        // Without a ceiling the band leads to that lane.
         let mut client = RawClient::connect(object, high);
         assert_eq!(bind(&mut client, (13, 40)), None);
         let who = served(&mut client, &told, &[(RT_CORBA_PRIORITY, &within)]);
@@ -254,8 +256,8 @@ fn the_servers_own_transform_may_raise_a_request_above_the_ceiling() {
     assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &above)]), (Kind::NoPermission, 0));
 }
 
-/// While all threads are busy, requests are ordered by their effective priority, not by the one
-/// asked for.
+/// While all threads are busy, requests are ordered by their effective priority, not by the
+/// requested one.
 #[test]
 fn buffer_is_ordered_by_the_effective_priority() {
     let (orb, told) = telling(RtConfig::default());
@@ -283,7 +285,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let by_name = client.begin("who", 60, None);
     client.turn_to(&propagated);
     let none = client.send("who", None, None);
-    // Refused when all others wait: the buffer has no room for it.
+    // Refused when all others wait, because the buffer has no room for it.
     let beyond = client.begin("who", 30, None);
     assert_eq!(client.next_reply(), beyond);
     assert!(told.lock().is_empty());
@@ -294,7 +296,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     assert_eq!(told.lock().len(), 1);
 }
 
-/// The reference's TCP profile with other lanes and policies.
+/// Makes the reference's TCP profile with other lanes and policies.
 fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<u8>)]) -> String {
     let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).unwrap().parse().unwrap();
     let ProfileEndpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
@@ -304,7 +306,7 @@ fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<
     Ior { type_id: String::new(), profiles: vec![profile] }.to_text().unwrap()
 }
 
-/// The outcome of a call at priority 20 through this reference.
+/// Returns the outcome of a call at priority 20 through this reference.
 fn answered(ior: &str) -> Result<Who, (Kind, u32)> {
     let client = fair_orb();
     client.real_time().current().unwrap().set_priority(20).unwrap();
@@ -327,8 +329,8 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let good = [at(ports[0].0, 10), at(ports[1].0, 20)];
     let who = answered(&saying(&object, list(&good), &model(0, 10))).unwrap();
     assert_eq!((who.priority, who.handed_over), (20, false));
-    // Thousands of entries, a truncated list, a count without entries: only the profile's own
-    // address remains.
+    // With thousands of entries, a truncated list, or a count without entries, only the profile's
+    // own address remains.
     let endless = vec![at(1, 20); 5000];
     assert!(endless.len() > Limits::DEFAULT.max_lane_endpoints as usize);
     let crafted = |data: &[u8]| TaggedComponent { tag: component_tag::TAO_ENDPOINTS, data: data.into() };
@@ -338,7 +340,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
         let who = answered(&saying(&object, endpoints, &model(0, 10))).unwrap();
         assert_eq!((who.priority, who.handed_over), (20, true));
     }
-    // Existing lanes, none of them for 20.
+    // The reference has a thousand lanes, but none of them for priority 20.
     let others: Vec<_> = (21..1021).map(|priority| at(1, priority)).collect();
     assert_eq!(answered(&saying(&object, list(&others), &model(0, 10))), Err((Kind::Transient, OMG | 2)));
     let impossible = vec![at(1, i16::MIN), at(1, -2)];

@@ -1,7 +1,7 @@
 //! Servers that end a connection in the middle of a reply.
 //!
-//! The server may have run the call, so it ends with COMPLETED_MAYBE and is not sent again. Good
-//! clients beside it get every reply.
+//! The server may have run the call, so the call ends with COMPLETED_MAYBE and is not sent again.
+//! Good clients beside it get every reply.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -13,14 +13,15 @@ use corelane::{CallPolicies, Completion, Orb, PoolExhausted, SystemException, Sy
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, Scripted, message, reply, serve};
 
-/// Writes a part of a reply of this message type before the connection ends.
+/// A function that writes a part of a reply of this message type before the connection ends.
 type Ending = fn(&mut TcpStream, u8, u32) -> io::Result<()>;
 
 fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// The first part of a reply's body: id, status, and an empty list of contexts if the type has one.
+/// Returns the first part of a reply's body: id, status, and an empty list of contexts if the type
+/// has one.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply(id, 0) }
 }
@@ -60,9 +61,10 @@ const ENDINGS: [(&str, Ending); 8] = [
     ("the end", |_, _, _| end()),
 ];
 
-/// A server that answers `well` requests of each connection and ends the reply to the next one.
+/// Starts a server that answers `well` requests of each connection and breaks off the reply to the
+/// next one.
 ///
-/// Also returns the number of requests that it ended in this way.
+/// Also returns the number of replies that were broken off.
 fn server(well: usize, kind: u8, ending: Ending) -> (Scripted, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
@@ -127,7 +129,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// The other call on the connection got no reply, and CloseConnection says that it did not run: it
+/// The other call on the connection got no reply. CloseConnection means that it did not run, so it
 /// is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {

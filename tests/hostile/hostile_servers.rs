@@ -29,7 +29,7 @@ fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
 
 /// Checks that all events are faults of this server, and that their number is within `connections`.
 ///
-/// A connection reports a fault at most once.
+/// A connection reports at most one fault.
 fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInclusive<usize>, what: &str) {
     let told = told.lock();
     for event in &*told {
@@ -40,9 +40,10 @@ fn assert_told(orb: &Orb, told: &Told, server: SocketAddr, connections: RangeInc
     assert_eq!(orb.event_counts().protocol_faults, told.len() as u64, "{what}");
 }
 
-/// The numbers of good calls before the attack: a new connection, and one that has served.
+/// The numbers of good calls before the attack, for a new connection and for one that has served a
+/// call.
 ///
-/// The client makes the call in another way on the latter.
+/// The client calls in a different way on the latter.
 const WELL: [usize; 2] = [0, 1];
 
 /// Makes the calls that the server answers well.
@@ -52,7 +53,7 @@ fn warm(probe: &ProbeRef, well: usize) {
     }
 }
 
-/// Writes without end: the client has to stop reading.
+/// Writes without end, so that the client has to stop reading.
 fn flood(stream: &mut TcpStream, octets: &[u8]) -> std::io::Result<()> {
     let many = octets.repeat(1000);
     loop {
@@ -99,13 +100,13 @@ fn flood_of_unknown_replies_ends_a_shared_connection() {
     for call in &mut calls {
         assert_eq!(call.reply().unwrap_err().kind(), Kind::CommFailure);
     }
-    // The next of the calls may have found the connection closed.
+    // One of the later calls may have found the connection closed.
     assert_told(&orb, &told, server, 1..=flooded.load(Ordering::SeqCst), "shared");
 }
 
 #[test]
 fn late_replies_to_timed_out_calls_are_skipped() {
-    // The first two requests are answered after the third.
+    // The replies to the first two requests come after the third request.
     let seen = Mutex::new("requests seen", Scope::Connection, Vec::new());
     let server = serve(0, move |stream, id| {
         let mut seen = seen.lock();
@@ -115,7 +116,7 @@ fn late_replies_to_timed_out_calls_are_skipped() {
         }
         for id in &*seen {
             let mut body = reply(*id, 0);
-            // A body begins on a multiple of 8.
+            // A body begins at a multiple of 8.
             body.extend(27_i32.to_le_bytes());
             stream.write_all(&message(REPLY, false, &body))?;
         }

@@ -1,4 +1,4 @@
-//! References, types, values, exceptions and events can be printed, with every octet at every
+//! References, types, values, exceptions and events can be printed, whatever octet stands at any
 //! place.
 
 use std::fmt::{Debug, Write};
@@ -22,7 +22,8 @@ fn encoded(value: &impl Cdr) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Replaces each octet by every other, and passes to `print` what can still be decoded.
+/// Replaces each octet by every other value, and calls `print` with the results that can still be
+/// decoded.
 ///
 /// Returns the number of values that could be decoded.
 fn with_every_octet<T>(
@@ -47,7 +48,7 @@ fn with_every_octet<T>(
 
 /// References to one object with an Internet address, a Unix path and components.
 fn references() -> Vec<Ior> {
-    // Tests of one process run at the same time.
+    // Tests of one process run at the same time, so paths must be unique.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-text-{}-{number}", std::process::id()));
@@ -68,10 +69,10 @@ fn references_with_every_octet_are_printed_and_read_again() {
             ior.known_profiles().for_each(|profile| debug(&profile));
         });
         assert!(count > 256 * 8, "{count}");
-        // As a peer sends it: the byte order, then the reference.
+        // Encodes as a peer sends it: the byte order, then the reference.
         let sent = |octets: &[u8]| {
             let mut text = "IOR:".to_owned();
-            // Aligned as when the reference was encoded.
+            // The octets have the alignment that they had when the reference was encoded.
             [u8::from(cfg!(target_endian = "little")), 0, 0, 0]
                 .iter()
                 .chain(octets)

@@ -1,4 +1,5 @@
-//! Real messages of every kind that a client sends, damaged, beside undisturbed good clients.
+//! Damaged versions of real messages of every kind that a client sends. Good clients beside them
+//! are not disturbed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,9 +11,9 @@ use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 use corelane_wire::{Encoder, Endian, Version};
 
-/// Damaged messages for each dispatch architecture.
+/// Number of damaged messages for each dispatch architecture.
 const MESSAGES: usize = 2500;
-/// The id of the LocateRequest that follows each of them.
+/// The id of the LocateRequest that follows each damaged message.
 const QUESTION: u32 = 0x7fff_0000;
 const WELL_BEHAVED: u64 = 2;
 
@@ -54,7 +55,7 @@ fn request(key: &[u8], version: Version, endian: Endian) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// A little-endian message of GIOP 1.`minor`.
+/// Makes a little-endian message of GIOP 1.`minor`.
 fn message(minor: u8, flags: u8, kind: u8, body: &[u8]) -> Vec<u8> {
     let size = u32::try_from(body.len()).unwrap().to_le_bytes();
     [&b"GIOP\x01"[..], &[minor, 1 | flags, kind], &size, body].concat()
@@ -62,7 +63,7 @@ fn message(minor: u8, flags: u8, kind: u8, body: &[u8]) -> Vec<u8> {
 
 fn locate(key: &[u8], minor: u8, id: u32) -> Vec<u8> {
     let length = u32::try_from(key.len()).unwrap().to_le_bytes();
-    // From 1.2 on the target names its form.
+    // From GIOP 1.2 on, the target begins with its addressing mode.
     let form: &[u8] = if minor < 2 { &[] } else { &[0, 0, 0, 0] };
     message(minor, 0, 3, &[&id.to_le_bytes()[..], form, &length, key].concat())
 }
@@ -85,7 +86,7 @@ fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Reads up to the LocateReply; false if the connection ends before it.
+/// Reads up to the LocateReply. Returns false if the connection ends before it.
 fn is_answered(stream: &mut TcpStream) -> bool {
     loop {
         let mut header = [0; 12];
@@ -100,7 +101,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
         if stream.read_exact(&mut body).is_err() {
             return false;
         }
-        // LocateReply.
+        // The message is a LocateReply.
         if header[7] == 4 && body.first_chunk().copied().map(u32::from_le_bytes) == Some(QUESTION) {
             return true;
         }
@@ -109,7 +110,7 @@ fn is_answered(stream: &mut TcpStream) -> bool {
 
 /// Returns true if the messages in `seed` keep their lengths and byte order.
 ///
-/// Otherwise the server takes the following message for a part of the damaged one.
+/// Otherwise the server takes the next message for a part of the damaged one.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {
@@ -122,7 +123,7 @@ fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     damaged.len() == seed.len()
 }
 
-/// Stops the well-behaved clients, however the test ends.
+/// Stops the good clients on drop, however the test ends.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -144,7 +145,8 @@ fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
         let seed = &seeds[number % seeds.len()];
         let mut damaged = seed.clone();
         for _ in 0..1 + random.next() % 4 {
-            // Mostly in the body: damage in the 12 octets of the header is soon noticed.
+            // Most changes are in the body, because damage in the 12 octets of the header is soon
+            // noticed.
             let from = if random.next().is_multiple_of(4) { 0 } else { 12 };
             let at = from + random.next() % (damaged.len() - from);
             damaged[at] = random.next().to_le_bytes()[0];
@@ -195,7 +197,7 @@ fn damaged_messages_do_not_disturb_good_clients() {
             }
             result
         });
-        // Damage in the body leaves a message, which the server reads to its end.
+        // If only the body is damaged, it is still a message, which the server reads to its end.
         assert!(
             answered > MESSAGES / 3,
             "{dispatch:?}: {answered} were taken for messages, {ended} ended a connection"

@@ -1,4 +1,4 @@
-//! Peers that connect and send nothing do not keep others out.
+//! Peers that connect and send nothing do not keep other clients out.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -71,7 +71,7 @@ fn silent_connections_are_evicted_oldest_first() {
     }
 }
 
-/// Peers that cost nothing soon use up the descriptors of a server's process.
+/// Peers that cost the attacker nothing soon use up the descriptors of a server's process.
 #[test]
 fn a_server_without_descriptors_lets_new_clients_in() {
     let mut server = Command::new("sh")
@@ -101,7 +101,7 @@ fn first_request_timeout_closes_silent_connections() {
         let pool = PoolConfig::default()
             .dispatch(dispatch)
             .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
-        // Checked every 10 ms.
+        // The server checks this every 10 ms.
         let quick = Duration::from_millis(1);
         let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
         let events = Arc::clone(&told);

@@ -1,13 +1,13 @@
 //! Code generated from the compiler's own test files compiles without warnings of rustc and clippy.
 //!
-//! Both as public and as private code, which clippy judges more strictly.
+//! It is compiled both as public and as private code, which clippy judges more strictly.
 
 #![warn(elided_lifetimes_in_paths)]
 
 include!(concat!(env!("OUT_DIR"), "/accepted/all.rs"));
 
 pub mod public {
-    //! Public code generated from lints.idl, as a library has it.
+    //! Public code generated from lints.idl, as in a library.
     corelane::include_idl!("lints");
 }
 

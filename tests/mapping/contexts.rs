@@ -1,4 +1,4 @@
-//! Properties that go with calls (IDL's `context`), remote and collocated.
+//! Properties that are sent with calls (IDL's `context`), remote and collocated.
 //!
 //! The properties that the clause names arrive, and no others.
 
@@ -23,8 +23,8 @@ impl Told for Teller {
     fn told_to(&self, depth: i32) -> Result<Words, SystemException> {
         let mut all = words();
         if depth > 0 {
-            // A nested call gets its own properties, and those of this call are still there
-            // afterwards.
+            // A nested call gets its own properties. Afterwards the properties of this call are
+            // still there.
             let itself = self.itself.lock().clone().unwrap();
             assert_eq!(itself.nothing_told()?, Words::new());
             let deeper = Context::new().with("user", &format!("at {depth}"))?.with("other", "x")?;
@@ -125,7 +125,7 @@ fn dynamic_requests_carry_properties() {
         assert_eq!(all(request().context(context.clone()).invoke().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(context).send_deferred().unwrap().response().unwrap()), ["anything", "goes"]);
         assert_eq!(all(request().context(Context::new()).invoke().unwrap()), Words::new());
-        // Like ORBs that do not know contexts.
+        // The request is like that of an ORB that does not support contexts.
         assert_eq!(all(request().invoke().unwrap()), Words::new());
     });
 }

@@ -1,4 +1,5 @@
-//! Traits of generated types: `Default` where the mapping has one, and other crates' on request.
+//! Traits of generated types: `Default` where the mapping has one, and traits of other crates on
+//! request.
 
 corelane::include_idl!("derived");
 

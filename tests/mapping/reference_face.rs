@@ -1,6 +1,6 @@
-//! What generated traits and references have beside the operations of the interface.
+//! The methods of generated traits and references beside the operations of the interface.
 //!
-//! `Reference` is not imported here.
+//! `Reference` is deliberately not imported here.
 
 use corelane::{CallPolicies, Canceller, Context, ObjectRef, Orb, SystemException};
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Heir for Tree {
     }
 }
 
-/// Methods with the names of the functions of generated traits: `x.servant()` calls these alone.
+/// Methods with the names of the functions of generated traits. `x.servant()` calls only these.
 trait Methods {
     fn servant(&self) -> &'static str;
     fn servant_of(&self) -> &'static str;
@@ -163,7 +163,7 @@ fn a_reference_has_its_methods_without_an_import() {
         assert_eq!((copy.leaves(), copy.number()), (Ok(1000), Ok(7)));
         assert_eq!(copy.greeting(), Ok("hello".to_owned()));
     }
-    // An untyped reference has these two methods from the trait.
+    // An untyped reference gets these two methods from the trait.
     let untyped: ObjectRef = object.with_timeout(Duration::from_secs(60)).with_connect_timeout(Duration::from_secs(60));
     assert!(untyped.is_equivalent(&object));
 }
@@ -174,7 +174,7 @@ fn operations_keep_their_names_and_leave_the_methods_to_the_trait() {
     let rival = RivalRef::from_object(object.clone());
     assert_eq!((rival.narrow(1), rival.timeout(), rival.with_timeout(1)), (Ok(99), Ok(5), Ok(())));
     assert!(rival.is_equivalent(&object));
-    // Inherited: from the first base, and from another one.
+    // The operations are inherited from the first base, and from another one.
     let heir = HeirRef::from_object(object.clone());
     assert_eq!((heir.narrow(1), heir.with_timeout(1)), (Ok(99), Ok(())));
     assert_eq!(heir.is_equivalent("it"), Ok("not it".to_owned()));

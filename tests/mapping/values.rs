@@ -132,7 +132,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Describes a graph: its nodes in the order of visiting, each with the numbers of its neighbours.
+/// Describes a graph: its nodes in the order of the visit, each with the numbers of its neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();
@@ -153,7 +153,7 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// A cycle of three nodes, each of which has one further neighbour.
+/// A cycle of three nodes. Each of them has one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());
@@ -203,7 +203,7 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     let more = vec![Some(ring()), None, derived.graph.clone()];
     let further: BaseRef = ValueRef::new(Further { base: derived.clone(), more }).widen();
     let plain = ValueRef::new(base.clone());
-    // The server knows only the expected type.
+    // The server only knows the expected type.
     let (result, _, c) = exchange.echo_base(Some(&further), Some(&plain)).unwrap();
     let result = result.unwrap();
     assert_eq!((result.repository_id(), &*result.get()), ("IDL:corelane.test/Values/Base:1.0", &base));
@@ -320,7 +320,7 @@ fn values_have_operations_where_they_are_implemented() {
     assert_eq!(result.implementation::<dyn Described>().unwrap().describe(3).unwrap(), "ooo");
     let result = result.narrow::<Circle>().unwrap();
     assert_eq!(result.get().radius, 4.0);
-    // A value with state alone has no implementation.
+    // A value that only has a state has no implementation.
     assert!(ValueRef::new(Circle { radius: 1.0 }).implementation::<dyn Shape>().is_none());
 }
 
@@ -354,7 +354,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let Some(Abstract::Value(c)) = c else { panic!("a value went out") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
-    // In an `any` with the type of an object or of a value.
+    // The `any` has the type of an object or of a value.
     let any = Any::new(&Some(thing)).unwrap();
     let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");
@@ -366,7 +366,8 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// A custom letter that is not marshalled as declared: the text reversed, after its length.
+/// A custom letter whose marshalled form differs from the declared one: the text reversed, after
+/// its length.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -389,7 +390,7 @@ fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
 #[test]
 fn custom_values_are_marshalled_by_their_implementation() {
     let Fixture { server, client, exchange } = fixture();
-    // Marshalled as declared, in chunks.
+    // This letter is marshalled as declared, in chunks.
     let letter = ValueRef::new(Letter { text: "plain".to_owned() });
     let (result, ..) = exchange.echo_letter(Some(&letter), None).unwrap();
     assert_eq!(result.unwrap().get().text, "plain");

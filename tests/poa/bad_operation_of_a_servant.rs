@@ -1,9 +1,9 @@
 //! BAD_OPERATION raised by a servant reaches the client unchanged.
 //!
 //! The server takes BAD_OPERATION from a skeleton as a hint that the operation may be one of every
-//! object, such as `_is_a`. If it was not, the server replaced the exception by its own
-//! BAD_OPERATION 2, COMPLETED_NO: the servant's minor code and completion status were lost.
-//! omniORB's interop client found it (`fail_system(BAD_OPERATION)`).
+//! object, such as `_is_a`. Before a correction, the server replaced the exception of any other
+//! operation by its own BAD_OPERATION 2, COMPLETED_NO. The servant's minor code and completion
+//! status were lost. omniORB's interop client found this (`fail_system(BAD_OPERATION)`).
 
 use corelane::{
     Completion, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, mapping::Operation,

@@ -1,4 +1,4 @@
-//! References whose calls go straight to the servant once the object adapter has found it.
+//! References whose calls bypass the object adapter once it has found the servant.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ impl Counter for Calls {
     }
 }
 
-/// An ORB, a reference that calls directly, and a weak reference to the servant.
+/// An ORB, a reference whose calls bypass the POA, and a weak reference to the servant.
 fn serve() -> (Orb, CounterRef, Weak<Calls>) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let servant = Arc::new(Calls::default());
@@ -51,7 +51,7 @@ fn the_first_call_asks_the_adapter_and_later_ones_do_not() {
     let usual: CounterRef = orb.reference(&direct.to_string()).unwrap();
     assert_eq!(usual.add(4, 7).unwrap_err().kind(), Kind::Transient, "others ask the adapter every time");
     assert_eq!(direct.clone().add(0, 7).unwrap(), (3, 7), "a clone calls as its original does");
-    // The reference to the base interface has not been called yet.
+    // No call has been made yet through the reference to the base interface.
     assert_eq!(direct.in_upcall().unwrap_err().kind(), Kind::Transient);
     poa.manager().activate().unwrap();
     assert!(direct.in_upcall().unwrap(), "the first call is an upcall");
@@ -88,7 +88,7 @@ fn object_of_another_orb_is_called_through_its_adapter() {
     assert!(far.add(1, 5).is_err());
 }
 
-/// Forwards requests to two objects in turn.
+/// A servant locator that forwards requests to two objects in turn.
 struct ByTurns([ObjectRef; 2], AtomicUsize);
 
 impl ServantLocator for ByTurns {
@@ -102,7 +102,7 @@ impl ServantLocator for ByTurns {
     }
 }
 
-/// A forward was once cached as the location of the object itself.
+/// Before a correction, a forward was cached as the location of the object itself.
 #[test]
 fn forwarded_object_is_located_for_every_call() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();

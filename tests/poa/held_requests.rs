@@ -32,7 +32,7 @@ fn until_told(told: &Told, is_it: impl Fn(&Event) -> bool) -> Event {
     }
 }
 
-/// The managers that `run` reports for an ORB that `set_up` has prepared.
+/// Returns the managers that `run` reports for an ORB that `set_up` has prepared.
 fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     let (orb, told) = server();
     set_up(&orb);
@@ -42,7 +42,7 @@ fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     let object = poa.activate(&Reporter::new(&orb).servant()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| orb.run());
-        // A call that runs during `run` follows what `run` reports.
+        // A call that runs during `run` comes after the report of `run`.
         scope.spawn(|| ask(&object).unwrap()).join().unwrap();
         orb.shutdown(true).unwrap();
     });
@@ -74,7 +74,7 @@ fn run_reports_never_activated_managers_with_objects() {
         activate(orb, Some("child"));
     };
     assert_eq!(forgotten(child_forgotten).len(), 1);
-    // A manager that was told to hold is not reported.
+    // A manager that was explicitly set to hold is not reported.
     let holding = |orb: &Orb| {
         all_active(orb);
         orb.root_poa().manager().hold_requests(false).unwrap();
@@ -99,7 +99,7 @@ fn never_activated_managers_are_printed_without_an_event_handler() {
 fn part_that_forgets_its_manager() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     activate(&orb, None);
-    // `run` returns when the process ends: the test reads what was printed.
+    // `run` returns only when the process ends; the test reads the printed lines.
     std::thread::spawn(move || orb.run());
     std::thread::sleep(Duration::from_secs(60));
 }

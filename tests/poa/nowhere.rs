@@ -42,7 +42,7 @@ fn unreachable_callback_is_refused_when_it_would_leave_the_process() {
     let refused = call_with(&far, &callback).unwrap_err();
     assert_eq!((refused.kind(), refused.minor()), (Kind::BadParam, CdrError::UnreachableReference.minor()));
     assert!(refused.to_string().contains("OrbBuilder::listen"), "{refused}");
-    // References to objects of another ORB are passed on, made here or received.
+    // References to objects of another ORB can be passed on, whether made here or received.
     call_with(&far, &far).unwrap();
     // Within the process every object can be called.
     call_with(&callback, &callback).unwrap();

@@ -12,7 +12,7 @@ use corelane::{
 use corelane_tests::any::{Echo, EchoRef, TestEcho};
 use corelane_tests::{ProbeRef, RefuseError, Refused};
 
-/// A servant with the interfaces of an echo and none of its operations.
+/// A servant with the interfaces of an echo but without its operations.
 struct Hollow;
 
 impl DynamicServant for Hollow {
@@ -35,7 +35,7 @@ fn asked(object: &ObjectRef) {
     assert!(object.component().unwrap().is_none());
     let refused = object.interface_definition().unwrap_err();
     assert_eq!(refused.kind(), Kind::NoImplement);
-    // Operations of older ORBs' clients, for which this ORB has no call.
+    // Operations of older ORBs' clients, for which this ORB has no call of its own.
     let call = |operation: &'static str, id: &str| {
         let operation = Operation::new(operation);
         let mut reply = object.invoke(&operation, &|encoder| encoder.write_str(id))?;
@@ -72,7 +72,7 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// The reply to `_non_existent`: some clients do not take OBJECT_NOT_EXIST for "true".
+/// Returns the reply to `_non_existent`. Some clients do not interpret OBJECT_NOT_EXIST as "true".
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));
@@ -127,7 +127,8 @@ fn non_existent_is_true_for_objects_that_are_known_to_be_gone() {
     let locator = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..servant_manager };
     let poa = |name: &str, policies| root.create_poa(name, Some(root.manager()), policies).unwrap();
     let never = |poa: &Poa| poa.create_reference_with_id(&"never".into(), "IDL:X:1.0").unwrap();
-    // Deactivated and never activated objects, under transient and persistent keys.
+    // Objects that were deactivated, and objects that were never activated, under transient and
+    // persistent keys.
     let id = root.activate_object(&Echo::servant(TestEcho::default())).unwrap();
     let deactivated = root.id_to_reference(&id).unwrap();
     assert_eq!(both(&deactivated), Ok(false));
@@ -139,7 +140,8 @@ fn non_existent_is_true_for_objects_that_are_known_to_be_gone() {
     let of_gone = never(&user);
     user.destroy(false, true).unwrap();
     assert_eq!(both(&of_gone), Ok(true));
-    // A servant manager raises OBJECT_NOT_EXIST, and another exception, which decides nothing.
+    // One servant manager raises OBJECT_NOT_EXIST, and another one an exception that leaves the
+    // question open.
     for (name, raised, expected) in
         [("gone", Kind::ObjectNotExist, Ok(true)), ("unknown", Kind::Transient, Err(Kind::Transient))]
     {
@@ -150,7 +152,7 @@ fn non_existent_is_true_for_objects_that_are_known_to_be_gone() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again, with the object.
+    // A destroyed persistent POA may be created again, together with the object.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));
@@ -168,7 +170,8 @@ fn non_existent_is_true_for_objects_that_are_known_to_be_gone() {
 
 /// A servant that raises an undeclared exception.
 ///
-/// Generated code cannot. A servant of another version of the IDL can, and so can a dynamic one.
+/// Generated code cannot do this. A servant of another version of the IDL can, and so can a dynamic
+/// one.
 struct Foreign;
 
 impl Skeleton for Foreign {
@@ -195,7 +198,7 @@ fn undeclared_exception_is_unknown() {
         assert_eq!(said, (Kind::Unknown, 1, Completion::Yes));
         assert!(unknown.to_string().contains("IDL:corelane.test/Test/Refused:1.0"), "{unknown}");
         assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare none");
-        // A declared exception arrives as itself.
+        // A declared exception arrives unchanged.
         let RefuseError::Refused(refused) = probe.refuse(1).unwrap_err() else { panic!("another exception") };
         assert_eq!((refused.code, refused.why.as_str()), (3, "because"));
     }

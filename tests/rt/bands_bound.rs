@@ -1,4 +1,4 @@
-//! How a client binds a connection to a priority band, at servers that the test plays.
+//! The way in which a client binds a connection to a priority band. The test acts as the server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -40,7 +40,7 @@ fn raise(stream: &mut TcpStream, id: u32, kind: Kind, minor: u32) {
     stream.write_all(&message.to_vec()).unwrap();
 }
 
-/// Serves one connection: raises `first` for the first request and NO_IMPLEMENT 7 for all others.
+/// Serves one connection. Raises `first` for the first request and NO_IMPLEMENT 7 for all others.
 fn serve_one(first: (Kind, u32)) -> (u16, JoinHandle<Vec<Seen>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -102,7 +102,7 @@ fn refused_band_fails_the_call_and_closes_the_connection() {
     let object = reference(&client, port, &[(5, 15)]);
     at(&client, 10);
     assert_eq!(raised(&object), (Kind::InvPolicy, OMG | 1));
-    // The connection has ended, although reference and ORB live on.
+    // The connection has ended, although reference and ORB still live.
     assert_eq!(server.join().unwrap().len(), 1);
     drop((object, client));
 }

@@ -45,7 +45,7 @@ fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N]
     servants.map(|servant| poa.activate(&servant).unwrap())
 }
 
-/// A servant whose reply is larger than a peer takes that does not read.
+/// A servant whose reply is larger than the buffers, so a peer that does not read blocks it.
 struct Large;
 
 impl Skeleton for Large {
@@ -59,7 +59,7 @@ impl Skeleton for Large {
     }
 }
 
-/// A client sends both priorities on one connection: the low reply has to be read before the high
+/// A client sends both priorities on one connection, so it must read the low reply before the high
 /// one.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
@@ -86,12 +86,14 @@ fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
     low.until_something_comes();
     let mut high = RawClient::connect(&object, ports[1].0);
     assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
-    // Not even other requests of the low lane are delayed: its thread does not wait for the peer.
+    // Other requests of the low lane are not delayed either, because its thread does not wait for
+    // the peer.
     assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
     assert_eq!(low.next_reply(), sent);
 }
 
-/// Stops a low reply while it is written, and records the order of replies and the middle thread.
+/// Stops a low reply while it is written, and records the order in which the replies and the middle
+/// thread finish.
 #[derive(Debug)]
 struct Stage {
     armed: AtomicBool,
@@ -114,7 +116,8 @@ impl Stage {
         })
     }
 
-    /// Sends and records the priority of the request. A low reply waits here, as if preempted.
+    /// Sends, and records the priority of the request. A low reply waits here, like a preempted
+    /// thread.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
         {
@@ -205,8 +208,8 @@ impl Skeleton for Releasing {
 /// Returns the order in which a low reply, a high reply and a middle thread finish on one core.
 ///
 /// Both requests come from one connection and are handed over to their lanes. The low reply is half
-/// written when the high one is to be written. `older`: the connection is older than the pool, and
-/// its output lock does not inherit priorities.
+/// written when the high one must be written. `older` means that the connection is older than the
+/// pool; its output lock then does not inherit priorities.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -252,7 +255,7 @@ fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
     assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
 }
 
-/// The kernel does not return from a write before it has copied all of it.
+/// The kernel does not return from a write before it has copied all bytes.
 #[test]
 fn replies_below_the_highest_priority_leave_in_slices() {
     let stage = Stage::new();

@@ -1,8 +1,9 @@
 //! An allocator that all priorities share is a source of priority inversion.
 //!
-//! Here it is an allocator with one lock, which a thread passes on request. A low servant holds
-//! that lock, as if preempted in the allocator. The high lane passes it whenever it allocates, from
-//! reading the request to sending the reply. The test checks the order of events, never durations.
+//! Here it is an allocator with one lock, through which a thread passes on request. A low servant
+//! holds that lock, like a thread that is preempted in the allocator. The high lane passes the lock
+//! whenever it allocates, from reading the request to sending the reply. The test checks the order
+//! of events, never durations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -16,7 +17,7 @@ use corelane_tests::real_time::{RawClient, fair_orb, said, until};
 const LOW: i16 = 10;
 const HIGH: i16 = 20;
 
-/// What the servants have done.
+/// The record of the servants' actions.
 #[derive(Default)]
 struct State {
     holding: AtomicBool,
@@ -95,7 +96,7 @@ fn beside_a_holder(operation: &str) -> usize {
     let begun = state.begun.load(SeqCst);
     high.begin(operation, HIGH, Some(1));
     if operation == "plain" {
-        // It is answered: neither the request nor the reply needs the allocator.
+        // The request is answered: neither the request nor the reply needs the allocator.
         assert_eq!(high.receive_void(), None);
     } else {
         until(|| state.begun.load(SeqCst) > begun);
@@ -108,7 +109,7 @@ fn beside_a_holder(operation: &str) -> usize {
     state.before.load(SeqCst)
 }
 
-/// One case after the other, because the lock is one of the whole process.
+/// The cases run one after the other, because the lock belongs to the whole process.
 #[test]
 fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
     assert_eq!(beside_a_holder("text"), 0, "inversion");

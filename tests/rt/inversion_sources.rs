@@ -51,7 +51,7 @@ fn dispatched(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Requests of two priorities on one connection are served in the order of sending.
+/// Requests of two priorities on one connection are served in the order in which they were sent.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     let orb = dispatched(Dispatch::ThreadPerConnection { max_threads: 8 });
@@ -60,7 +60,7 @@ fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     both.begin("wait", LOW, None);
     reporter.until_waiting(1);
     both.begin("who", HIGH, None);
-    // The server has a free thread, but not for this connection.
+    // The server has a free thread, but it does not serve this connection.
     let _ = other.who(Some(MIDDLE)).who();
     reporter.release();
     for _ in 0..2 {
@@ -82,7 +82,8 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
 }
 
-/// A queue in the order of arrival. priority_inversion.rs has the right one, ordered by priority.
+/// A queue in the order of arrival is a source. The right one, ordered by priority, is in
+/// priority_inversion.rs.
 #[test]
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
@@ -101,9 +102,10 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.order.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Sends a high request while a middle thread occupies the core. Returns the order of their ends.
+/// Sends a high request while a middle thread occupies the core. Returns the order in which they
+/// end.
 ///
-/// `served`: the reply is awaited before the middle thread is told to end.
+/// If `served`, the test waits for the reply before it tells the middle thread to end.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
     let core = affinity(None).unwrap().iter().last().unwrap();
     let orb = fifo_orb();
@@ -136,7 +138,8 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     reporter.order.lock().clone()
 }
 
-/// The threads of a pool without lanes read at the pool's priority, whatever they read.
+/// The threads of a pool without lanes read at the pool's priority, whatever the priority of the
+/// request.
 #[test]
 fn a_request_to_a_pool_of_low_priority_waits_for_middle_threads_before_it_is_read() {
     let pool = |orb: &Orb, cores: &[usize]| {
@@ -151,7 +154,8 @@ fn a_lane_reads_at_the_priority_of_its_requests() {
     assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
 }
 
-/// A lock that all requests take one by one: here that of a POA whose objects are single-threaded.
+/// A lock that all requests take in turn is a source. Here it is the lock of a POA whose objects
+/// are single-threaded.
 #[test]
 fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let orb = fair_orb();
@@ -162,7 +166,7 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     low.begin("wait", LOW, None);
     reporter.until_waiting(1);
     high.begin("who", HIGH, None);
-    // The high lane has a free thread: it serves another object.
+    // The high lane has a free thread, which serves another object.
     let beside = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, LOW)),
         threadpool: Some(pool),
@@ -193,10 +197,10 @@ fn tables_that_are_read_without_a_lock_delay_no_request() {
 }
 
 const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
-/// The number of requests that a buffer takes.
+/// Maximum number of requests in the buffer.
 const ROOM: u32 = 3;
 
-/// Sends low requests until one is refused: then all others are being served or buffered.
+/// Sends low requests until one is refused. Then all others are being served or buffered.
 fn fill(low: &mut RawClient, reporter: &Reporter) {
     low.begin("wait", LOW, None);
     reporter.until_waiting(1);
@@ -214,7 +218,7 @@ fn empty(low: &mut RawClient, reporter: &Reporter) {
     }
 }
 
-/// Low requests fill a buffer that all priorities share.
+/// A buffer that all priorities share is a source, because low requests fill it.
 #[test]
 fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
     let orb = fifo_orb();

@@ -1,4 +1,4 @@
-//! Priorities that peers of other machines may ask for (docs/decisions/0012).
+//! Priorities that peers of other machines may request (docs/decisions/0012).
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ const REFUSED: Answer = Answer::Raised(Kind::NoPermission, 0);
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
-/// A server over `tcp` that keeps its events.
+/// A server over `tcp` that records its events.
 fn server(tcp: Arc<dyn Transport>, pool: PoolConfig) -> (Orb, Told) {
     let told: Told = Arc::new(Mutex::new("events", Scope::Orb, Vec::new()));
     let list = Arc::clone(&told);
@@ -53,7 +53,7 @@ fn own_port(orb: &Orb) -> u16 {
 fn without_a_ceiling_a_peer_of_another_machine_gets_what_a_client_without_a_priority_gets() {
     let (orb, told) = server(tcp_from_elsewhere(), PoolConfig::default());
     let pool = lanes(&orb, None);
-    // No lane has the server's priority 7, so the lowest lane serves.
+    // No lane has the server's priority 7, so the lowest lane serves the request.
     for (priority, most, lane) in [(7, 10, 0), (20, 20, 1)] {
         let object = object(&orb, &format!("of {priority}"), CLIENT, priority, Some(pool));
         let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).chain([own_port(&orb)]).collect();
@@ -75,7 +75,8 @@ fn without_a_ceiling_a_peer_of_another_machine_gets_what_a_client_without_a_prio
     assert_eq!(orb.event_counts().requests_refused, 16);
 }
 
-/// Otherwise the threads of an urgent lane would work for a peer that may not ask for it.
+/// Without this rule the threads of an urgent lane would work for a peer that may not request its
+/// priority.
 #[test]
 fn the_lowest_lane_reads_what_other_machines_send_to_a_lane_without_a_ceiling() {
     let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
@@ -86,7 +87,7 @@ fn the_lowest_lane_reads_what_other_machines_send_to_a_lane_without_a_ceiling() 
     let mut client = RawClient::connect(&clients, high);
     let low = client.who(Some(10)).who();
     assert_eq!((low.lane, low.handed_over), (0, false));
-    // Server-declared priorities are not limited: the lane that read the request hands it over.
+    // Server-declared priorities are not limited, so the lane that read the request hands it over.
     client.turn_to(&declared);
     let own = client.who(None).who();
     assert_eq!((own.priority, own.lane, own.handed_over), (30, 2, true));
@@ -138,7 +139,7 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
-    // Its listeners are really at loopback, so nothing outside reaches them.
+    // The listeners are really at loopback addresses, so no outside peer reaches them.
     let (orb, told) = server(tcp_named_elsewhere().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default().priority(priority).ceiling(ceiling).listen(format!("tcp:{host}:{}", 4000 + priority))
@@ -152,7 +153,8 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     assert!(lines[1].contains("flight/p20 at tcp:0.0.0.0:4020: they may ask for priorities up to 25"), "{lines:?}");
 }
 
-/// A flood of connections to the port of an urgent lane would otherwise run at its priority.
+/// Without this rule a flood of connections to the port of an urgent lane would run at its
+/// priority.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, doors) = tcp_named_elsewhere();
@@ -166,7 +168,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let object = object(&orb, "clients", CLIENT, 10, Some(pool));
     for (priority, accepted_by) in [(10, "flight/p10/l"), (20, "flight/p20/l"), (30, "flight/p10/l")] {
         let Endpoint::Tcp { port, .. } = doors.local(&at(priority)) else { panic!("no TCP") };
-        // More connections than a lane accepts at once.
+        // There are more connections than a lane accepts at once.
         let mut clients: Vec<_> = (0..40).map(|_| RawClient::connect(&object, port)).collect();
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);
@@ -178,7 +180,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     orb.shutdown(true).unwrap();
 }
 
-/// The environment variable with the reference for the parts of
+/// The environment variable with the reference, for the parts of
 /// [`a_client_of_another_network_namespace_is_of_another_machine`].
 const PART: &str = "CORELANE_TEST_REFERENCE";
 
@@ -232,7 +234,7 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
     for (namespace, test) in [(&clients, "part_that_is_refused"), (&servers, "part_that_is_served")] {
         let output = namespace.run(test, &reference).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // A filter that names no test would end well too.
+        // A filter that matches no test succeeds too, so the output is checked.
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
     }
     drop(server.stdin.take());
@@ -271,7 +273,7 @@ fn part_that_is_refused() {
     assert_eq!(called(), [Ok(10), Err(Kind::NoPermission)]);
 }
 
-/// On the server's machine, by the address that other machines use.
+/// The part on the server's machine, with the address that other machines use.
 #[test]
 #[ignore = "a part of a_client_of_another_network_namespace_is_of_another_machine"]
 fn part_that_is_served() {

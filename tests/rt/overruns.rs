@@ -70,7 +70,7 @@ impl Worker for Busy {
     }
 }
 
-/// The native priority of the calling thread.
+/// Returns the native priority of the calling thread.
 fn now() -> u8 {
     thread::scheduling(None).map_or(0, thread::Scheduling::priority)
 }
@@ -133,7 +133,7 @@ fn reject_replaces_the_result_of_an_overrun_by_timeout() {
     assert_eq!(server.event_counts().overruns, 1);
 }
 
-/// One thread, which serves other requests while its own call waits.
+/// The server has one thread, which serves other requests while its own call waits.
 #[test]
 fn nested_request_is_not_charged_to_the_waiting_operation() {
     let (server, client, told, worker) = dispatched(OverrunAction::Reject, Dispatch::Reactive);
@@ -157,7 +157,8 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().overruns, 1);
 }
 
-/// A lane at native priority 50 whose overrunning operations go down to 2: server, client, worker.
+/// A lane at native priority 50, in which an overrunning operation is lowered to 2: server, client,
+/// worker.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server =
@@ -206,7 +207,7 @@ fn permitted() -> bool {
 fn measuring_costs_two_system_calls_where_something_is_declared_and_none_elsewhere() {
     let (_server, _client, _, worker) = world(OverrunAction::Run);
     let between = |call: &dyn Fn() -> u64| {
-        // Each call includes the servant's own reads of its clock: they cancel out below.
+        // Each call includes the servant's own readings of its clock, which cancel out below.
         let first = call();
         (call() - first, call() - first)
     };

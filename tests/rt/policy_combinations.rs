@@ -1,7 +1,7 @@
 //! The 72 combinations of bands, pools, protocols and private connections.
 //!
-//! Each combination is checked at three priorities: which profile, lane and connection a call
-//! takes, and when it is refused. docs/real-time.md has the rules.
+//! Each combination is checked at three priorities. The checks are: which profile, lane and
+//! connection a call uses, and when it is refused. docs/real-time.md has the rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [5000, 10_000, 15_000];
 const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
-/// In a band but no lane; in a lane and a band; in neither.
+/// One priority is in a band but no lane, one is in a lane and a band, and one is in neither.
 const PRIORITIES: [i16; 3] = [6000, 10_000, 22_500];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Combination {
         let lane = LANES.iter().position(|lane| *lane == priority);
         match (self.bands, self.pool, band, lane) {
             (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, IRRECONCILABLE)),
-            // Each band holds one lane, in the same order.
+            // Each band contains one lane, in the same order.
             (Bands::Server | Bands::Client, Pool::Laned, Some(band), _) => Ok((band, LANES[band])),
             (Bands::None, Pool::Laned, _, Some(lane)) => Ok((lane, priority)),
             (Bands::None, Pool::Laned, _, None) => Err((Kind::Transient, OMG | 2)),
@@ -86,7 +86,7 @@ impl Combination {
         }
     }
 
-    /// Returns true if calls go by Unix sockets, which are preferred without a protocol policy.
+    /// Returns true if calls use Unix sockets, which are preferred without a protocol policy.
     fn goes_by_unix(self) -> bool {
         matches!(self.protocols, Protocols::Any | Protocols::Unix)
     }
@@ -102,7 +102,7 @@ impl Combination {
     }
 }
 
-/// The native priority for a CORBA priority: by default linear from 1 to 99.
+/// Returns the native priority for a CORBA priority, by default linear from 1 to 99.
 fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
@@ -136,7 +136,7 @@ impl Server {
         Server { class, orb, plain, laned }
     }
 
-    /// The text of a reference to an object with the server's part of a combination.
+    /// Returns the text of a reference to an object with the server's part of a combination.
     fn object(&self, combination: Combination) -> ObjectRef {
         let policies = RtPolicies {
             priority_model: Some((PriorityModel::ClientPropagated, 5000)),
@@ -176,7 +176,7 @@ impl Client {
         Client { orb, made }
     }
 
-    /// A reference with the client's part of a combination.
+    /// Returns a reference with the client's part of a combination.
     fn reference(&self, text: &str, combination: Combination) -> ObjectRef {
         let (tcp, unix) = (Protocol::Tcp(TcpProperties::default()), Protocol::Unix(UnixProperties::default()));
         let policies = RtClientPolicies {
@@ -218,8 +218,8 @@ fn check(server: &Server, combination: Combination) {
         };
         assert_eq!(who.pool, pool, "{what}");
         assert_eq!(who.native, native(server.class, who.priority), "{what}");
-        // The reference's next call takes the same connection; another reference's only if it is
-        // not private.
+        // The reference's next call uses the same connection. Another reference's call uses it only
+        // if it is not private.
         assert_eq!(client.ask(&first, priority).unwrap().connection, who.connection, "{what}");
         let others = client.ask(&second, priority).unwrap().connection;
         assert_eq!(others == who.connection, !combination.private, "{what}");
@@ -270,7 +270,7 @@ fn references_have_the_policies_of_the_combination() {
             let said = said(&server.object(combination));
             assert_eq!(said.policies, policies, "{combination:?}");
             assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), lanes, "{combination:?}");
-            // Unix sockets first, then TCP.
+            // The Unix socket comes first, then TCP.
             assert_eq!(said.profiles.len(), 2, "{combination:?}");
         }
     }

@@ -49,9 +49,10 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Sends low requests, of which the first occupies the core, then a high one. Returns their order.
+/// Sends low requests, of which the first occupies the core, then a high one. Returns the order in
+/// which they end.
 ///
-/// `answered`: the high reply is awaited before the first low request is released.
+/// If `answered`, the test waits for the high reply before it releases the first low request.
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
     const LOW_ONES: usize = 6;
     let (object, reporter) = object(orb, pool);
@@ -85,7 +86,7 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
 #[test]
 fn with_lanes_the_high_request_is_next_whatever_low_ones_wait() {
     let orb = fifo_orb();
-    // The running low request is preempted and ends after the high one.
+    // The running low request is preempted, and ends after the high one.
     assert_eq!(order_of_low_and_high(&orb, laned(&orb), true)[0], HIGH);
 }
 
@@ -114,7 +115,8 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         low.begin("who", LOW, None);
     }
-    // Each connection in turn: the order of reading must not reorder requests that have arrived.
+    // Uses each connection in turn. The order of reading must not reorder requests that have
+    // arrived.
     let mut high = RawClient::to(&object);
     high.begin("who", HIGH, None);
     let mut probe = RawClient::to(&object);
@@ -135,8 +137,8 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
 
 /// Returns true if a high thread gets a lock from a low one before a middle thread runs.
 ///
-/// All run on one core. The low thread takes the lock and wakes the high one, which wakes the
-/// middle one and waits for the lock. The kernel then runs the more urgent of low and middle.
+/// All three run on one core. The low thread takes the lock and wakes the high one, which wakes the
+/// middle one and waits for the lock. The kernel then runs the more urgent one of low and middle.
 fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
     let core = CpuSet::one(last_core());
     fn parked_until(flag: &AtomicBool) {

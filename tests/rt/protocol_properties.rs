@@ -1,4 +1,5 @@
-//! ServerProtocol and ClientProtocol policies and network priorities, read back from the sockets.
+//! ServerProtocol and ClientProtocol policies and network priorities. Their effect is read back
+//! from the sockets.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// Send and receive buffer sizes as requested, keep-alive, don't-route, no-delay.
+/// Returns the requested sizes of send and receive buffers, keep-alive, don't-route and no-delay.
 fn tcp_of(fd: &OwnedFd) -> (usize, usize, bool, bool, bool) {
     let fd = fd.as_fd();
     let sizes = (socket::send_buffer_size(fd).unwrap() / 2, socket::receive_buffer_size(fd).unwrap() / 2);
@@ -141,8 +142,8 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
     assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
 }
 
-/// Lanes listen at all three transports. Policies choose which of them references offer, and which
-/// of those clients take.
+/// Lanes listen with all three transports. Policies choose which of them references offer, and
+/// which of these clients use.
 #[test]
 fn shared_memory_is_a_protocol_like_the_others() {
     let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));
@@ -181,7 +182,7 @@ fn shared_memory_is_a_protocol_like_the_others() {
             }
         }
     }
-    // The policy may be the reference's own.
+    // The policy may also be set for the reference itself.
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, 0)),
         client_protocols: vec![Protocol::SharedMemory],

@@ -21,7 +21,8 @@ fn served(orb: &Orb, policies: RtPolicies) -> String {
     poa.activate(&Reporter::new(orb).servant()).unwrap().to_string()
 }
 
-/// A server with lanes: its ORB, and the text of an object with this model and these bands.
+/// A server with lanes: its ORB, and the text of a reference to an object with this model and these
+/// bands.
 fn lanes(model: PriorityModel, bands: Option<Vec<(i16, i16)>>) -> (Orb, String) {
     let orb = fair_orb();
     let lanes = LANES.map(|priority| LaneConfig::default().priority(priority));
@@ -74,7 +75,7 @@ fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
         assert_eq!((who.priority, who.handed_over), (priority, false));
     }
     assert_eq!(server.event_counts().handed_over, 0);
-    // A priority without a lane goes to the lane in the band.
+    // A request whose priority has no lane goes to the lane in the band.
     assert_eq!(ask_at(&client, &object, 25).unwrap().lane, 0);
 }
 
@@ -316,10 +317,10 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
     assert_eq!(refused, (Kind::InvPolicy, IRRECONCILABLE));
 }
 
-/// A call without an explicit priority is not refused: it runs at the server's priority.
+/// A call without an explicit priority is not refused. It runs at the server's priority.
 ///
-/// If a lane serves the CORBA priority of the thread's native one, exactly or by its band, it runs
-/// there.
+/// If a lane serves the CORBA priority of the thread's native priority, exactly or by its band, the
+/// call runs in that lane.
 #[test]
 fn thread_without_a_corba_priority_is_not_refused() {
     let server = fifo_orb();
@@ -356,7 +357,8 @@ fn thread_without_a_corba_priority_is_not_refused() {
             assert_eq!(priorities(&far), [Ok(15_000), Ok(15_000), Ok(15_000)]);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    // Inherited from the starting thread. No lane has the priority that it maps to.
+                    // The scheduling is inherited from the starting thread. No lane has the
+                    // priority to which it maps.
                     assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(45));
                     assert!(current.the_priority().is_err() && implied != 15_000);
                     assert_eq!(priorities(&far), [Ok(1000), Ok(15_000), Ok(1000)], "from another process's view");

@@ -90,7 +90,7 @@ fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
     reporter.until_waiting(1);
     let mut second = RawClient::to(&object);
     let ids: Vec<u32> = (0..4).map(|_| second.begin("who", 10, None)).collect();
-    // The third and fourth are answered first, by a refusal: the buffer is full.
+    // The third and fourth requests are answered first, by a refusal, because the buffer is full.
     for id in &ids[2..] {
         let (answered, _, answer) = second.receive();
         assert_eq!((answered, answer), (*id, REFUSED));
@@ -101,7 +101,7 @@ fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
         let (answered, _, answer) = second.receive();
         assert_eq!((answered, answer.who().priority), (*id, 10));
     }
-    // There is room again.
+    // The buffer has room again.
     let _ = second.who(Some(10)).who();
 }
 
@@ -111,7 +111,7 @@ fn bytes_of_waiting_requests_are_bounded() {
     let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::to(&object);
-    // While the only thread registers the connection it counts as busy: a request that arrives at
+    // While the only thread registers the connection, it counts as busy. A request that arrives at
     // that moment is refused too.
     until(|| {
         first.begin("wait", 10, None);
@@ -157,7 +157,7 @@ fn borrowing(lanes: &[i16]) -> LanesConfig {
 #[test]
 fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     let orb = fifo_orb();
-    // Native priorities 2, 25 and 50.
+    // The native priorities are 2, 25 and 50.
     let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[335, 8025, 16384])).unwrap();
     let (object, reporter) = object(&orb, pool);
     let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
@@ -168,7 +168,7 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     for client in &mut high {
         client.begin("wait", 16384, None);
     }
-    // The lane's own thread, the middle lane's and the low lane's.
+    // The threads are the lane's own, the middle lane's and the low lane's.
     reporter.until_waiting(3);
     // While its thread is lent, the low lane's requests wait.
     low.begin("who", 335, None);
@@ -356,7 +356,7 @@ fn late_request_runs_in_the_lane_of_its_own_priority_at_a_lower_one() {
     let mut declared = RawClient::to(&make("declared", PriorityModel::ServerDeclared, plain, None));
     assert_eq!(late(&mut declared, 30).0, 7);
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
-    // The request that arrived at the lowest lane was handed over, and counts once.
+    // The request that arrived at the lowest lane was handed over, and is counted once.
     assert_eq!(orb.event_counts().deadlines_passed, 4);
 }
 
@@ -390,7 +390,7 @@ fn the_round_trip_time_of_another_orbs_client_is_read() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Reject);
     let mut client = RawClient::to(&object);
     let mut answer = |policy: u32, hundreds: u64| {
-        // Byte order, 7 octets of padding, and a number: the layout of this ORB's own context.
+        // The layout of this ORB's own context: byte order, 7 octets of padding, and a number.
         let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);

@@ -1,4 +1,5 @@
-//! Which lane, thread, priority and connection serve a request, as `served_by` reports them.
+//! Tests which lane, thread, priority and connection serve a request. The servant reports them by
+//! `served_by`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,7 +120,7 @@ fn server_declared_objects_run_at_their_own_priority() {
             assert_eq!((who.priority, who.lane, who.handed_over), (priority, lane, false));
         }
     }
-    // At another lane's port it still runs at its own priority.
+    // At another lane's port the request still runs at its own priority.
     let who = RawClient::connect(&high, said(&plain).lanes[0].0).who(None).who();
     assert_eq!((who.priority, who.lane, who.handed_over), (30, 2, true));
 }
@@ -344,7 +345,7 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&priority_context(-2))).1, raised(Kind::BadParam, 0));
-    // Big-endian, as a peer on another machine may send it.
+    // The number is big-endian, as a peer on another machine may send it.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
     let (echo, answer) = call(Some(&priority_context(-1)));
@@ -368,7 +369,7 @@ fn priority_that_a_servant_sets_in_rtcurrent_ends_with_its_upcall() {
     for _ in 0..8 {
         assert_eq!(RawClient::to(&unset).who(None).who().priority, -1);
     }
-    // Set by the application's own thread, and visible to collocated calls.
+    // The application's own thread sets the priority, and collocated calls see it.
     current.set_priority(123).unwrap();
     assert_eq!(ask(&object).unwrap().priority, 99);
     assert_eq!(current.the_priority().unwrap(), 123);
@@ -382,10 +383,11 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
     let who = ask(&object).unwrap();
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
-    // Also through the object's text.
+    // The same holds for a reference made from the object's text.
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
     assert_eq!(ask(&again).unwrap().lane, 1);
-    // From a servant of another pool; and of the same lane, where the only thread serves the call.
+    // The call comes from a servant of another pool, and of the same lane, whose only thread serves
+    // the call.
     let other = lanes(&orb, &[5]);
     for (name, policies, elsewhere) in
         [("other", model(SERVER, 5, Some(other)), true), ("same", model(SERVER, 20, Some(pool)), false)]
@@ -430,12 +432,12 @@ fn pools_come_and_go_under_load() {
         }
         let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
         assert_eq!(in_use.kind(), Kind::BadInvOrder);
-        // The clients read their replies and close when the server says so: it waits for that, with
-        // a time-out.
+        // The clients read their replies and close when the server tells them to. The server waits
+        // for this, with a time-out.
         let clients: Vec<_> =
             clients.into_iter().map(|client| std::thread::spawn(|| client.read_to_the_end())).collect();
         poa.destroy(true, true).unwrap();
-        // A thread that has just answered may not have left the POA yet.
+        // A thread that has just sent a reply may not have left the POA yet.
         until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
         clients.into_iter().for_each(|client| client.join().unwrap());
@@ -565,13 +567,13 @@ fn a_band_is_bound_where_a_lane_is_in_it() {
 
 #[test]
 fn connections_of_a_lane_get_the_code_point_of_its_priority() {
-    /// A mapping that records the priorities that it was asked for.
+    /// A mapping that records the priorities for which it was called.
     #[derive(Debug)]
     struct Asked(Mutex<Vec<i16>>);
     impl NetworkPriorityMapping for Asked {
         fn to_dscp(&self, priority: Priority) -> Option<u8> {
             self.0.lock().push(priority.get());
-            // A value that does not fit: refused and reported, without further effect.
+            // A code point that does not fit is refused and reported, without further effect.
             Some(if priority.get() == 20 { 64 } else { 46 })
         }
     }
@@ -599,7 +601,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     assert_eq!((asked, refused.load(Ordering::SeqCst)), (vec![10, 20], 1));
 }
 
-/// A servant whose reply is larger than a peer takes that does not read.
+/// A servant whose reply is larger than the buffers, so a peer that does not read blocks it.
 struct Endless;
 
 impl Skeleton for Endless {
@@ -615,8 +617,8 @@ impl Skeleton for Endless {
 
 /// The connection's own thread waits for a peer that does not read its replies.
 ///
-/// The lane that another request of that connection was handed over to still answers it and goes
-/// on.
+/// Another request of that connection was handed over to a lane. The lane still answers it and
+/// continues.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
@@ -680,7 +682,8 @@ fn a_lane_may_reserve_processor_time_instead_of_a_priority() {
     };
     let permitted =
         corelane::rt::guarantees().iter().any(|known| known.name == "deadline-class" && known.holds == Holds::Yes);
-    // SCHED_DEADLINE, or the ordinary class, to which the ORB falls back with an event.
+    // The class is SCHED_DEADLINE, or the ordinary class, to which the ORB falls back with an
+    // event.
     assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));
     assert_eq!(client.who(Some(16384)).who().native, 50);
 }

@@ -1,7 +1,7 @@
-//! Octets of a real TAO 2.2.1 (crates/wire/tests/vectors) at this ORB's lanes.
+//! Recorded octets of a real TAO 2.2.1 (crates/wire/tests/vectors), sent to this ORB's lanes.
 //!
 //! TAO's service contexts reach the right lane, and TAO's references lead to the port that its own
-//! client took.
+//! client used.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
         let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) else { continue };
         let expected = vector["expected"]["service_contexts"].as_array().unwrap();
         let expected = expected.iter().find(|context| context["id"] == 10).unwrap()["priority"].as_i64().unwrap();
-        // The octets as captured, with whatever TAO left in the padding.
+        // The octets are those of the capture, including the padding that TAO did not clear.
         to_unlaned.send("who", Some(data), None);
         let (_, echo, answer) = to_unlaned.receive();
         assert_eq!((i64::from(answer.who().priority), echo.map(i64::from)), (expected, Some(expected)));

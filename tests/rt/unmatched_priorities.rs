@@ -1,7 +1,7 @@
-//! Requests with a priority that no lane has, as TAO's clients send them.
+//! Requests with a priority that no lane has, in the form of TAO's clients.
 //!
-//! They go to the endpoint of the lane inside the client's own band, which the server does not
-//! know.
+//! They are sent to the endpoint of the lane inside the client's own band, of which the server does
+//! not know.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};

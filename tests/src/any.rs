@@ -74,7 +74,7 @@ impl Echo for TestEcho {
 /// Makes an ORB that serves one echo, and the echo's reference.
 ///
 /// # Panics
-/// Panics if they cannot be made.
+/// Panics if either cannot be made.
 #[must_use]
 pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     let orb = builder.listen("tcp:127.0.0.1:0").build().expect("a server");

@@ -31,10 +31,9 @@ pub fn tcp_from_elsewhere() -> Arc<dyn Transport> {
     })
 }
 
-/// Makes a TCP transport whose listeners are at loopback and report the address they were asked
-/// for.
+/// Makes a TCP transport whose listeners are at loopback and report the address that was requested.
 ///
-/// Accepted connections are as for [`tcp_from_elsewhere`].
+/// Accepted connections seem to come from another machine, like those of [`tcp_from_elsewhere`].
 #[must_use]
 pub fn tcp_named_elsewhere() -> (Arc<dyn Transport>, Arc<Doors>) {
     let doors = Arc::new(Doors(Mutex::new("listeners elsewhere", Scope::Orb, Vec::new())));

@@ -25,7 +25,7 @@ pub mod shared {
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
-/// Policies of a POA that asks a servant locator for every request. The test chooses the object
+/// Policies of a POA that asks a servant locator for every request. The program chooses the object
 /// ids.
 pub const LOCATED: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
@@ -232,7 +232,7 @@ pub fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Every dispatch architecture, small enough for a test and large enough for nested callbacks.
+/// Every dispatch architecture, with few threads but enough for nested callbacks.
 pub const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::Reactive,
     Dispatch::ThreadPerConnection { max_threads: 16 },

@@ -17,12 +17,12 @@ use corelane_wire::ior::{TaoEndpoint, component_tag};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
 
-/// What served a call.
+/// The lane, thread and connection that served a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// RTCurrent's priority; -1 if it is unset.
     pub priority: i16,
-    /// The number of the pool; 0 for those of the builder.
+    /// The number of the pool; 0 for the pools of the builder.
     pub pool: u32,
     /// The index of the lane.
     pub lane: u32,
@@ -38,10 +38,11 @@ pub struct Who {
     pub thread: String,
 }
 
-/// A servant that reports what serves it, and can be made to wait.
+/// A servant that reports which lane and thread serve it, and that can be made to wait.
 ///
-/// Operations: `who`; `wait` (until the gate opens, then as `who`); `hold` (like `wait`, but keeps
-/// the core); `spin` (works for a number of microseconds); `pass` (calls `who` of another object).
+/// Operations: `who`; `wait` (until the gate opens, then like `who`); `hold` (like `wait`, but
+/// keeps the core); `spin` (works for a number of microseconds); `pass` (calls `who` of another
+/// object).
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
@@ -66,7 +67,7 @@ impl Reporter {
         Self::setting(orb, None)
     }
 
-    /// Makes one that sets RTCurrent in each upcall.
+    /// Makes a servant's state that sets RTCurrent in each upcall.
     #[must_use]
     pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
@@ -163,10 +164,7 @@ impl Skeleton for Shared {
     }
 }
 
-/// Asks `object` what serves it, through the ORB's own client.
-///
-/// # Errors
-/// The exceptions of the call.
+/// Asks `object` which lane and thread serve it, through the ORB's own client.
 pub fn ask(object: &ObjectRef) -> Result<Who, SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| Ok(read_who(decoder)))
@@ -222,10 +220,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Returns what served the call.
-    ///
-    /// # Panics
-    /// Panics for an exception.
+    /// Returns the lane, thread and connection that served the call.
     #[must_use]
     pub fn who(self) -> Who {
         match self {
@@ -261,7 +256,7 @@ pub struct Said {
 /// Decodes a reference.
 ///
 /// # Panics
-/// Panics if it contains anything that this ORB does not write.
+/// Panics if it contains a part that this ORB does not write.
 #[must_use]
 pub fn said(object: &ObjectRef) -> Said {
     let mut said = Said::default();
@@ -457,10 +452,7 @@ impl RawClient {
         (header, message)
     }
 
-    /// Reads up to CloseConnection, then closes, as a client does.
-    ///
-    /// # Panics
-    /// Panics if the connection ends without CloseConnection.
+    /// Reads up to CloseConnection, then closes the connection, like a client.
     pub fn read_to_the_end(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
@@ -502,7 +494,7 @@ pub fn fifo_orb() -> Orb {
     orb
 }
 
-/// Checks that SCHED_FIFO is permitted: a test must not pass without it.
+/// Checks that SCHED_FIFO is permitted, because a test must not pass without it.
 ///
 /// # Panics
 /// Panics if it is not.

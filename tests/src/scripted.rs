@@ -37,7 +37,7 @@ pub fn reply(id: u32, status: u32) -> Vec<u8> {
 /// A Reply with the result 27.
 #[must_use]
 pub fn well(id: u32) -> Vec<u8> {
-    // A body begins on a multiple of 8: this reply header ends on one.
+    // A body begins at a multiple of 8, and this reply header ends at one.
     message(REPLY, false, &[reply(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// Wraps a stream. The endpoint is the one it connected to, or `None` for an accepted stream.
+/// A function that wraps a stream. The endpoint is the one to which it connected, or `None` for an
+/// accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
 /// A transport that wraps every stream of another one.

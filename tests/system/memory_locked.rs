@@ -1,4 +1,5 @@
-//! Memory locking. Alone in its process, because the lock is one of the whole process.
+//! Memory locking. The test has a process of its own, because the lock applies to the whole
+//! process.
 
 use corelane::{Orb, OrbError};
 

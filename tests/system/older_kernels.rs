@@ -27,7 +27,7 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A kernel without the features that have no fall-back.
+/// The release of a kernel that lacks even the features without a fall-back.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]
@@ -40,7 +40,7 @@ fn older_kernel_has_the_features_of_its_release() {
         let expected: Vec<&str> = expected.into_iter().filter(|name| here.contains(name)).collect();
         assert_eq!(on_older_kernel(release, supported_features), expected, "{release:?}");
     }
-    // Other threads get the usual answers.
+    // Other threads get the answers of the present kernel.
     assert_eq!(supported_features(), here);
 }
 
@@ -62,8 +62,8 @@ fn a_lock_with_priority_inheritance_keeps_its_deadlines() {
         let lock = PiMutex::new("older kernel", Scope::Orb, 0);
         let guard = lock.lock();
         thread::scope(|scope| {
-            // The holder never releases: the waiter enters the kernel and leaves it at its
-            // deadline.
+            // The holder never releases the lock, so the waiter enters the kernel and leaves it at
+            // its deadline.
             let waiter = scope.spawn(|| lock.lock_until(Some(Monotonic::now() + Duration::from_millis(2))).is_none());
             assert!(waiter.join().unwrap(), "two threads hold the lock");
         });

@@ -1,6 +1,6 @@
-//! Scheduling class and processors of the ORB's own threads.
+//! The scheduling class and the cores of the ORB's own threads.
 //!
-//! They follow from the thread's role, not from the thread that happened to need it first.
+//! They depend on the thread's role, not on the thread that happened to need it first.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Reporter, ask};
 
-/// The native priority of the application threads that cause the ORB's threads.
+/// The native priority of the application threads for which the ORB starts its threads.
 const CALLER: u8 = 40;
 
 /// Runs `body` on a thread with a fixed priority that may use one core only.
@@ -41,7 +41,8 @@ fn assert_all(prefix: &str, scheduling: Scheduling, cores: CpuSet) {
     }
 }
 
-/// Owns and drops its ORB, and reports the native priority of the thread that shuts the ORB down.
+/// A servant that owns and drops its ORB, and reports the native priority of the thread that shuts
+/// the ORB down.
 struct Ender(Arc<Mutex<Option<Orb>>>);
 
 impl Skeleton for Ender {
@@ -83,7 +84,7 @@ fn server() -> (Orb, String) {
     })
 }
 
-/// An urgent client: deferred calls, in its own band and in one that reaches higher.
+/// An urgent client that makes deferred calls, in its own band and in one that reaches higher.
 fn calls(client: Orb, ior: String) -> Orb {
     urgently(move || {
         client.real_time().current().unwrap().set_priority(1000).unwrap();
@@ -98,26 +99,26 @@ fn calls(client: Orb, ior: String) -> Orb {
     })
 }
 
-/// One server after the other, because threads of several ORBs have the same names.
+/// The servers are tested one after the other, because threads of several ORBs have the same names.
 #[test]
 fn threads_are_scheduled_by_their_role() {
     let all = affinity(None).unwrap();
     let last = CpuSet::one(all.iter().last().unwrap());
     let (server, ior) = server();
     let client = calls(Orb::builder().build().unwrap(), ior);
-    // 1 + 98 * priority / 32767.
+    // The native priority is 1 + 98 * priority / 32767.
     assert_all("fl/p1000/l", Scheduling::Fifo(3), all);
     assert_all("fl/p20000/l", Scheduling::Fifo(60), all);
     assert_all("orb/overrun", Scheduling::Fifo(99), all);
     assert_all("orb/watch", Scheduling::Other, all);
     assert_all("orb/r40", Scheduling::Fifo(CALLER), all);
     assert_all("orb/r2", Scheduling::Fifo(60), all);
-    // The scheduling of the thread that made the ORB.
+    // The pool has the scheduling of the thread that made the ORB.
     assert_all("pool/l", Scheduling::Other, all);
     drop((client, server));
 
-    // Lanes without kernel priorities, although an urgent thread makes them. A pool without a
-    // priority inherits the scheduling of its maker.
+    // The lanes have no kernel priorities, although an urgent thread makes them. A pool without a
+    // priority inherits the scheduling of the thread that makes it.
     let fair = RtConfig::default().scheduling(SchedulingClass::Fair);
     let directory = std::env::temp_dir().join(format!("corelane-classes-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -135,8 +136,9 @@ fn threads_are_scheduled_by_their_role() {
     let client = Orb::builder().build().unwrap();
     let ender = client.string_to_object(&over_memory).unwrap().unwrap();
     ender.validate_connection().unwrap();
-    // One monitor for each of the two ORBs. No urgent thread waits on their connections, although
-    // the server's maker is urgent. Each starts as urgent as its maker and steps down when it runs.
+    // There is one monitor for each of the two ORBs. No urgent thread waits on their connections,
+    // although the server's maker is urgent. Each monitor starts with the priority of its maker and
+    // lowers it when it runs.
     let settled = || {
         let ends = named("net/peers");
         ends.len() == 2 && ends.iter().all(|thread| thread.scheduling == Scheduling::Other)

@@ -158,7 +158,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     Value::List((0..count).map(made).collect())
 }
 
-/// Makes the key number `at`: the keys of a map are in order and unique.
+/// Makes the key number `at`, because the keys of a map are in order and unique.
 fn key(like: &Value, at: usize) -> Value {
     let number = i16::try_from(at).unwrap() * 3 - 4;
     match like {
@@ -208,7 +208,7 @@ const CIRCLE: Type = values::Circle::value_type;
 const RING: Type = values::Ring::value_type;
 const TEXT: Type = values::Text::value_type;
 
-/// Looks up the type of a valuetype by its id, as an ORB asks its value factories.
+/// Looks up the type of a valuetype by its id, like an ORB that asks its value factories.
 fn known_type(_: &(dyn Any + Sync), id: &[u8]) -> Option<TypeCode> {
     let all = [BASE, DERIVED, FURTHER, FIRM, NODE, CIRCLE, RING, TEXT];
     all.iter().map(|of| of()).find(|known| known.id().as_bytes() == id)
@@ -259,7 +259,7 @@ fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Compares both encoders for valuetypes: instances of two messages are never equal.
+/// Compares both encoders for valuetypes, whose instances in two messages are never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());
 }

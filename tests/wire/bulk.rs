@@ -1,6 +1,6 @@
 //! Sequences of structures of numbers have the same octets in bulk and element by element.
 //!
-//! Both byte orders and several offsets are covered. Invalid enumerators are refused.
+//! The tests cover both byte orders and several offsets. Invalid enumerators are refused.
 
 use corelane::mapping::Scratch;
 use corelane::{Cdr, CdrError, Decoder, Encoder};
@@ -78,8 +78,8 @@ fn is_colour(octets: &[u8], at: usize) -> bool {
 
 #[test]
 fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-    // A message header; the count and one element; a fragment whose body, another element, begins
-    // at offset 12.
+    // The message: a header, the count and one element, then a fragment whose body, another
+    // element, begins at offset 12.
     let mut message = vec![0; 12];
     let mut e = encoder(Endian::Big, 12);
     e.write_len(2).unwrap();

@@ -1,4 +1,5 @@
-//! A marshalling exception names the path of the bad member, in requests and replies, at both ends.
+//! The exception for a marshalling error names the path of the bad member, in requests and replies,
+//! at both ends.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ fn octets(write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     e.to_vec()
 }
 
-/// Writes `wanted("b")` with parts that the caller chooses.
+/// Writes `wanted("b")`, with parts that the caller chooses.
 fn write_wanted(e: &mut Encoder<'_>, items: u32, second: &[u8], words: &[&str]) {
     e.write_i32(1);
     e.write_u32(items);
@@ -152,7 +153,7 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// A collocated object that is called with octets: the server's exception arrives unchanged.
+/// A collocated object that is called with octets. The server's exception arrives unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();

@@ -8,7 +8,8 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
 /// The server's limit in bytes.
 const LIMIT: u32 = 1 << 20;
-/// Bytes: more than the kernel buffers between two sockets, and more than a draining server reads.
+/// Size in bytes that exceeds the kernel's buffers between two sockets, and what a draining server
+/// reads.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {
@@ -75,7 +76,7 @@ fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
         let mut body = vec![0; size];
         stream.read_exact(&mut body).unwrap();
         assert!(body.windows(9).any(|octets| octets == b"IMP_LIMIT"), "{dispatch:?}");
-        // MessageError: other requests on the connection may have run.
+        // The server sends MessageError, because other requests on the connection may have run.
         assert_eq!(raw::header(&mut stream), (6, 0), "{dispatch:?}");
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{dispatch:?}");
     }

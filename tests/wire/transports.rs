@@ -32,7 +32,7 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     assert!(!path.exists(), "the socket goes with its server");
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
     check(&both);
-    // A client on the same host takes the Unix socket: the server sees no TCP peer.
+    // A client on the same host uses the Unix socket, so the server sees no TCP peer.
     let Endpoint::Tcp { port, .. } = both.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = tcp_connections_to(port);
     let (_orb, probe) = client(&both.ior);
@@ -84,7 +84,7 @@ fn references_carry_the_published_address() {
     check(&unspecified);
 }
 
-/// Shared memory and polled network cards have streams without a descriptor.
+/// Streams without a descriptor, such as those of polled network cards, can carry calls.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
     // Clients do not see the end of such a stream before they use it.
@@ -100,7 +100,7 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
         let own = serve_with(own.transports(transports()).listen("unix:/mock/client"));
         let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // Far more than a stream buffers, in both directions.
+        // The data is far larger than the buffers of a stream, in both directions.
         let data: Vec<u8> = (0..3_000_000u32).map(|index| index.to_le_bytes()[1]).collect();
         assert_eq!(&*probe.mirror(&data).unwrap(), &data[..], "{dispatch:?}");
         assert_eq!(probe.call_back(Some(&own.probe), 1).unwrap(), 1, "{dispatch:?}");
@@ -119,7 +119,7 @@ fn shared(name: &str) -> String {
     format!("shm:{}", std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id())).display())
 }
 
-/// Over shared memory alone: calls of every role, large replies to a slow reader, nested callbacks,
+/// Calls over shared memory alone: every role, large replies to a slow reader, nested callbacks,
 /// deadlines and the end.
 #[test]
 fn shared_memory_serves_in_every_architecture() {
@@ -151,7 +151,7 @@ fn shared_memory_is_preferred_and_optional() {
     let before = tcp_connections_to(port);
     check(&both);
     assert_eq!(tcp_connections_to(port), before);
-    // Remove the socket's file: the reference still names it.
+    // Removes the socket's file, although the reference still names it.
     std::fs::remove_file(shared("preferred").strip_prefix("shm:").unwrap()).unwrap();
     let (_orb, probe) = client(&both.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);

@@ -20,7 +20,7 @@ pub(crate) fn run(steps: &mut Steps) {
     structure(steps);
     let deny = ["--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy", steps::cargo().arg("clippy").args(deny));
-    // The code of a program without the default features.
+    // Checks the code of a program without the default features.
     let bare = ["-p", "corelane", "--no-default-features", "--locked", "--quiet", "--", "-D", "warnings"];
     steps.command("clippy without features", steps::cargo().arg("clippy").args(bare));
     cross::where_installed(steps);
@@ -28,7 +28,7 @@ pub(crate) fn run(steps: &mut Steps) {
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
-/// Runs the checks that read the uses between files: layers, and circles in all crates.
+/// Runs the checks that read which file uses which: layers, and circles in all crates.
 pub(crate) fn structure(steps: &mut Steps) {
     steps.step("layers inside the ORB", |root| {
         let (found, remark) = modules::orb_layers(root)?;

@@ -9,7 +9,7 @@ use crate::steps::{self, Outcome, Steps};
 /// Number of kills and of power failures, unless options give others.
 const USUAL: u32 = 1_000;
 
-/// A test that repeats something as often as an environment variable says.
+/// A test that repeats a step as often as an environment variable states.
 struct Crash {
     title: &'static str,
     package: &'static str,
@@ -45,7 +45,7 @@ const NAMING: &[Crash] = &[
     },
 ];
 
-/// Crashes what `options` name. Returns false if they are invalid.
+/// Runs the crash tests that `options` name. Returns false if the options are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     for crash in NAMING {
@@ -89,7 +89,7 @@ fn repeat(root: &Path, crash: &Crash, times: u32) -> Outcome {
     let output = command.current_dir(root).env(crash.variable, times.to_string()).output();
     let output = output.map_err(|error| format!("cargo could not be started: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // A filter that fits no test passes too.
+    // A filter that matches no test passes too.
     if output.status.success() && said.contains("1 passed") {
         return Ok(String::new());
     }

@@ -9,7 +9,7 @@ use crate::steps::{self, Steps};
 /// 64-bit ARM: the other architecture of multicore Linux servers.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// The crates that users' programs consist of, and the IDL compiler.
+/// The crates that user programs consist of, and the IDL compiler.
 const CRATES: [&str; 6] =
     ["corelane-sys", "corelane-sched", "corelane-wire", "corelane-net", "corelane", "corelane-idl"];
 
@@ -84,7 +84,7 @@ mod tests {
         std::fs::write(folder.join("libstd-0123.rlib"), "").unwrap();
         assert!(has_standard_library(&folder));
         std::fs::remove_dir_all(&folder).unwrap();
-        // The compiler that builds this test has its own standard library.
+        // The compiler that builds this test has a standard library for its own target.
         assert!(is_installed(Path::new(".")).is_ok());
     }
 }

@@ -10,11 +10,11 @@ use serde_json::Value as Json;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// The mark above the figures, and the one beneath.
+/// The mark above the figures, and the mark beneath them.
 const BEGIN: &str = "<!-- figures: `cargo xtask figures` writes them -->";
 const END: &str = "<!-- end of the figures -->";
 
-/// The picture, from the folder of the workspace.
+/// The picture's path, relative to the folder of the workspace.
 const PICTURE: &str = "docs/calls.svg";
 
 /// The operations of the figures, with their descriptions.
@@ -88,7 +88,7 @@ fn figures(lines: &str) -> Result<String, String> {
             });
             let cell = match found {
                 Some(line) => number(line).ok_or_else(|| format!("{peer}'s {operation} has no number"))?,
-                // A baseline need not have every operation; Corelane must.
+                // A baseline may lack an operation; Corelane may not.
                 None if peer == "Corelane" => return Err(format!("the run has no {operation} of Corelane")),
                 None => "not measured".to_owned(),
             };
@@ -169,7 +169,7 @@ mod tests {
         assert!(replaced("no marks", "new\n").is_err());
     }
 
-    /// Without its marks, the README would keep old figures.
+    /// Without the marks, the README would keep old figures.
     #[test]
     fn the_readme_has_the_marks() {
         let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");

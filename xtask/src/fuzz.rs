@@ -47,8 +47,8 @@ const TARGETS: &[Target] = &[
 /// A fault that coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Number of executions that suffice for the planted fault; by chance alone, one in four thousand
-/// million finds it.
+/// Number of executions that suffice to find the planted fault. By chance alone, one execution in
+/// four thousand million finds it.
 const PLANTED_RUNS: u64 = 2_000_000;
 
 /// Result of one target.
@@ -93,7 +93,7 @@ fn fuzz(root: &Path, options: &Options) -> Result<bool, String> {
     for path in &found {
         println!("finding: {}", path.strip_prefix(root).unwrap_or(path).display());
     }
-    // For example a stack overflow. The same seed reproduces it, under a debugger too.
+    // For example a stack overflow. The same seed reproduces it, even under a debugger.
     let died: Vec<&str> = rows.iter().filter(|row| row.ran.died).map(|row| row.name).collect();
     for name in &died {
         println!("died without leaving an input: {name}; target/fuzz/log/{name}.txt has the seed");

@@ -15,7 +15,7 @@ struct Need {
     found: Found,
 }
 
-/// Evidence that a package is installed, from any source.
+/// The way to find out whether a package is installed, from any source.
 enum Found {
     /// A program in the search path.
     Program(&'static str),
@@ -100,8 +100,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time between two attempts to get the package manager's lock.
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
-/// Returns `apt-get` with messages in English, which [`says_locked`] reads. It waits for dpkg's
-/// lock by itself.
+/// Returns `apt-get` with messages in English, which [`says_locked`] reads. The command itself
+/// waits for dpkg's lock.
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
@@ -109,10 +109,10 @@ fn apt_get() -> Command {
     command
 }
 
-/// Runs an apt command, and repeats it after each pause until no other process has the lock.
+/// Runs an apt command. While another process has the lock, repeats it after a pause.
 ///
-/// For the locks of the package lists and archives, apt has no option to wait and ends at once.
-/// `pause` returns false after enough waiting.
+/// apt has no option to wait for the locks of the package lists and archives; it ends at once.
+/// `pause` returns false when it has waited long enough.
 fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool) -> Outcome {
     let mut is_told = false;
     loop {
@@ -186,7 +186,7 @@ mod tests {
         assert!(!in_path("no-such-program-here"));
     }
 
-    /// Message of apt 2.6 for a held lock of the package lists; that for dpkg's lock is alike.
+    /// Message of apt 2.6 for a locked package list. The message for dpkg's lock is similar.
     const LOCKED: &str = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)
 E: Unable to lock directory /var/lib/apt/lists/";
 

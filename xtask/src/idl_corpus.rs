@@ -1,9 +1,9 @@
 //! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a
 //! folder.
 //!
-//! Both get the same files with the same include folders. These are searched for: a project's files
-//! name what they include, and the matching folder is in the project. If several match, the nearest
-//! one is used.
+//! Both get the same files with the same include folders. The command finds the folders itself: a
+//! file names the files that it includes, and the folder with such a file is in the same project.
+//! If several folders match, the nearest one is used.
 
 mod folders;
 mod report;

@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: the interop suite alone; with `--tao PREFIX`, live against the user's
-//! installation of TAO.
+//! `cargo xtask interop`: runs the interop suite alone. With `--tao PREFIX` it runs against the
+//! user's installation of TAO.
 
 use std::path::Path;
 

@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// Returns every edge between the workspace's packages that the table does not have.
+/// Returns every edge between the workspace's packages that the table does not permit.
 pub(crate) fn check(metadata: &Metadata, root: &Path) -> Vec<String> {
     let members: Vec<&Package> = metadata.members().collect();
     let mut found = Vec::new();

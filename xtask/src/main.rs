@@ -1,7 +1,7 @@
 //! The project's tasks, which `cargo xtask help` lists.
 //!
-//! Each check is a pure function from its input to a list of findings, so that tests can show it
-//! refusing a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
+//! Each check is a pure function from its input to a list of findings. So tests can show that it
+//! finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
 //! crates do not depend on this package.
 #![forbid(unsafe_code)]
 
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// Builds everything for release into a temporary folder. The steps' summary has the time.
+/// Builds everything for release into a temporary folder. The summary shows the time of this step.
 fn build_time(steps: &mut Steps) {
     if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
         return;
@@ -135,7 +135,7 @@ fn build_time(steps: &mut Steps) {
     });
     let build = ["build", "--workspace", "--release", "--locked", "--quiet", "--target-dir"];
     steps.command("release build", steps::cargo().args(build).arg(&folder));
-    // Ignore errors: the folder is not needed any more, and its remains do no harm.
+    // Errors are ignored: the folder is not needed any more, and its remains do no harm.
     let _ = std::fs::remove_dir_all(&folder);
 }
 

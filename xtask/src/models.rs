@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The only crate with hand-written protocols over atomics, and their models.
+/// The only crate with hand-written protocols over atomics, and with their models.
 const PACKAGE: &str = "corelane-sys";
 
 /// Builds and runs all models, each within its own bound.
@@ -26,13 +26,13 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
 }
 
 /// Runs the models. `preemptions` bounds the preemptions in an interleaving of every model.
-/// Mistakes appear with few preemptions, and each further one multiplies the number of
+/// Mistakes appear with few preemptions, and each further preemption multiplies the number of
 /// interleavings.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();
         command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
-        // A folder of its own keeps the output of other builds.
+        // A separate folder preserves the output of other builds.
         command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
         if let Some(preemptions) = preemptions {
             command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());

@@ -12,10 +12,10 @@ use crate::steps::{self, Outcome, Steps};
 /// Percentage of the compiling mutants that a test must detect.
 const PERCENT: usize = 95;
 
-/// The configuration of the changes.
+/// The file with the configuration of the changes.
 const CONFIG: &str = ".cargo/mutants.toml";
 
-/// Changes the code as `options` say and reports the result. Returns false if the options are
+/// Changes the code as `options` demand and reports the result. Returns false if the options are
 /// invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
@@ -41,7 +41,7 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change; if empty, all in [`CONFIG`].
+    /// Files to change. If the list is empty, all files in [`CONFIG`].
     files: Vec<String>,
     /// Number of mutants that are built and tested at a time.
     jobs: Option<u16>,
@@ -71,7 +71,7 @@ fn installed() -> Outcome {
 fn mutate(root: &Path, options: &Options) -> Outcome {
     let output = target(root).join("mutants");
     let results = output.join("mutants.out");
-    // If a run fails to begin, results of an earlier run would be taken for its results.
+    // If a run fails to begin, results of an earlier run could be mistaken for its own.
     match std::fs::remove_dir_all(&results) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
@@ -81,23 +81,23 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
     let mut packages = BTreeSet::new();
     for file in &options.files {
-        // `--file` would add the file to those of the configuration.
+        // `--file` would only add the file to those of the configuration.
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // The tool does not apply the pattern to members of structures. Without this, such a change in
-    // another package has the tests of that package run, too.
+    // The tool does not apply the pattern to members of structures. Without this option, such a
+    // change in another package would also run the tests of that package.
     for package in packages {
         command.args(["--package", &package]);
     }
     if let Some(jobs) = options.jobs {
         command.args(["--jobs", &jobs.to_string()]);
     }
-    // Each mutant is compiled once and tested once: optimising takes longer than it saves.
+    // Each mutant is compiled once and tested once, so optimising would take longer than it saves.
     command.env("CARGO_PROFILE_TEST_OPT_LEVEL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
     command.env("CARGO_PROFILE_TEST_DEBUG", "0");
-    // The tool fails if one mutant is missed; the threshold below decides instead. Other failures
-    // show in the results.
+    // The tool fails if a single mutant is missed; here the threshold below decides instead. Other
+    // failures show in the results.
     let ended = steps::status(&mut command);
     match Results::read(&results) {
         Ok(results) => results.judge(),
@@ -112,13 +112,13 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Results of the mutants: a line for each, `FILE:LINE:COLUMN: what was changed`.
+/// Results of the mutants, with a line for each: `FILE:LINE:COLUMN: what was changed`.
 #[derive(Debug, Default)]
 struct Results {
-    /// Number of mutants. After an interrupted run, some are in none of the lists.
+    /// Number of mutants. After an interrupted run, some of them are in no list.
     all: usize,
     caught: Vec<String>,
-    /// Mutants with tests that did not end.
+    /// Mutants whose tests did not end.
     timeout: Vec<String>,
     missed: Vec<String>,
     unviable: Vec<String>,
@@ -188,7 +188,7 @@ fn explained(config: &Path) -> Outcome {
     steps::findings(unexplained(&text), String::new())
 }
 
-/// Returns the entries of `exclude_re` that have no comment in the line above.
+/// Returns the entries of `exclude_re` without a comment in the line above.
 fn unexplained(config: &str) -> Vec<String> {
     let lines = config.lines().map(str::trim);
     let mut before = "";

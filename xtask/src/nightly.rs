@@ -1,4 +1,4 @@
-//! Miri and ThreadSanitizer, started by hand: only these need a nightly toolchain.
+//! Miri and ThreadSanitizer, started by hand. Only these two need a nightly toolchain.
 //!
 //! Miri interprets the code and finds undefined behaviour; it has no shared mappings, sockets or
 //! scheduling classes. ThreadSanitizer runs the tests and finds unordered accesses; it does not see
@@ -10,15 +10,16 @@ use std::process::Command;
 use crate::steps::{self, Steps};
 
 const PACKAGE: &str = "corelane-sys";
-/// Tests that make no system calls and end in minutes under Miri.
+/// Tests that make no system calls and take only minutes under Miri.
 const MIRI: [&str; 3] = ["ring::protocol", "hash_index::tests::every_slot", "hash_index::tests::index_agrees"];
 /// Tests of data that threads share: locks, queues, tables and rings.
 const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "slab::", "mpsc::"];
-/// Named target for which an instrumented standard library is built, as ThreadSanitizer requires.
+/// A target named explicitly, because ThreadSanitizer requires an instrumented standard library for
+/// it.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs tests of unsafe code under Miri. `filters` selects tests; without any, those that Miri can
-/// run.
+/// Runs tests of unsafe code under Miri. `filters` selects tests; without any filter, those that
+/// Miri can run.
 pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
     steps.step("miri", |root| {
         let mut command = nightly(root, "miri");
@@ -29,7 +30,7 @@ pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
     });
 }
 
-/// Runs tests of shared data under ThreadSanitizer. `filters`: as for [`miri`].
+/// Runs tests of shared data under ThreadSanitizer. `filters` selects tests, as for [`miri`].
 pub(crate) fn tsan(steps: &mut Steps, filters: &[&str]) {
     steps.step("tsan", |root| {
         let mut command = nightly(root, "tsan");

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 /// Maximum number of lines in a file without its tests.
 const LONGEST: usize = 900;
 
-/// The only place for `unsafe`.
+/// The only folder in which `unsafe` is permitted.
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// The package of the integration tests. Its files stand in folders by subject, so Cargo does not find them by itself.
+/// The package of the integration tests. Its files are in folders by subject, so Cargo does not
+/// find them by itself.
 const TESTS: &str = "tests/";
 
 /// Returns every violation in the workspace's Rust files, and the number of files.
@@ -95,9 +96,11 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Compares the Rust files of the integration tests with the `[[test]]` entries of their manifest and with the rows of their index.
+/// Compares the Rust files of the integration tests with the `[[test]]` entries of their manifest
+/// and with the rows of their index.
 ///
-/// `files`: paths below `tests/`. A file without an entry would never be compiled, and nothing else would tell.
+/// `files` are paths below `tests/`. Without an entry a file would never be compiled, and no other
+/// check would notice.
 fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
     let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
     let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();
@@ -158,8 +161,7 @@ fn code_only(text: &str) -> String {
 }
 
 fn after_word(code: &str) -> bool {
-    // `br"..."` and `cr"..."` are raw strings too; any other letter before the r makes it part of a
-    // name.
+    // `br"..."` and `cr"..."` are raw strings too. After any other letter the r is part of a name.
     let before = code.trim_end_matches(['b', 'c']);
     before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
 }

@@ -1,12 +1,12 @@
 //! Runs steps one after another, shows each with its time, and prints a summary at the end.
 //!
-//! A failed step does not stop the following ones: one run shows everything that is wrong.
+//! A failed step does not stop the following ones, so one run shows all failures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Result of a step: a short remark if it passed, the reason if it failed.
+/// Result of a step: a short remark if it passed, or the reason of its failure.
 pub(crate) type Outcome = Result<String, String>;
 
 struct Done {
@@ -19,7 +19,7 @@ struct Done {
 enum StepResult {
     Passed,
     Failed,
-    /// The step was not run; the output gives the reason.
+    /// The step was not run. The output gives the reason.
     LeftOut,
 }
 
@@ -52,8 +52,8 @@ impl Steps {
         passed
     }
 
-    /// Records a step that cannot be run here. It neither passed nor failed, and the summary lists
-    /// it as left out.
+    /// Records a step that cannot be run on this machine. It neither passed nor failed, and the
+    /// summary lists it as left out.
     pub(crate) fn left_out(&mut self, name: &str, why: &str) {
         println!("==> {name}  [{} since the start]\n    LEFT OUT: {why}", seconds(self.started.elapsed()));
         self.done.push(Done { name: name.to_owned(), result: StepResult::LeftOut, took: Duration::ZERO });
@@ -68,7 +68,7 @@ impl Steps {
         self.step(name, |root| status(command.current_dir(root)))
     }
 
-    /// Prints the table of steps. The exit code says whether none failed.
+    /// Prints the table of steps. The exit code is a success if no step failed.
     pub(crate) fn summary(&self) -> ExitCode {
         println!("\nsummary");
         for step in &self.done {

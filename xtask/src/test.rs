@@ -44,7 +44,7 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    // A failure must not hide others.
+    // A failure must not hide other failures.
     let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
     models::run(steps);

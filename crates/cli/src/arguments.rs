@@ -1,7 +1,7 @@
-//! Command lines: what each command takes, as clap knows it.
+//! Command lines: the options and words of each command, described for clap.
 //!
-//! A command's help is a text written by hand. clap takes the words apart, and makes completions and
-//! manual pages. It reads the description of each option from the help, so that both say the same.
+//! A command's help is a text written by hand. clap parses the words, and makes completions and
+//! manual pages. It reads the description of each option from the help, so that both agree.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -44,7 +44,7 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
             }
             entry.text.push_str(line.trim());
         } else if indent == 2 {
-            // A long name takes the whole line.
+            // A long name takes the whole line; its description is on the next one.
             let (names, text) = match line.split_at_checked(column) {
                 Some((names, text)) if names.ends_with(' ') => (names.trim(), text.to_owned()),
                 _ => (line.trim(), String::new()),
@@ -55,7 +55,7 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     entries
 }
 
-/// Returns the column at which most descriptions begin: of the options, or of all entries if there
+/// Returns the column at which most descriptions begin. Only options count, or all entries if there
 /// are no options.
 fn column(help: &str) -> usize {
     let of = |prefix: &str| {
@@ -71,7 +71,7 @@ fn column(help: &str) -> usize {
     of("  -").or_else(|| of("  ")).unwrap_or(0)
 }
 
-/// Returns a command without arguments. Its help is this text.
+/// Returns a command without arguments whose help is this text.
 pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
     let asks_for_help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help");
     let (description, rest) = paragraphs(help);
@@ -79,7 +79,7 @@ pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .disable_version_flag(true)
-        // The last one counts.
+        // If an option is repeated, the last one counts.
         .args_override_self(true)
         .long_about(description)
         .after_help(rest)
@@ -128,14 +128,13 @@ pub(crate) fn described(command: Command, help: &str) -> Command {
     })
 }
 
-/// Returns the description of the first entry that begins with these words.
+/// Returns the description of the first entry that begins with `begin`.
 pub(crate) fn summary(help: &str, begin: &str) -> String {
     let entry = entries(help).into_iter().find(|entry| entry.names.starts_with(begin));
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Returns a command with the options that its help text has. The command takes its words apart
-/// itself.
+/// Returns a command with the options that its help text has. The command itself parses its words.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -154,7 +153,7 @@ pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     command(name, help).args(options)
 }
 
-/// Returns what a shell completes for a value of this name.
+/// Tells what a shell completes for a value of this name.
 fn hint(value: &str) -> ValueHint {
     match value {
         "FILE" | "PLAN" | "PAGE" | "COPY" => ValueHint::FilePath,
@@ -215,7 +214,7 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     }
 }
 
-/// Returns the value of an option as text. Octets that are no UTF-8 are replaced.
+/// Returns the value of an option as text. Octets that are not UTF-8 are replaced.
 pub(crate) fn text(parsed: &ArgMatches, id: &str) -> Option<String> {
     parsed.get_one::<OsString>(id).map(|word| word.to_string_lossy().into_owned())
 }
@@ -226,12 +225,12 @@ pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
     values.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// The reason why words were not taken apart.
+/// The reason why words could not be parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentRefusal {
-    /// Help is asked for.
+    /// The user asks for help.
     Help,
-    /// The command has no such option, or takes no further word.
+    /// The command does not have this option, or takes no further word.
     Unknown(String),
     /// Another reason, for the user.
     Other(String),
@@ -251,7 +250,7 @@ impl ArgumentRefusal {
     }
 }
 
-/// Prints the help, after the reason if the words were refused. Returns the exit status.
+/// Prints the help, after the reason if there is one. Returns the exit status.
 pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
     // Errors are ignored: the reader may have closed the pipe.
     let _ = match &reason {
@@ -261,7 +260,7 @@ pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -
     if reason.is_some() { WRONG_USAGE } else { DONE }
 }
 
-/// Takes the words after a command's name apart.
+/// Parses the words after a command's name.
 pub(crate) fn parse(
     command: Command,
     words: impl IntoIterator<Item = OsString>,
@@ -273,7 +272,7 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap writes `--at <REFERENCE>`.
+        // clap writes `--at <REFERENCE>`; only the name is used.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,
@@ -288,7 +287,7 @@ pub(crate) fn parse(
     })
 }
 
-/// Takes the words after the name of a command with subcommands apart. Returns the name of the
+/// Parses the words after the name of a command with subcommands. Returns the name of the
 /// subcommand and its part.
 pub(crate) fn parse_subcommand(
     name: &str,
@@ -309,8 +308,9 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Puts the positional words last, after `--`. `is_word` decides which words are positional, from the
-/// word and the number of those before it; values of options are not asked for.
+/// Moves the positional words to the end, after `--`. `is_word` decides whether a word is
+/// positional, from the word and the number of positional words before it. It is not called for
+/// values of options.
 pub(crate) fn words_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,
@@ -338,7 +338,7 @@ pub(crate) fn words_last(
             if takes_next(&text) {
                 match words.next() {
                     Some(value) => options.push(value),
-                    // The parser says that the value is missing.
+                    // The parser reports the missing value.
                     None => return options,
                 }
             }

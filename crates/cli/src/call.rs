@@ -72,7 +72,7 @@ struct CallArguments {
     words: Vec<String>,
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("call", USAGE)
         .args(arguments::idl_options())
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Takes the words apart. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is the reason, or `None` if help is requested.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
     // After reference and operation every word is an argument, because numbers may be negative.
@@ -117,7 +117,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<
     refine(&parsed).map_err(Some)
 }
 
-/// Converts the values of options, and checks which words there are.
+/// Converts the values of options, and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
     let timeout = arguments::text(parsed, "timeout").map(|text| {
@@ -213,7 +213,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// Returns the properties to send with the call. `None` if the operation has no `context` clause.
+/// Returns the properties to send with the call; `None` if the operation has no `context` clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {

@@ -1,5 +1,5 @@
-//! The addresses of a reference, each as a reference of its own: a command that calls one of them
-//! knows which one answered.
+//! The addresses of a reference, each as a reference of its own. A command that calls one of them
+//! knows which address answered.
 
 use corelane::Ior;
 use corelane_wire::giop::Version;
@@ -11,8 +11,8 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// The limits of an ORB that calls candidates. As `IOR:` a reference takes more than twice the text
-/// that it took as `corbaloc:`.
+/// The limits of an ORB that calls candidates. The text of a reference is more than twice as long
+/// as `IOR:` than as `corbaloc:`.
 pub(crate) const LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 
@@ -47,7 +47,7 @@ fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
     let all = all.chain(others.map(|(lane, priority)| (lane, Some(priority))));
     let candidate = |(endpoint, priority): (ProfileEndpoint, Option<i16>)| {
         let ior = Ior { type_id: String::new(), profiles: vec![alone(profile, &endpoint).ok()?] };
-        // The priority -1 stands for none.
+        // The priority -1 means none.
         let priority = priority.filter(|priority| *priority >= 0);
         Some(Candidate { profile: number, version: profile.version, endpoint, priority, ior })
     };

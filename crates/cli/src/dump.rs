@@ -28,7 +28,7 @@ and annotations as they are written. The options are those of `corelane idl`.
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::words("FILE"));
     arguments::described(command, corelane_idl::command::USAGE)

@@ -24,9 +24,10 @@ pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
     /// Types under construction. A use of one of them becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// Finished TypeCodes by definition. Holds only complete ones, without open recursion.
+    /// Finished TypeCodes by definition. It holds only complete ones, without a recursion that is
+    /// still open.
     made: HashMap<DefinitionId, TypeCode>,
-    /// Number of values (IDL `valuetype`) that have been numbered.
+    /// Number of values (IDL `valuetype`) that were numbered so far.
     values: u32,
 }
 
@@ -63,8 +64,8 @@ impl<'c> Types<'c> {
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the definitions with a name, scoped or not. A name that begins with `::` contains
-    /// all its scopes.
+    /// Returns the definitions with a name, with or without scopes. A name that begins with `::`
+    /// contains all its scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {

@@ -9,8 +9,8 @@ use crate::text::excerpt;
 /// largest accepted size.
 const MAX_INPUT: u64 = 16 << 20;
 
-/// Returns the references that a word stands for. `@FILE` is a file and `-` the standard input, with
-/// one reference a line; any other word is a reference.
+/// Returns the references that a word denotes. `@FILE` denotes a file and `-` the standard input,
+/// with one reference on each line. Any other word is a reference itself.
 ///
 /// # Errors
 /// A sentence, if the file cannot be read.
@@ -34,7 +34,7 @@ pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the single reference that a word stands for.
+/// Returns the single reference that a word denotes.
 ///
 /// # Errors
 /// A sentence, if the file cannot be read, or has no reference or several.

@@ -154,7 +154,7 @@ fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
     Json::Object(object)
 }
 
-/// Returns the index of the union member that a discriminator chooses.
+/// Returns the index of the union member that a discriminator selects.
 fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
@@ -284,7 +284,7 @@ fn own_type<'j>(
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // Nothing inherits from a value box, and its content may have the members `type` and `value`.
+    // No type inherits from a value box, and its content may have the members `type` and `value`.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }
@@ -299,7 +299,7 @@ fn own_type<'j>(
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {
-                // An abstract type would ask for the concrete type again.
+                // For an abstract type, the JSON must name a concrete type.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
                 found.retain(|(_, own)| is_concrete(&own.resolved()) && own.can_stand_for(expected));
@@ -430,8 +430,8 @@ fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, Stri
     }
 }
 
-/// Returns the types that a name can mean: a basic IDL type, or definitions of the file. Each comes
-/// with its unambiguous name.
+/// Returns the types that a name can denote: a basic IDL type, or definitions of the file. Each
+/// comes with its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,

@@ -65,7 +65,7 @@ Exit status: 0 done, 1 not done, 2 wrong usage.
 /// A command of the program.
 struct Tool {
     name: &'static str,
-    /// What the command takes.
+    /// Returns the command's options and words.
     command: fn() -> Command,
     run: fn(vec::IntoIter<OsString>, &mut dyn Write) -> u8,
     /// The help text.
@@ -127,7 +127,7 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// Returns what `corelane idl` takes. The compiler parses its own words, as in build scripts.
+/// Returns the options of `corelane idl`. The compiler parses its own words, as in build scripts.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
@@ -147,7 +147,7 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
-/// Returns what `corelane bench` takes. The benchmarks parse their own words.
+/// Returns the options of `corelane bench`. The benchmarks parse their own words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
     arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::words("NAME")])

@@ -1,5 +1,5 @@
-//! `corelane completions` and `corelane man`: completions for shells, and manual pages, made from
-//! what the commands take.
+//! `corelane completions` and `corelane man`: completions for shells, and manual pages. Both are
+//! made from the options and words of the commands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +34,7 @@ shows a page; `man` finds pages in a folder man1 of its search path, such as ~/.
 Exit status: 0 written, 1 not written, 2 wrong usage.
 ";
 
-/// Returns what the whole program takes.
+/// Returns the options and words of the whole program.
 pub(crate) fn program() -> Command {
     let program = Command::new("corelane")
         .version(env!("CARGO_PKG_VERSION"))
@@ -49,7 +49,7 @@ pub(crate) fn program() -> Command {
     arguments::described(program, USAGE)
 }
 
-/// Returns what `corelane completions` takes.
+/// Returns the options and words of `corelane completions`.
 pub(crate) fn completions_command() -> Command {
     arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::words("SHELL"))
 }
@@ -68,7 +68,7 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
         let reason = format!("there are no completions for `{}`", excerpt(name));
         return arguments::refused(Some(reason), COMPLETIONS_USAGE, out);
     };
-    // The generator panics when its output fails, so it writes to memory.
+    // The generator panics if its output fails, so it writes to memory first.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
     // Errors are ignored: the reader may have closed the pipe.
@@ -76,7 +76,7 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
     DONE
 }
 
-/// Returns what `corelane man` takes.
+/// Returns the options and words of `corelane man`.
 pub(crate) fn man_command() -> Command {
     arguments::command("man", MAN_USAGE).arg(arguments::words("DIR"))
 }

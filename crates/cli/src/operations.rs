@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::idl_types::Types;
 use crate::text::excerpt;
 
-/// An operation as it is called on the wire.
+/// An operation in the form in which it is called on the wire.
 pub(crate) struct Signature {
     pub(crate) result: Option<Type>,
     pub(crate) parameters: Vec<(Direction, String, Type)>,
@@ -69,8 +69,8 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the given name, else those with the reference's type. Empty if
-/// neither identifies one.
+/// Returns the interfaces with the given name, else those with the reference's type. The result is
+/// empty if neither identifies an interface.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -91,11 +91,11 @@ fn chosen(
     Ok(all)
 }
 
-/// An interface with the operations that it has and inherits.
+/// An interface with its own and its inherited operations.
 pub(crate) struct ListedInterface {
     name: String,
     id: String,
-    /// The operations that each interface declares: this one, then its bases.
+    /// The operations by the interface that declares them: this one first, then its bases.
     operations: Vec<(String, Vec<ListedOperation>)>,
 }
 
@@ -106,7 +106,7 @@ struct ListedOperation {
 }
 
 impl ListedInterface {
-    /// Returns the operations, one a line.
+    /// Returns the operations, one on each line.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.id);
         for (index, (declaring, operations)) in self.operations.iter().enumerate() {
@@ -131,8 +131,8 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the named interface or the reference's interface with everything it
-/// inherits, else those of each interface of the file.
+/// Lists the operations of the named interface or of the reference's interface, including inherited
+/// ones. Without either, lists those of each interface of the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,

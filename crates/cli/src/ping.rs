@@ -1,4 +1,4 @@
-//! `corelane ping`: asks an object whether it is there, and how long its answers take.
+//! `corelane ping`: asks an object whether it exists, and measures the time of its answers.
 
 mod latency;
 
@@ -39,12 +39,12 @@ reference are tried in its order, and the first one that answers is used. Then e
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Maximum number of rounds: each keeps three times.
+/// Maximum number of rounds, each of which records three times.
 const MAX_ROUNDS: u64 = 1_000_000;
 /// The interface that every object has.
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let options = [option("count", "N"), option("interval", "SECONDS"), option("timeout", "SECONDS")];
     let command = arguments::command("ping", USAGE).args(options).args([
@@ -116,7 +116,7 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
 /// A question to the object, with its answers.
 struct Question {
     name: &'static str,
-    /// The answer that means that the object is there.
+    /// The answer which means that the object exists.
     wanted: &'static str,
     other: &'static str,
     sent: u64,
@@ -144,8 +144,8 @@ impl Question {
         }
     }
 
-    /// Asks with the time-out, or with the time that is left of the whole command if that is less.
-    /// Returns false if there was too little time left: such a question does not count.
+    /// Asks with the time-out, or with the remaining time of the whole command if that is shorter.
+    /// Returns false if too little time was left; such a question does not count.
     fn ask(
         &mut self,
         timeout: Duration,
@@ -179,7 +179,7 @@ impl Question {
 struct PingReport {
     /// The type id in the reference.
     type_id: String,
-    /// The repository id that `_is_a` asked for.
+    /// The repository id in the `_is_a` question.
     asked_type: String,
     /// Addresses that did not answer, with the reason.
     silent: Vec<(Candidate, String)>,
@@ -225,13 +225,13 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Asks an address whether it has the object. An answer of any kind will do.
+/// Asks an address whether it has the object. An answer of any kind counts.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
     let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(Duration::from_millis(1)));
     match object.validate_connection() {
-        // An exception that the server raised has no detail: that is an answer.
+        // An exception that the server raised has no detail, and counts as an answer.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
             Err(printable(&exception.to_string()))
         }

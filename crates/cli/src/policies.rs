@@ -1,5 +1,4 @@
-//! Policies that a reference carries (TAG_POLICIES): their standard names and the meaning of their
-//! values.
+//! Policies in a reference (TAG_POLICIES): their standard names and the meaning of their values.
 
 use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
@@ -44,8 +43,7 @@ const NAMES: [(u32, &str); 31] = [
 /// Number of 100 ns units from 1582-10-15, the origin of TimeBase::UtcT, to 1970-01-01.
 const UNIX_EPOCH: u64 = 0x01b2_1dd2_1381_4000;
 
-/// Returns a policy's name and its value as text. The value is `None` if its format is not known
-/// here.
+/// Returns a policy's name and its value as text. The value is `None` if its format is unknown.
 pub(crate) fn describe(policy: u32, value: &[u8]) -> (String, Option<String>) {
     let name = NAMES.iter().find(|(number, _)| *number == policy);
     let name = name.map_or_else(|| format!("type {policy}"), |(_, name)| format!("{name} (type {policy})"));

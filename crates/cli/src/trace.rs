@@ -46,7 +46,7 @@ struct TraceOptions {
 /// Number of calls before the first recorded one.
 const WARM_UP: usize = 1000;
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let options = [option("out", "FILE"), option("op", "NAME"), option("calls", "N")];
     let command = arguments::command("trace", USAGE).args(options);
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// Takes the words apart. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is the reason, or `None` if help is requested.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -201,7 +201,7 @@ fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>)
     }
 }
 
-/// Adds the slices in which the traced thread was ready and did not run.
+/// Adds the slices in which the traced thread was ready but did not run.
 fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
     let mut points = process.points.iter().filter(|point| point.thread == thread).map(|point| point.at);
     let Some(first) = points.next() else { return };
@@ -217,8 +217,8 @@ fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preempt
     }
 }
 
-/// Returns the time that a request spent between two threads. It has a line of its own, since no
-/// thread owns it.
+/// Returns the time that a request spent between two threads. The time has a line of its own,
+/// because no thread owns it.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
@@ -230,7 +230,7 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
 }
 
 /// Returns the hand-overs of requests between threads of a process. A request passes through the
-/// queue of a pool, or goes from the receiving thread to a lane, whose thread parses it again.
+/// queue of a pool. Or it goes from the receiving thread to a lane, whose thread parses it again.
 fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
@@ -246,9 +246,9 @@ fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
 /// A point with the id of its process.
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Pairs each message's departure with its arrival in another process. The arrival has the same
-/// request id, or none yet, and is the nearest in time. A reply to a call before the recorded ones
-/// arrived before them, too.
+/// Pairs the departure of each message with its arrival in another process. The arrival has the
+/// same request id, or none yet, and is the nearest in time. The reply to an earlier call, which
+/// was not recorded, may also appear among the arrivals.
 fn messages(processes: &[Process]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));

@@ -1,5 +1,5 @@
-//! Runs every benchmark to its end with a few calls. Figures from a machine that runs tests at the
-//! same time mean nothing, so only their presence is checked.
+//! Runs every benchmark to its end with a few calls. On a machine that runs tests at the same time
+//! the figures have no meaning, so only their presence is checked.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,8 +20,8 @@ fn names() -> Vec<String> {
 /// Options for the shortest run of a benchmark. Peers have their own run in `cargo xtask test`.
 const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repetitions", "1", "--without-peers"];
 
-/// Returns further options of a benchmark. `counts` executes instruction by instruction, so it runs
-/// one operation; another test checks its numbers.
+/// Returns further options of a benchmark. `counts` single-steps, so it runs only one operation;
+/// another test checks its numbers.
 fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
@@ -53,7 +53,7 @@ fn every_benchmark_runs_to_its_end() {
             let ours = text("peer").starts_with("Corelane");
             assert!(!ours || may_be_missing(&text("reason")), "{}", said());
         }
-        // Either something was measured, or all of it may be missing here.
+        // Either something was measured, or all of it may be missing on this machine.
         let measured = of("result").len() + of("value").len();
         assert!(measured > 0 || !of("missing").is_empty(), "{}", said());
         println!("{name}: {measured} figures, {:.1} s", began.elapsed().as_secs_f64());

@@ -74,7 +74,7 @@ fn any_box() -> TypeCode {
     TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
 }
 
-/// Returns types of module `Yard`, which have the same names as types of `Shop`.
+/// Returns types of the module `Yard`, which have the same names as types of `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
     let place = [member("type", TypeCode::STRING)];
@@ -418,7 +418,7 @@ fn standard_input_is_one_argument() {
     let idl = file("twice").to_string_lossy().into_owned();
     let call = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "more", "-", "-", "0"];
     let output = corelane(&call);
-    // The first argument is empty here and is refused before the second is read.
+    // The first argument is empty and is refused before the second one is read.
     assert_eq!((output.status.code(), said(&output).contains("argument `it`")), (Some(1), true), "{}", said(&output));
     let kept = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "kept", "-", "-"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));

@@ -114,8 +114,8 @@ fn a_benchmark_writes_a_table_and_json_lines() {
         .map(|line| serde_json::from_str(line).expect("each line is JSON"))
         .collect();
     assert_eq!(lines[0]["record"], "run");
-    // TCP and Unix sockets, each blocking, with epoll, and as streams with and without polling; a
-    // futex and streams over shared memory. Oneways have only blocking sockets.
+    // TCP and Unix sockets, each blocking, with epoll, and as streams with and without polling.
+    // Shared memory with a futex and with streams. Oneways have only blocking sockets.
     let of = |op: &str| lines.iter().filter(|line| line["record"] == "result" && line["op"] == op).count();
     assert_eq!((of("octet"), of("oneway")), (11, 2));
     assert_eq!(lines[lines.len() - 1]["record"], "end");
@@ -241,7 +241,7 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
         |record: &str| lines.iter().filter(|line| line["record"] == record && line["peer"] == "Corelane").collect();
     let (ours, goals): (Vec<_>, Vec<_>) = (of("result"), of("value"));
     // The command succeeds whether or not the goals are met. Octets have goals; oneways have goals
-    // only with two cores.
+    // only on two cores.
     let (judged, told): (Vec<_>, Vec<_>) = goals.into_iter().partition(|line| line["bound"].is_number());
     assert!(judged.len() == 4 && judged.iter().all(|line| line["op"] == "octet"), "{judged:?}");
     assert!(

@@ -7,8 +7,8 @@ use std::process::Command;
 use corelane::{Endpoint, Orb};
 use corelane_services::naming::Naming;
 
-/// Returns true if the lines are as the pattern says: `...` stands for any text in a line, and on a
-/// line of its own for any lines.
+/// Returns true if the lines match the pattern. In a line `...` stands for any text; alone on a
+/// line it stands for any lines.
 fn is_like(lines: &[&str], pattern: &[&str]) -> bool {
     match pattern {
         [] => lines.is_empty(),

@@ -1,4 +1,4 @@
-//! `corelane cores` as its users meet it.
+//! Tests of `corelane cores` through the program.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ fn cores(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // A program that refuses its arguments reads nothing.
+    // A program that refuses its arguments does not read its input.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("the program ends by itself")
 }
@@ -36,7 +36,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A task file of one core: execution times and periods in milliseconds.
+/// Returns a task file for one core. The numbers are execution times and periods in milliseconds.
 fn one_core(tasks: &[(u32, u32)]) -> String {
     let mut file = "[machine]\ncores = 1\ncapacity = 1.0\n".to_owned();
     for (number, (execution, period)) in tasks.iter().enumerate() {
@@ -45,7 +45,7 @@ fn one_core(tasks: &[(u32, u32)]) -> String {
     file
 }
 
-/// Response times in milliseconds.
+/// Returns the response times in milliseconds.
 fn responses(report: &Json) -> Vec<f64> {
     let response = |task: &Json| task["response_ns"].as_f64().expect("a bound") / 1e6;
     report["tasks"].as_array().expect("tasks").iter().map(response).collect()
@@ -65,7 +65,7 @@ fn analyse_gives_the_response_times_of_the_literature() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         let report = json(&output);
         let mut found = responses(&report);
-        // Tasks of one period may take either priority.
+        // Tasks with the same period may take either priority.
         found.sort_by(f64::total_cmp);
         assert_eq!(found, expected);
         assert_eq!(
@@ -182,7 +182,7 @@ fn malformed_files_are_refused_with_the_line_and_the_field() {
     assert!(text(&cores(&["analyse", "/no/such/file"], "")).contains("/no/such/file: "));
 }
 
-/// The blocks of docs/task-allocation.md with this language.
+/// Returns the blocks of docs/task-allocation.md in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let page = include_str!("../../../docs/task-allocation.md");
     let open = format!("```{language}\n");

@@ -1,5 +1,5 @@
-//! The forms of every command: which words it takes, its exit status, and the line that says what
-//! is wrong.
+//! The forms of every command: the words that it takes, its exit status, and the line that explains
+//! an error.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn status(output: &Output) -> i32 {
     output.status.code().expect("the program ends by itself")
 }
 
-/// Returns the standard output, then the standard error.
+/// Returns the standard output followed by the standard error.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
@@ -26,7 +26,7 @@ fn echo_idl() -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Wrong usage: the words, and the reason.
+/// Wrong usage: the words, and the reason that the command reports.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "no command is given"),
     (&["what"], "there is no command `what`"),
@@ -164,7 +164,7 @@ fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
     let idl = echo_idl();
     let dead = "corbaloc::127.0.0.1:1/x";
     for (words, reason) in [
-        // Options stand before, between and joined; the last one counts.
+        // Options may come before, between and joined to other words. The last one counts.
         (&["--idl", &idl, dead, "what"][..], "`what`"),
         (&[dead, "--idl", &idl, "what"], "`what`"),
         (&["-Ifolder", "-DX", "-D", "Y=1", "-I", "folder", "--idl-4", "--idl", &idl, dead, "what"], "`what`"),
@@ -252,7 +252,7 @@ fn completions_and_manual_pages_know_every_command() {
     assert!(said(&nowhere).starts_with("error: cannot write to `/proc/nowhere`"), "{}", said(&nowhere));
 }
 
-/// bash accepts its completions, and completes a command and an option.
+/// bash accepts the completions, and completes a command and an option.
 #[test]
 fn bash_completes_commands_and_options() {
     let script = format!(

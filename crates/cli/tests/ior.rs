@@ -1,5 +1,5 @@
-//! `corelane ior` and `corelane ior make` with the recorded references of other ORBs, and with
-//! damaged and huge ones.
+//! Tests of `corelane ior` and `corelane ior make` with the recorded references of other ORBs, and
+//! with damaged and huge ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn file(name: &str, content: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns the recorded references of TAO and omniORB, with what they mean.
+/// Returns the recorded references of TAO and omniORB, with their meaning.
 fn recorded() -> Vec<(String, Json)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors");
     let mut found = Vec::new();
@@ -93,7 +93,7 @@ fn recorded_references_are_made_from_their_parts_again() {
     let (mut made, mut parts, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     for one in &all {
         let profiles = one["profiles"].as_array().unwrap();
-        // All profiles by their octets.
+        // All profiles, given by their octets.
         let mut words = vec!["ior".to_owned(), "make".to_owned(), "--type-id".to_owned(), word(&one["type_id"])];
         for profile in profiles {
             words.extend(["--profile".to_owned(), format!("{}={}", profile["tag"], word(&profile["data"]))]);
@@ -101,7 +101,7 @@ fn recorded_references_are_made_from_their_parts_again() {
         let output = corelane(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(status(&output), 0, "{}", text(&output));
         whole.push(text(&output).trim().to_owned());
-        // Each profile of a form that `make` has, by its parts.
+        // Each profile whose form `make` supports, given by its parts.
         for profile in profiles {
             let address = &profile["address"];
             let place = match (profile["tag"].as_u64(), address["host"].as_str(), address["path"].as_str()) {
@@ -146,7 +146,7 @@ fn references_come_from_files_words_and_the_standard_input() {
     ] {
         let output = corelane(&words);
         assert_eq!(status(&output), 1);
-        // What can be shown is shown.
+        // Valid parts are shown in spite of an error.
         assert!(text(&output).starts_with(reason) && text(&output).contains("other:2809"), "{}", text(&output));
     }
 }
@@ -177,7 +177,7 @@ fn huge_and_damaged_references_are_shown_or_refused() {
             }
         }
     }
-    // Every cut and every changed octet of a reference is shown or refused.
+    // If a reference is cut anywhere, or any octet is changed, it is shown or refused.
     let whole = recorded().swap_remove(0).0;
     let mut lines: Vec<String> = (4..whole.len()).map(|end| whole[..end].to_owned()).collect();
     lines.extend((4..whole.len()).map(|at| {

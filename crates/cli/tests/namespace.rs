@@ -30,7 +30,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs the plan. Returns whether it succeeded, and the lines that it wrote.
+/// Runs the plan. Returns true if it succeeded, and the lines that it wrote.
 fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
     let (plan, out) = (folder.join("plan.json"), folder.join("out.json"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -54,8 +54,8 @@ fn a_network_namespace_is_a_host() {
     let plan = json!({"schema": "corelane-plan", "version": 1, "runs": [run]});
     fs::write(folder.join("plan.json"), plan.to_string()).unwrap();
     ip(&["netns", "add", name]);
-    // The loopback interface of a new namespace is down. With the machine's interface, calls would
-    // succeed.
+    // The loopback interface of a new namespace is down. With the machine's own interface, calls
+    // would succeed.
     assert!(!carried_out(&folder, &via).0, "it does not run in the namespace");
     ip(&["-n", name, "link", "set", "lo", "up"]);
     let (well, lines) = carried_out(&folder, &via);

@@ -19,7 +19,7 @@ use corelane_wire::ior::ProfileEndpoint;
 
 mod naming_commands;
 
-/// A folder that is removed with the test.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -173,7 +173,7 @@ fn every_command_does_what_it_says() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if a line is as the page shows it, where `...` stands for any rest.
+/// Returns true if a line is as the page shows it. In the page `...` stands for any rest.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
@@ -211,8 +211,8 @@ fn prune_keeps_a_context_whose_iterator_was_ended() {
     let root = naming.reference();
     root.bind_new_context(&n("shop")).unwrap();
     let large = root.new_context().unwrap();
-    // `prune` reads 500 bindings at a time. A list of `large` ends the iterator of `shop`.
-    // At least one of the bindings of `large` is in the first batch of `shop`.
+    // `prune` reads 500 bindings at a time. Listing `large` ends the iterator of `shop`. At least
+    // one of the bindings of `large` is in the first batch of `shop`.
     for number in 0..501 {
         large.as_ref().unwrap().bind(&n(&format!("o{number}")), None).unwrap();
         match number {
@@ -249,7 +249,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
     root.bind(&n("c"), object(&format!("corbaloc::1.2@127.0.0.1:{port}/Silent")).as_ref()).unwrap();
     let text = std::thread::scope(|scope| {
         let running = scope.spawn(|| prune(root, &["--timeout", "5"]));
-        // The names are checked in their order: `a` and `b` have been checked now.
+        // The names are checked in their order, so `a` and `b` have been checked by now.
         let _connection = silent.accept().unwrap();
         root.rebind(&n("a"), object("corbaloc::1.2@127.0.0.1:1/New").as_ref()).unwrap();
         running.join().unwrap()
@@ -291,7 +291,7 @@ fn server_that_cannot_start_says_why() {
     }
 }
 
-/// A client's knowledge of one of its names.
+/// The state of one name, as far as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Nothing,
@@ -299,13 +299,13 @@ enum Bound {
     Context,
 }
 
-/// A client that changes names of its own until its server dies.
+/// A client that changes its own names until its server dies.
 struct Client {
     number: usize,
     random: u64,
     /// State of each name after the last acknowledged change.
     names: Vec<Bound>,
-    /// The change that was sent and not acknowledged.
+    /// The change that was sent but not acknowledged.
     sent: Option<(usize, Bound)>,
     acknowledged: usize,
 }
@@ -440,7 +440,7 @@ fn acknowledged_changes_survive_kill_9() {
     }
     for cycle in 0..cycles {
         let (is_dying, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
-        // No client may compare its names while the server dies.
+        // No client may compare its names while the server is being killed.
         let (compared, clients_count) = (AtomicUsize::new(0), clients.len());
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -457,7 +457,7 @@ fn acknowledged_changes_survive_kill_9() {
                     assert!(is_dying.load(Ordering::Relaxed), "the server ended by itself");
                 }));
             }
-            // The server is killed during the work, at another instant in each cycle.
+            // The server is killed during the work, at a different instant in each cycle.
             let is_waiting = || {
                 let has_few = changes.load(Ordering::Relaxed) < 10 + cycle % 17 * 3;
                 has_few || compared.load(Ordering::Relaxed) < clients_count

@@ -1,5 +1,5 @@
-//! `corelane ping` and `corelane doctor REFERENCE` with servers that work, and with dead and hostile
-//! ones.
+//! Tests of `corelane ping` and `corelane doctor REFERENCE` with servers that work, and with dead
+//! and hostile ones.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ fn json(output: &Output) -> Json {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// A name server in this process: an object that answers.
+/// A name server in this process, which serves as an object that answers.
 struct Server {
     _orb: Orb,
     port: u16,
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// Runs a server that passes each connection to `serve`, until the test's process ends.
+/// Runs a server that calls `serve` for each connection until the test's process ends.
 fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let address = listener.local_addr().expect("an address");
@@ -58,17 +58,17 @@ fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Answers nothing and keeps each connection.
+/// Starts a server that keeps each connection and never answers.
 fn silent() -> SocketAddr {
     hostile(std::mem::forget)
 }
 
-/// Closes each connection when something has arrived.
+/// Starts a server that closes each connection when bytes have arrived.
 fn closing() -> SocketAddr {
     hostile(|mut connection| drop(connection.read(&mut [0; 1])))
 }
 
-/// Answers in another protocol.
+/// Starts a server that answers in another protocol.
 fn garbage() -> SocketAddr {
     hostile(|mut connection| {
         let _ = connection.read(&mut [0; 1024]);
@@ -81,7 +81,8 @@ fn refused() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let address = client.local_addr().expect("an address");
-    // The connection holds its port to the end of the process: no server of another test gets it.
+    // The connection occupies its port until the end of the process, so no server of another test
+    // gets the port.
     std::mem::forget((listener, client));
     address
 }
@@ -209,7 +210,7 @@ fn a_ping_ends_whatever_the_server_does() {
         assert_eq!(status(&output), 1, "{said}");
         assert!(said.contains(&format!("no answer     profile 1, tcp:{server}: ")) && said.contains(reason), "{said}");
     }
-    // The deadline ends it before its rounds, and before it has tried every address.
+    // The deadline ends the command before its rounds, and before it has tried every address.
     let server = Server::start();
     let words = ["ping", "--json", "--count", "1000000", "--interval", "0.01", "--deadline", "3", &server.url()];
     let report = json(&corelane(&words));
@@ -220,7 +221,7 @@ fn a_ping_ends_whatever_the_server_does() {
     assert!(report["unanswered"].as_array().unwrap().len() < 64);
 }
 
-/// A file holds a reference, not the name of a further file.
+/// A file contains a reference, not the name of another file.
 #[test]
 fn what_a_file_holds_is_not_a_file() {
     let server = Server::start();
@@ -237,8 +238,8 @@ fn what_a_file_holds_is_not_a_file() {
     assert_eq!(text(&endless), "error: `/dev/zero` holds more than 16777216 octets\n");
 }
 
-/// The largest accepted references: one with a key of a mebioctet, and one with as many addresses as
-/// are accepted.
+/// The largest accepted references: one with a key of a mebibyte, and one with the maximum number
+/// of addresses.
 #[test]
 fn the_largest_references_are_examined() {
     let server = Server::start();
@@ -263,7 +264,8 @@ fn the_largest_references_are_examined() {
     assert_eq!(finding(&many, "route").0, 0);
 }
 
-/// Returns the status, and the finding of a check that is not good, of an examination in JSON.
+/// Returns the exit status and, from an examination in JSON, the finding of the check that is not
+/// good.
 fn finding(reference: &str, check: &str) -> (i32, Json) {
     let output = corelane(&["doctor", "--json", "--timeout", "2", reference]);
     let report = json(&output);
@@ -295,7 +297,7 @@ fn the_doctor_finds_nothing_wrong_with_an_object_that_works() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("\nNO "), "{said}");
-    // One address that works is enough.
+    // One address that works suffices.
     let url = format!("corbaloc::1.2@{},:1.2@127.0.0.1:{}/NameService", refused(), server.port);
     let (status, found) = finding(&url, "route");
     assert_eq!((status, &found["profile"], &found["verdict"]), (0, &1.into(), &"no".into()));
@@ -350,7 +352,7 @@ fn the_doctor_judges_addresses_names_and_objects() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         text(&output).trim().to_owned()
     };
-    // TLS alone, a missing socket, a transport of another ORB, code sets without a common one.
+    // TLS alone, a missing socket, a transport of another ORB, and code sets without a common one.
     let ssl = made(&["--address", "h:0", "--key", "k", "--component", "20=000000660006138800"]);
     assert!(finding(&ssl, "transport").1["found"].as_str().unwrap().contains("TLS"));
     let unix = made(&["--address", "uiop:/nowhere/socket", "--key", "k"]);

@@ -15,7 +15,8 @@ use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 use crate::rt::Protocol;
 use crate::rt::client_policies::ProfilePolicies;
 
-/// The TCP address that omniORB writes, and expects, for a server without one.
+/// The TCP address that omniORB writes, and expects, in references to a server without a TCP
+/// address.
 const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);
 
 /// A decoded profile.
@@ -28,7 +29,7 @@ pub(crate) struct ParsedProfile {
     pub(crate) code_sets: Option<CodeSets>,
     /// The code sets in force if none are announced.
     pub(crate) default_code_sets: CodeSets,
-    /// Index of the profile in the reference.
+    /// Index of the profile in its reference.
     pub(crate) index: u32,
     /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
@@ -38,7 +39,7 @@ pub(crate) struct ParsedProfile {
     pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
-/// Returns the decodable profiles of `ior`, in its order.
+/// Returns the profiles of `ior` that can be decoded, in the order of the reference.
 pub(crate) fn parse_profiles(ior: &Ior, highest: Version, native: CharSet, limits: &Limits) -> Vec<ParsedProfile> {
     let parsed = ior.profiles.iter().zip(0..).filter_map(|(TaggedProfile { tag, data }, index)| {
         let profile = Profile::parse(*tag, data, limits).ok()?;
@@ -109,8 +110,8 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     found.into_iter().map(lane).collect()
 }
 
-/// Chooses the native set if the server supports it (UTF-8 by default, which needs no conversion);
-/// else follows the specification's algorithm.
+/// Chooses the native set if the server supports it. UTF-8 is the default and needs no conversion.
+/// Otherwise follows the specification's algorithm.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -122,8 +123,8 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
         .ok()
 }
 
-/// Converts an endpoint to one usable here. A Unix socket is usable only on its own host, shared
-/// memory only where the same file system is visible.
+/// Converts an endpoint to one that this process can use. A Unix socket is usable only on its own
+/// host, shared memory only if both processes see the same file system.
 fn to_net_endpoint(found: ior::ProfileEndpoint) -> Option<Endpoint> {
     match found {
         ior::ProfileEndpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
@@ -135,13 +136,14 @@ fn to_net_endpoint(found: ior::ProfileEndpoint) -> Option<Endpoint> {
     }
 }
 
-/// Returns this machine's name; empty if it has none.
+/// Returns this machine's name; empty if the machine has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Identifies this boot of the kernel and the file system as this process sees it. Machines may
-/// have equal names, and in another container the same path can be another server's.
+/// Returns an identity of this boot of the kernel and of the file system that this process sees.
+/// Names of machines are not enough, because two machines may have the same name. Nor are paths: in
+/// another container the same path can belong to another server.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
@@ -155,9 +157,9 @@ pub(crate) struct LaneEndpoint {
     pub(crate) priority: i16,
 }
 
-/// Makes a reference to an object of a real-time POA. It has one profile for each kind of address,
-/// in the order of `lanes`. A component lists the endpoints of all lanes of this kind; the first is
-/// the profile's own. Each profile holds the policies.
+/// Makes a reference to an object of a real-time POA. The reference has one profile for each kind
+/// of address, in the order of `lanes`. A component of the profile lists the endpoints of all lanes
+/// of this kind; the first one is the profile's own address. Each profile holds the policies.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
@@ -330,7 +332,8 @@ mod tests {
         let address = ProfileAddress::Inet { host: "h", port: 1 };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
-        // Returns the number of protocols; `None` if the profile does not decode.
+        // Returns the number of protocols that the policies name; `None` if the profile does not
+        // decode.
         let found = |max_components, max_profiles| {
             let limits = Limits { max_components, max_profiles, ..Limits::DEFAULT };
             let parsed = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &limits);

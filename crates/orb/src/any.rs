@@ -17,7 +17,7 @@ use crate::written_any::{self, WrittenContext};
 /// A value of any type, with its type (CORBA 3.0.3 section 4.11; IDL `any`).
 ///
 /// A value is inserted and extracted by its Rust type. A received value stays encoded until it is
-/// extracted, also if this program does not know the type.
+/// extracted, so a program can pass on values of types that it does not know.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -30,7 +30,7 @@ use crate::written_any::{self, WrittenContext};
 #[derive(Clone, Default)]
 pub struct Any {
     value: AnyValue,
-    /// The ORB of the references in the value, if it has any.
+    /// The ORB of the references in the value; `None` if the value has no references.
     client: Option<Arc<ClientContext>>,
 }
 
@@ -41,7 +41,7 @@ impl Any {
         Any::default()
     }
 
-    /// Makes an `any` of the IDL type that the Rust type stands for.
+    /// Makes an `any` whose type is the IDL type that `T` stands for.
     ///
     /// # Errors
     /// If the value cannot be marshalled: NUL in a string, or a discriminator that does not select
@@ -61,8 +61,7 @@ impl Any {
     /// ```
     ///
     /// # Errors
-    /// BAD_PARAM if the Rust type does not stand for that type, and the errors of
-    /// [`new`](Any::new).
+    /// BAD_PARAM if `T` does not stand for `type_code`, and the errors of [`new`](Any::new).
     pub fn with_type<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
         if !T::matches_type(type_code) {
             return Err(mismatch(SystemExceptionKind::BadParam, &T::type_code(), type_code));
@@ -87,7 +86,7 @@ impl Any {
     /// Makes an `any` from a value tree and its type.
     ///
     /// # Errors
-    /// BAD_PARAM if the tree is no value of the type.
+    /// BAD_PARAM if the tree is not a value of this type.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<Any, SystemException> {
         Ok(Any { value: AnyValue::from_value(type_code, value)?, client: None })
     }
@@ -98,8 +97,8 @@ impl Any {
         self.value.type_code()
     }
 
-    /// Returns true if a received value (IDL `valuetype`) of an unknown type was truncated to a
-    /// known base type. For an `any` in an `any`, the outer one returns it.
+    /// Returns true if a received value (IDL `valuetype`) had an unknown type and was truncated to
+    /// a known base type. If the value is in an `any` that this `any` holds, ask this one.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.value.is_truncated()
@@ -114,7 +113,7 @@ impl Any {
     /// Extracts the value if it is of a type that `T` stands for, through aliases.
     ///
     /// # Errors
-    /// BAD_OPERATION if it is of another type.
+    /// BAD_OPERATION if the value has another type.
     pub fn extract<T: Typed>(&self) -> Result<T, SystemException> {
         if !self.is::<T>() {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
@@ -160,7 +159,7 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
     SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not stand for {found}"))
 }
 
-/// Compares types and values, independent of their representation.
+/// Compares types and values. Two values are equal even if they are encoded differently.
 impl PartialEq for Any {
     fn eq(&self, other: &Any) -> bool {
         self.value == other.value
@@ -190,22 +189,24 @@ impl Cdr for Any {
     }
 }
 
-/// A Rust type that stands for IDL types, so that its values can be inserted into an [`Any`] and
-/// extracted.
+/// A Rust type that stands for one or more IDL types. Its values can be inserted into an [`Any`]
+/// and extracted from one.
 ///
 /// Numbers, `bool`, `char`, `String`, vectors, arrays, references and [`Any`] itself are such
 /// types. Generated code adds structures, unions, enumerations, exceptions and references.
 pub trait Typed: Sized {
-    /// Returns the default type: unbounded and narrow.
+    /// Returns the IDL type that the Rust type stands for by default: without bounds, and with
+    /// narrow text.
     fn type_code() -> TypeCode;
 
-    /// Returns the type of this value, which may be more specific than its Rust type.
+    /// Returns the IDL type of this value, which may say more than the default type of the Rust
+    /// type.
     fn dynamic_type_code(&self) -> TypeCode {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type stands for `type_code`. Compares
-    /// [`type_code`](Typed::type_code) with it, ignoring aliases, bounds and the width of text.
+    /// Returns true if the Rust type stands for `type_code`. The default compares `type_code` with
+    /// [`type_code`](Typed::type_code), ignoring aliases, bounds and the width of text.
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
@@ -214,13 +215,13 @@ pub trait Typed: Sized {
     /// Writes the value as one of `type_code`.
     ///
     /// # Errors
-    /// If the value has no form in that type.
+    /// If the type cannot represent the value.
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError>;
 
     /// Reads a value of `type_code`.
     ///
     /// # Errors
-    /// If the bytes are no such value.
+    /// If the bytes are not a value of this type.
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError>;
 }
 
@@ -259,7 +260,7 @@ by_cdr! {
     TypeCode => TypeCode::TYPE_CODE,
 }
 
-/// `fixed` of exactly these digits and this scale.
+/// A `fixed` with exactly these digits and this scale.
 impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     fn type_code() -> TypeCode {
         // Every valid `Fixed` has a TypeCode.
@@ -324,7 +325,7 @@ impl Typed for String {
     }
 }
 
-/// Returns true if a type is a sequence or array of that length, with elements that `T` stands for.
+/// Returns true if a type is a sequence or array of this length whose elements `T` can represent.
 fn is_list_of<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
     let resolved = type_code.resolved();
     let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
@@ -337,7 +338,7 @@ fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
 
 impl<T: Typed> Typed for Vec<T> {
     fn type_code() -> TypeCode {
-        // Every type with values can be an element type.
+        // `T` is a type of values, and every such type can be an element type.
         TypeCode::sequence(T::type_code(), 0).unwrap_or(TypeCode::NULL)
     }
 
@@ -353,7 +354,7 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
-        // An element may have no bytes: a structure without members.
+        // An element may have no bytes, for example a structure without members.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.resolved()))?;
         d.nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
@@ -427,7 +428,8 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
     }
 }
 
-/// A map is a sequence of pairs. Of two pairs with the same key, the later one stays.
+/// A map is encoded as a sequence of pairs. If two pairs have the same key, the map keeps the later
+/// one.
 impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     fn type_code() -> TypeCode {
         TypeCode::map(K::type_code(), V::type_code(), 0).unwrap_or(TypeCode::NULL)
@@ -466,7 +468,7 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     }
 }
 
-/// A typed reference to an interface with a TypeCode. Generated code implements it.
+/// A typed reference whose interface has a TypeCode. Generated code implements the trait.
 pub trait ReferenceWithTypeCode: Reference {
     /// Returns the TypeCode of the interface.
     fn interface_type() -> TypeCode;
@@ -478,7 +480,7 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// Nil is `None`. An `Option<ObjectRef>` stands for every interface.
+/// A nil reference is `None`. An `Option<ObjectRef>` stands for every interface.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

@@ -1,11 +1,11 @@
-//! Bit masks and bit sets of IDL 4: numbers with named parts.
+//! Bit masks and bit sets of IDL 4: numbers whose bits have names.
 
-/// A type that a field of a bit set can have.
+/// A type that a field of a bit set may have.
 #[doc(hidden)]
 pub trait BitField: Sized {
     /// Makes a value from `width` bits.
     fn from_bits(bits: u64, width: u32) -> Self;
-    /// Returns the bits; the caller drops those above the width of the field.
+    /// Returns the bits. The caller drops the bits above the width of the field.
     fn to_bits(self) -> u64;
 }
 
@@ -39,8 +39,8 @@ macro_rules! fields {
 
 fields! { u8 i8 u16 i16 u32 i32 u64 i64 }
 
-/// For generated code: a set of flags. `bit_mask! { pub struct Rights(u8) { READ = 0, WRITE = 1 }
-/// }`
+/// For generated code: defines a set of flags. `bit_mask! { pub struct Rights(u8) { READ = 0, WRITE
+/// = 1 } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bit_mask {
@@ -86,8 +86,9 @@ macro_rules! bit_mask {
     };
 }
 
-/// For generated code: a set of bit fields, each with its accessors, type, position and width.
-/// `bit_set! { pub struct Word(u8) { low / with_low: u8 = 0, 3; high / with_high: bool = 7, 1; } }`
+/// For generated code: defines a set of bit fields. For each field it lists the accessors, the
+/// type, the position and the width. `bit_set! { pub struct Word(u8) { low / with_low: u8 = 0, 3;
+/// high / with_high: bool = 7, 1; } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! bit_set {
@@ -132,7 +133,7 @@ macro_rules! bit_set {
     };
 }
 
-/// For generated code: bits go into an `any` as the number that holds them.
+/// For generated code: lets a set of bits into an `any`, as the number that holds the bits.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]
@@ -161,7 +162,7 @@ macro_rules! bit_type {
     };
 }
 
-/// For generated code: expands to nothing in a program without `Any`.
+/// For generated code: expands to nothing if the feature `any` is off.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]
@@ -173,12 +174,12 @@ macro_rules! bit_type {
 #[expect(unreachable_pub, reason = "the macros make public types")]
 mod tests {
     crate::bit_mask! {
-        /// Flags.
+        /// Flags for the tests.
         pub struct Rights(u8) { READ = 0, WRITE = 1, ALL = 7 }
     }
 
     crate::bit_set! {
-        /// Fields.
+        /// Bit fields for the tests.
         pub struct Word(u16) {
             low / with_low: u8 = 0, 3;
             signed / with_signed: i16 = 3, 5;

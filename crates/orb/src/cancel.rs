@@ -12,7 +12,7 @@ use corelane_sys::poll;
 /// it.
 ///
 /// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. A
-/// call that carries a canceller costs one more system call.
+/// call with a canceller costs one more system call.
 ///
 /// # Examples
 /// ```
@@ -27,7 +27,7 @@ use corelane_sys::poll;
 pub struct Canceller(Arc<EventFd>);
 
 impl Canceller {
-    /// Makes a canceller that has not cancelled anything.
+    /// Makes a canceller. Calls run normally until [`cancel`](Self::cancel).
     ///
     /// # Errors
     /// If the process is out of descriptors.
@@ -35,7 +35,8 @@ impl Canceller {
         Ok(Canceller(Arc::new(EventFd::new()?)))
     }
 
-    /// Cancels the calls that carry this canceller, on any thread, and every later one.
+    /// Cancels the calls made through references with this canceller, on any thread. Every later
+    /// call through them is cancelled at once.
     pub fn cancel(&self) {
         self.0.notify();
     }
@@ -52,8 +53,8 @@ impl Canceller {
         self.0.as_fd()
     }
 
-    /// Waits for `other` to become readable, until `deadline`; signals do not end the wait. Returns
-    /// false if the cancellation comes first.
+    /// Waits until `other` is readable, at most until `deadline`; signals do not end the wait.
+    /// Returns false if the canceller was used before `other` became readable.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_either(other, self.0.as_fd(), deadline)?;

@@ -4,13 +4,13 @@ use std::fmt;
 
 use corelane_sched::Priority;
 
-/// The limit on the priorities that requests of one connection may ask for.
+/// The limit on the priorities that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
-    /// Priorities up to this one.
+    /// Permits priorities up to this one.
     UpTo(Priority),
-    /// The peer is on another machine and the endpoint has no ceiling. Permits at most the priority
-    /// of a client that sends none.
+    /// No ceiling is configured for the endpoint, and the peer is on another machine. Permits at
+    /// most the priority that a request without a priority gets.
     Unset,
 }
 
@@ -18,7 +18,7 @@ impl Ceiling {
     /// No limit.
     pub(crate) const NONE: Ceiling = Ceiling::UpTo(Priority::MAX);
 
-    /// Returns the ceiling of a connection to an endpoint with the ceiling `configured`. `is_local`
+    /// Returns the ceiling of a connection to an endpoint for which `configured` is set. `is_local`
     /// returns true if the peer is on this machine.
     pub(crate) fn for_connection(configured: Option<Priority>, is_local: impl FnOnce() -> bool) -> Self {
         match configured {
@@ -28,7 +28,8 @@ impl Ceiling {
         }
     }
 
-    /// Returns true if the endpoint alone does not forbid `priority`.
+    /// Returns false if the endpoint forbids `priority` on its own, without regard to the request's
+    /// POA.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -1,5 +1,5 @@
-//! The clock of the code that carries out the decisions of the pure state machines. In the
-//! simulation it is virtual.
+//! The clock of the code that carries out what the pure state machines decide. In the simulation
+//! the clock is virtual.
 
 #[cfg(not(test))]
 pub(crate) use corelane_sys::clock::{coarse_lag, coarse_now, now};

@@ -1,4 +1,4 @@
-//! The configuration of an ORB, as its builder hands it on.
+//! The configuration of an ORB, which the builder passes to the ORB's layers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Config {
     /// Maximum number of connections to one server at one priority.
     pub(crate) max_connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
-    /// The reaction of a call when every connection that may be made to its server is in use.
+    /// The reaction of a call if all connections to its server are in use and no more may be made.
     pub(crate) on_pool_exhausted: PoolExhausted,
     /// Time for which a connection to a server may be idle before it is closed.
     pub(crate) idle_connection_timeout: Duration,
@@ -35,11 +35,12 @@ pub(crate) struct Config {
     pub(crate) rt: RtConfig,
     /// True if the process's memory is locked; threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,
-    /// Client policies of references that set none.
+    /// Client policies for references that do not set their own.
     pub(crate) client_policies: ClientPolicies,
 }
 
-/// The bounds on buffered oneways of [`SyncScope::None`](crate::SyncScope::None) on a connection.
+/// The bounds on oneways with [`SyncScope::None`](crate::SyncScope::None) that a connection
+/// buffers.
 ///
 /// # Examples
 /// ```
@@ -50,11 +51,11 @@ pub(crate) struct Config {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnewayBatch {
-    /// Maximum number of bytes of whole messages that a connection buffers; 0 disables buffering. A
-    /// message that does not fit is sent with the buffered ones. Default: 16 KiB.
+    /// Maximum number of bytes that a connection buffers, in whole messages; 0 disables buffering.
+    /// A message that does not fit is sent together with the buffered ones. Default: 16 KiB.
     pub max_bytes: usize,
-    /// Maximum time for which a message is buffered, plus the time that threads at ordinary
-    /// priority wait for a core. Default: 1 ms.
+    /// Maximum time for which a message is buffered. Then a thread of the ORB sends it, at ordinary
+    /// priority and therefore as soon as it gets a core. Default: 1 ms.
     pub max_delay: Duration,
 }
 

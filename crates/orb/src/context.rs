@@ -4,8 +4,8 @@
 //! On the wire they follow the arguments, as a `sequence<string>` of alternating names and values
 //! (section 15.3.2.11).
 //!
-//! Invariant: only the innermost upcall of a thread sees properties, and only those of its own
-//! call.
+//! Invariant: an upcall sees only the properties of its own call, and only while it is the
+//! innermost upcall of its thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use crate::upcall_stack;
 /// Properties by name: those that a client sends, or those that a servant received with a call.
 /// Clones are cheap.
 ///
-/// A client attaches them to a reference. Each call through it sends the ones that the operation's
-/// IDL asks for.
+/// A client attaches a context to a reference. Each call through the reference sends the properties
+/// that the operation's IDL asks for.
 ///
 /// ```no_run
 /// use corelane::Context;
@@ -43,7 +43,7 @@ impl Context {
     }
 
     /// Returns the properties of the call that the calling thread's servant runs. Empty outside a
-    /// call, and for operations that ask for none.
+    /// call, and for operations whose IDL asks for no properties.
     #[must_use]
     pub fn of_call() -> Context {
         let depth = upcall_stack::depth();
@@ -53,7 +53,7 @@ impl Context {
         })
     }
 
-    /// Adds this property, or replaces the one of the same name.
+    /// Adds this property, or replaces the property of the same name.
     ///
     /// # Errors
     /// BAD_PARAM 35 for an invalid name; a name is a letter, then letters, digits, `_` and `.`.
@@ -81,7 +81,7 @@ impl Context {
         self.0.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// Returns the properties and their values, in the order of their names.
+    /// Returns the properties and their values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -121,8 +121,8 @@ impl Context {
         })
     }
 
-    /// Reads the properties after the arguments. An empty rest, from ORBs that know no contexts, is
-    /// an empty context.
+    /// Reads the properties, which follow the arguments. If nothing follows, the context is empty;
+    /// ORBs that do not know contexts send such requests.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining() == 0 {
             return Ok(Context::new());
@@ -130,7 +130,7 @@ impl Context {
         // A string has at least the four bytes of its length.
         let len = d.read_len(4)?;
         if !len.is_multiple_of(2) {
-            // A name without its value.
+            // The list ends with a name that has no value.
             return Err(CdrError::Truncated);
         }
         d.charge_elements::<(String, String)>(len / 2)?;
@@ -145,13 +145,13 @@ impl Context {
     /// the guard is dropped.
     ///
     /// # Errors
-    /// If the bytes are no properties.
+    /// If the bytes are not a list of properties.
     #[doc(hidden)]
     pub fn begin(d: &mut Decoder<'_>) -> Result<ContextScope, CdrError> {
         Ok(Context::read(d)?.enter())
     }
 
-    /// For generated code: makes the properties available to the servant until the guard is
+    /// For generated code: makes [`Context::of_call`] return the properties until the guard is
     /// dropped.
     #[doc(hidden)]
     #[must_use]
@@ -168,12 +168,13 @@ impl fmt::Debug for Context {
 }
 
 thread_local! {
-    /// The properties of the upcalls that the thread runs, innermost last, each with its number of
-    /// frames.
+    /// The properties of the upcalls that the thread runs, innermost last. The number is the depth
+    /// of the upcall on the thread's stack of frames.
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guard; until it is dropped, [`Context::of_call`] returns the properties that it was made for.
+/// A guard. Until it is dropped, [`Context::of_call`] returns the properties that were passed when
+/// the guard was made.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ContextScope(());

@@ -1,8 +1,9 @@
 //! The processor time that the calling thread's measured operations are charged for.
 //!
-//! An operation that declares its maximum processor time (`@wcet`) is charged for the thread's time,
-//! except for requests that the thread serves while the operation waits. A budget has the kernel
-//! lower the thread when the declared time is used (`sys::cpu_budget`).
+//! An operation that declares its maximum processor time (`@wcet`) is charged for the thread's
+//! time, except for requests that the thread serves while the operation waits. With a budget
+//! (`sys::cpu_budget`), the thread gets a lower priority when the declared time is used up.
+//! (`sys::cpu_budget`).
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -22,11 +23,11 @@ thread_local! {
 }
 
 thread_local! {
-    /// The calling thread's timer, for the ORB with this stamp.
+    /// The calling thread's processor-time budget, and the stamp of its ORB.
     static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
 }
 
-/// Stops the calling thread's budget and returns the rest of it.
+/// Stops the calling thread's budget and returns the time that is left of it.
 fn stop_budget() -> BudgetLeft {
     let left = CPU_BUDGET
         .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
@@ -36,7 +37,7 @@ fn stop_budget() -> BudgetLeft {
     left
 }
 
-/// Restarts the budget with the time left after `used`.
+/// Restarts the budget with the time that is left after `used`.
 fn resume_budget(left: BudgetLeft, used: Duration) {
     if let BudgetLeft::Unused(left, then) = left {
         CPU_BUDGET.with_borrow_mut(|own| {
@@ -47,11 +48,11 @@ fn resume_budget(left: BudgetLeft, used: Duration) {
     }
 }
 
-/// A measured operation of the calling thread, until this is dropped.
+/// A measured operation of the calling thread. Dropping it ends the measurement.
 #[derive(Debug)]
 pub(crate) struct ChargedOperation {
     started_at: Duration,
-    /// `UNCHARGED_TIME` of the thread when the operation began.
+    /// Value of `UNCHARGED_TIME` when the operation began.
     uncharged_before: Duration,
 }
 
@@ -75,19 +76,19 @@ impl Drop for ChargedOperation {
     }
 }
 
-/// A budget for an operation, whose thread is lowered when it is used up.
+/// A budget for an operation. The operation's thread is lowered when the budget is used up.
 #[derive(Debug)]
 pub(crate) struct BudgetScope {
     before: SavedScheduling,
     started_at: Duration,
-    /// Budget that was left to the enclosing operation.
+    /// The time that was left of the enclosing operation's budget.
     outer: BudgetLeft,
 }
 
 impl BudgetScope {
-    /// Starts a budget of `time` for `operation` on the calling thread, which is lowered to `to`
-    /// when it is used up. `monitor` belongs to the ORB with this stamp. Returns `None` if the
-    /// thread would not be lowered.
+    /// Starts a budget of `time` for `operation` on the calling thread. The thread is lowered to
+    /// `to` when the budget is used up. `monitor` belongs to the ORB with the stamp `stamp`.
+    /// Returns `None` if the thread's scheduling cannot be lowered to `to`.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
@@ -95,7 +96,8 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
-        // Stopped before the thread's scheduling is looked at, which the monitor changes.
+        // The enclosing budget stops first: its monitor could change the thread's scheduling, which
+        // the next line reads.
         let outer = stop_budget();
         let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
             && CPU_BUDGET.with_borrow_mut(|own| {
@@ -127,8 +129,8 @@ impl Drop for BudgetScope {
     }
 }
 
-/// Excludes the calling thread's time from the operations that it already runs, until this is
-/// dropped.
+/// While this exists, the calling thread's time is not charged to the operations that had begun
+/// before.
 pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
 
 impl ChargePause {
@@ -142,7 +144,8 @@ impl Drop for ChargePause {
     #[inline]
     fn drop(&mut self) {
         if let Some((before, begun, left)) = self.0 {
-            // Set, not added: nested pauses ended within this one and are part of its time.
+            // Replaces the time instead of adding to it: pauses nested in this one have ended, and
+            // their time is part of this one's.
             UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
             resume_budget(left, Duration::ZERO);
         }

@@ -1,7 +1,8 @@
 //! The context of the running upcall: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
 //!
-//! The [upcall stack](crate::upcall_stack) names ORB, POA and object of each upcall by numbers. This
-//! module finds what they denote, and keeps the servants that are in no table beside the stack.
+//! The [upcall stack](crate::upcall_stack) names ORB, POA and object of each upcall by numbers.
+//! This module finds the ORB, POA and object for these numbers. Servants that are in no table are
+//! kept beside the stack.
 //!
 //! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed it
 //! holds both.
@@ -28,19 +29,19 @@ thread_local! {
     };
 }
 
-/// The upcall that the calling thread runs.
+/// The upcall that the calling thread runs, and its object.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The POA of the object.
     pub poa: Poa,
-    /// The object.
+    /// The id of the object.
     pub object_id: ObjectId,
     servant: Option<Servant>,
 }
 
 impl Current {
-    /// Returns the running servant; `None` while a servant locator's `preinvoke` still looks for
-    /// it.
+    /// Returns the servant that runs; `None` in a servant locator's `preinvoke`, which still looks
+    /// for the servant.
     #[must_use]
     pub fn servant(&self) -> Option<&Servant> {
         self.servant.as_ref()
@@ -56,8 +57,8 @@ impl Current {
     }
 }
 
-/// Returns the upcall that the calling thread runs. `None` outside an upcall (NoContext), and in
-/// servant activators and adapter activators, which run for no object.
+/// Returns the upcall that the calling thread runs. `None` outside an upcall (NoContext). Also
+/// `None` in servant activators and adapter activators, which do not run for an object.
 ///
 /// # Examples
 /// ```
@@ -87,12 +88,13 @@ fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     Some(Current { poa: Poa::from_core(poa), object_id, servant })
 }
 
-/// Returns true if a frame is of an upcall or callback of this POA.
+/// Returns true if a frame belongs to an upcall or callback of this POA.
 fn is_of(frame: &UpcallFrame, poa: &PoaCore) -> bool {
     frame.stamp == poa.stamp && frame.poa == poa.slot_id
 }
 
-/// Returns the object of the innermost upcall on `servant` of `poa` that the calling thread runs.
+/// Returns the id of the object on which the calling thread runs `servant` of `poa`, in the
+/// innermost such upcall.
 pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
     upcall_stack::frames()
         .find(|(frame, _)| is_of(frame, poa) && frame.servant == servant)
@@ -112,11 +114,11 @@ pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
         .any(|(frame, depth)| upcall_stack::object_id(&frame, depth).is_some_and(|own| *own == *id))
 }
 
-/// A frame on the stack, popped on drop.
+/// An entry of the upcall stack, which is removed when this is dropped.
 pub(crate) struct UpcallScope(());
 
 impl UpcallScope {
-    /// Pushes a frame for an upcall; `None` if upcalls are nested too deeply.
+    /// Pushes a frame for an upcall; `None` if too many upcalls are nested.
     #[inline]
     pub(crate) fn enter(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
@@ -133,7 +135,8 @@ impl UpcallScope {
         Self::enter_with(target)
     }
 
-    /// Like [`enter`](Self::enter), for an id of any length, or an object that is in no map.
+    /// Like [`enter`](Self::enter), for an object id of any length, or for an object that is in no
+    /// active object map.
     fn enter_with(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
         let mut frame = UpcallFrame::for_object(poa.stamp, poa.slot_id, target.id);
@@ -146,12 +149,12 @@ impl UpcallScope {
         Some(upcall)
     }
 
-    /// Pushes a frame for `preinvoke`: the object is known, the servant is not.
+    /// Pushes a frame for `preinvoke`: the object is known, but not yet its servant.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_object(poa.stamp, poa.slot_id, id), Some(id))
     }
 
-    /// Pushes a frame for a callback that runs for no object.
+    /// Pushes a frame for a callback that does not run for an object.
     pub(crate) fn enter_callback(poa: &Arc<PoaCore>) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_callback(poa.stamp, poa.slot_id), None)
     }
@@ -161,7 +164,7 @@ impl UpcallScope {
     }
 }
 
-/// Records the ORB that the stamp of this POA identifies.
+/// Records the ORB of this POA under its stamp.
 #[cold]
 fn register_orb(poa: &PoaCore) {
     SPILL.with_borrow_mut(|beside| {
@@ -179,7 +182,8 @@ fn keep_servant(servant: &Servant) {
 #[cold]
 fn pop_servant() {
     let servant = SPILL.with_borrow_mut(|beside| beside.servants.pop());
-    // Dropped outside the borrow: the last owner's destructor may be the application's.
+    // The servant is dropped after the borrow has ended, because the last owner may run a
+    // destructor of the application.
     drop(servant);
 }
 

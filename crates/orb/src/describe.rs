@@ -1,7 +1,7 @@
-//! Macros with which generated code describes its types, so that they fit into an `Any`. They are
-//! empty without the feature `any`.
+//! Macros with which generated code describes its types, so that their values can be put into an
+//! `Any`. Without the feature `any` the macros expand to nothing.
 
-/// For generated code: describes a type, and lets its values into an `Any`.
+/// For generated code: describes a type, so that its values can be put into an `Any`.
 ///
 /// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for a type with a CDR form;
 /// - `... for exception Failed = exception(...)`: its repository id precedes its members;
@@ -91,7 +91,7 @@ macro_rules! describe {
     };
 }
 
-/// For generated code: expands to nothing in a program without `Any`.
+/// For generated code: expands to nothing if the feature `any` is off.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]

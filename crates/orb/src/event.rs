@@ -1,4 +1,4 @@
-//! Events of an ORB that no call reports: counters, and a callback.
+//! Events that an ORB reports because no call can report them: counters and a callback.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::exception::SystemException;
 use crate::fault::Fault;
 use crate::text;
 
-/// An event that no call reports. The callback runs on the thread where the event happened, so it
-/// must be quick.
+/// An event that no call can report. The callback runs on the thread where the event happened, so
+/// it must be quick.
 ///
 /// `Display` prints one line. Operation names are those that peers sent, with control characters
 /// escaped. A name of more than 256 bytes is cut, and its length is printed.
@@ -33,114 +33,117 @@ pub enum Event {
         /// The fault.
         fault: Fault,
     },
-    /// A message did not continue within the pool's `read_stall_timeout`; its connection is closed.
+    /// A message did not continue within the pool's `read_stall_timeout`. Its connection is closed.
     ReadStalled {
         /// The peer.
         peer: Peer,
     },
-    /// A peer read none of its replies for the pool's `write_timeout`; its connection is closed.
-    /// Also if it had not read all of them when the ORB or pool ended.
+    /// A peer read none of its replies for the pool's `write_timeout`, so its connection is closed.
+    /// Also reported if a peer had not read all of its replies when the ORB or the pool ended.
     WriteTimedOut {
         /// The peer.
         peer: Peer,
     },
-    /// The connections of a lane held more than the pool's `max_buffered_bytes`; this one held most
-    /// and is closed.
+    /// The connections of a lane together held more than the pool's `max_buffered_bytes`. This
+    /// connection held the most and is closed.
     MemoryBudgetExceeded {
         /// The peer.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed. Either in favour of a new one, because the pool is full or
-    /// the process has no descriptors left, or after the pool's `first_request_timeout`.
+    /// An idle connection was closed for one of two reasons. A new connection needed its place,
+    /// because the pool is full or the process has no descriptors left. Or no request came within
+    /// the pool's `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since its last whole message, rounded down to seconds, or since it connected.
+        /// Time since the last whole message of the connection, or since it was made if it has sent
+        /// none. Rounded down to seconds.
         idle: Duration,
-        /// True if the connection was closed in favour of a new one.
+        /// True if the connection was closed to make room for a new one.
         evicted: bool,
     },
-    /// A draining connection was closed in favour of a new one. The pool is full, or the process
-    /// has no descriptors left. Its peer had not read its last replies, or not closed, for longer
-    /// than any other.
+    /// A connection that waits for its peer to close was closed at once, to make room for a new
+    /// one. The pool is full, or the process has no descriptors left. Of all such connections, this
+    /// one had waited longest.
     DrainingConnectionEvicted {
         /// The peer.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
-        /// Time for which the connection had been draining.
+        /// Time for which the connection had waited for its peer.
         draining: Duration,
     },
     /// A new connection was closed at once because the pool is full.
     ConnectionRefused {
         /// The peer.
         peer: Peer,
-        /// The pool's bound.
+        /// The pool's maximum number of connections.
         max_connections: usize,
     },
     /// A connection could not be accepted.
     AcceptFailed {
-        /// The endpoint.
+        /// The endpoint that listens.
         listener: Endpoint,
-        /// The system's reason.
+        /// The reason that the system gives.
         error: String,
     },
-    /// A servant panicked and its caller got UNKNOWN, COMPLETED_MAYBE; or the `Drop` of a servant
-    /// or a servant manager panicked when a POA released it.
+    /// A servant panicked, and its caller got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
+    /// of a servant or servant manager panicked when a POA released it.
     ServantPanicked {
         /// The interface of the servant.
         interface: &'static str,
-        /// The operation; `drop` for a panic in `Drop`.
+        /// The operation, or `drop` for a panic in `Drop`.
         operation: String,
         /// The panic's message.
         message: String,
     },
-    /// A thread of a pool with priorities runs in the ordinary class, or on any core. The system
-    /// refused its scheduling parameters.
+    /// The system refused the scheduling of a thread of a pool with priorities. The thread runs in
+    /// the ordinary class, or on any core.
     PriorityRefused {
         /// The thread's name.
         thread: String,
-        /// The system's reason.
+        /// The reason that the system gives.
         error: String,
     },
-    /// A reference to an object of this ORB was converted to text although the ORB does not listen.
-    /// No other process can call the object. Reported once. Sending such a reference raises
-    /// BAD_PARAM.
+    /// A reference to an object of this ORB was converted to text although the ORB does not listen,
+    /// so no other process can call the object. Reported once. Sending such a reference in a call
+    /// raises BAD_PARAM.
     ReferenceWithoutAddress {
-        /// The repository id of its interface.
+        /// The repository id of the object's interface.
         type_id: String,
     },
-    /// [`Orb::run`](crate::Orb::run) began while a POA manager that was never activated had POAs
-    /// with servants: requests for their objects wait. Printed on the standard error output if the
+    /// [`Orb::run`](crate::Orb::run) began although a POA manager was never activated and its POAs
+    /// have servants. Requests for their objects wait. Printed on the standard error output if the
     /// ORB has no callback.
     ManagerNeverActivated {
         /// The manager's id.
         manager: String,
     },
-    /// A POA manager has held requests for more than a second. Reported once in ten seconds for
-    /// each manager.
+    /// A POA manager has held requests for more than a second. Reported at most once in ten seconds
+    /// for each manager.
     RequestsHeld {
         /// The manager's id.
         manager: String,
         /// Number of requests that wait.
         requests: usize,
-        /// Time for which the oldest of them has waited.
+        /// Time for which the oldest of these requests has waited.
         oldest: Duration,
-        /// True if the manager was ever in another state than holding.
+        /// True if the manager was ever in a state other than holding.
         was_active: bool,
     },
-    /// Other machines can reach a lane, or a pool that passes requests on to lanes. Reported when
-    /// the lane is made, and for the builder's pools when the ORB gets its first thread pool or POA
-    /// with priorities.
+    /// Other machines can reach a lane, directly or through a pool that passes requests on to
+    /// lanes. Reported when the lane is made. For the builder's pools it is reported when the ORB
+    /// gets its first thread pool or POA with priorities.
     ReachableLane {
-        /// The pool, and its lane if it has several, as in thread names.
+        /// The pool, and its lane if the pool has several, as in thread names.
         pool: String,
         /// The endpoint.
         endpoint: Endpoint,
-        /// The highest priority that peers may ask for there. `None`: no ceiling is set, so peers
-        /// on other machines may ask for none above that of a client which sends no priority.
+        /// The highest priority that peers may ask for at this endpoint. `None` if no ceiling is
+        /// set; peers on other machines then get at most the priority of a request without a
+        /// priority.
         ceiling: Option<i16>,
     },
     /// A request was refused, for one of these reasons:
@@ -160,13 +163,13 @@ pub enum Event {
         /// The exception that the client gets.
         exception: SystemException,
     },
-    /// The client of a request had stopped waiting when the upcall was to begin.
+    /// The client of a request had stopped waiting before the upcall began.
     DeadlinePassed {
         /// The operation.
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
-        /// Time for which the client was ready to wait when it sent the request.
+        /// Time for which the client was ready to wait, counted from the sending of the request.
         remaining: Duration,
     },
     /// An operation took more processor time than it declares (`@wcet`).
@@ -182,16 +185,16 @@ pub enum Event {
     OnewaysLost {
         /// The server.
         peer: Peer,
-        /// Size of the messages in bytes, whole ones and the one that was begun.
+        /// Number of bytes lost: whole messages, and the message of which a part was sent.
         bytes: usize,
     },
-    /// The packets of a connection do not carry the code point of its priority.
+    /// The system refused to set the code point of a connection's priority on its packets.
     CodePointRefused {
         /// The peer.
         peer: Peer,
         /// The code point.
         dscp: u8,
-        /// The system's reason.
+        /// The reason that the system gives.
         error: String,
     },
     /// A thread of a pool ended early.
@@ -320,7 +323,7 @@ pub struct EventCounts {
     pub connections_opened: u64,
     /// Accepted connections that have ended.
     pub connections_closed: u64,
-    /// Connections closed because the peer broke the protocol.
+    /// Connections closed because the peer broke the protocol ([`Event::ProtocolFault`]).
     pub protocol_faults: u64,
     /// Connections closed because a message did not continue ([`Event::ReadStalled`]).
     pub reads_stalled: u64,
@@ -330,27 +333,28 @@ pub struct EventCounts {
     pub memory_budget_exceeded: u64,
     /// Connections closed because they were idle ([`Event::IdleConnectionClosed`]).
     pub idle_connections_closed: u64,
-    /// Draining connections closed in favour of new ones.
+    /// Connections that waited for their peer to close and were closed for new ones
+    /// ([`Event::DrainingConnectionEvicted`]).
     pub draining_connections_evicted: u64,
     /// Connections refused because the pool was full.
     pub connections_refused: u64,
     /// Servants that panicked.
     pub servants_panicked: u64,
-    /// Requests that came in at one lane and ran in another.
+    /// Requests that arrived at one lane and ran in another.
     pub handed_over: u64,
     /// Threads of pools whose priority or cores the system refused.
     pub priorities_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
-    /// Requests whose deadline had passed when their upcall was to begin.
+    /// Requests whose deadline had passed before their upcall began.
     pub deadlines_passed: u64,
-    /// Operations that took longer than they declare.
+    /// Operations that took more processor time than they declare.
     pub overruns: u64,
 }
 
-/// Formats events for standard error, with a maximum of lines per second. It bounds each peer, all
-/// peers, and each kind of event of the process. So one peer can neither fill a disk nor hide the
-/// events of others.
+/// Formats events for standard error, with a maximum number of lines per second. There is a maximum
+/// for each peer, for all peers together, and for each kind of event of the process. So one peer
+/// can neither fill a disk nor hide the events of others.
 pub(crate) struct Log(PiMutex<Lines>);
 
 /// Counts of the current second.
@@ -359,7 +363,7 @@ struct Lines {
     /// Number of lines about peers.
     printed: u32,
     sources: HashMap<Source, Count>,
-    /// Number of lines left out in earlier seconds and not reported yet.
+    /// Number of lines left out in earlier seconds that no line has reported yet.
     left_out: u64,
     /// The source with the most lines left out, and their number.
     most: Option<(Source, u64)>,
@@ -371,19 +375,19 @@ struct Count {
     left_out: u64,
 }
 
-/// The origin of an event. A peer that reconnects is the same source.
+/// The origin of an event. A peer that connects again is the same source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// The first 64 bits of an IPv6 address: one host may have every address of that network.
+    /// The first 64 bits of an IPv6 address: one host may have all addresses of this network.
     Network(Ipv6Addr),
     User(u32),
     /// A peer that the transport cannot identify.
     Unknown,
-    /// The process itself, with the kind of the event: a kind that peers can cause does not hide
-    /// other kinds.
+    /// The process itself, with the kind of the event. The kinds are counted separately, so that
+    /// events which peers can cause do not hide others.
     Own(Discriminant<Event>),
-    /// All peers beyond [`Log::MAX_SOURCES`].
+    /// All peers that come after the first [`Log::MAX_SOURCES`] of the second.
     Others,
 }
 
@@ -430,9 +434,10 @@ impl Lines {
 }
 
 impl Log {
-    /// Maximum lines a second about one peer, or one kind of event of the process.
+    /// Maximum number of lines per second about one peer, or about one kind of event of the
+    /// process.
     const MAX_LINES_PER_SOURCE: u32 = 10;
-    /// Maximum lines a second about all peers.
+    /// Maximum number of lines per second about all peers.
     const MAX_LINES: u32 = 100;
     /// Maximum number of peers counted separately.
     const MAX_SOURCES: usize = 64;
@@ -451,7 +456,7 @@ impl Log {
             lines.begin(now);
         }
         let mut source = Source::of(event);
-        // The process has few kinds of events, so they need no bound.
+        // The process has few kinds of events, so their number needs no bound.
         let is_peer = !matches!(source, Source::Own(_));
         if is_peer && lines.sources.len() >= Self::MAX_SOURCES && !lines.sources.contains_key(&source) {
             source = Source::Others;
@@ -473,7 +478,7 @@ impl Log {
         }
     }
 
-    /// Counts a line that could not be printed without blocking; the next line reports it.
+    /// Counts a line that could not be printed without blocking. The next line reports the number.
     #[cold]
     pub(crate) fn note_lost(&self) {
         self.0.lock().left_out += 1;
@@ -520,14 +525,15 @@ impl Events {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports the peers that have not read their last replies.
+    /// Reports the peers that have not read their last replies when a pool ends.
     #[cold]
     pub(crate) fn replies_unread(&self, peers: impl IntoIterator<Item = Peer>) {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a server's protocol fault. CloseConnection and MessageError are no faults: the
-    /// server closed gracefully, or could not read a request.
+    /// Reports a server's protocol fault. The messages CloseConnection and MessageError are not
+    /// faults: with the first a server closes gracefully, with the second it says that it could not
+    /// read a request.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: Fault) {
         if !matches!(fault, Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -563,17 +569,18 @@ impl Events {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(callback) = &self.callback {
-            // A panic of the callback must not end the thread that reports.
+            // A panic in the callback must not end the thread that reports.
             let _ = catch_unwind(AssertUnwindSafe(|| callback(event)));
         }
     }
 
-    /// Reports a POA manager that was never activated. Prints the line even if the program asks for
-    /// no events, as the mistake is the program's own.
+    /// Reports a POA manager that was never activated. The line is printed even if the program asks
+    /// for no events, because the mistake is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // Avoids `Display` of [`Event`], so that the linker can drop it from such a program.
+            // Does not use the `Display` of [`Event`], so that the linker can drop it from programs
+            // without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });
@@ -629,7 +636,7 @@ mod tests {
     #[test]
     fn a_peer_that_floods_the_log_does_not_hide_others() {
         let (log, now) = (Log::new(), Monotonic::now());
-        // The peer uses another port each time.
+        // The peer uses a new port each time.
         let floods = (0..500).filter_map(|port| log.line(&stalled([10, 0, 0, 1], port), now)).count();
         assert_eq!(floods, 10);
         assert!(log.line(&stalled([10, 0, 0, 2], 1), now).is_some_and(|line| line.contains("10.0.0.2")));
@@ -679,7 +686,7 @@ mod tests {
         for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
             assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
         }
-        // The IPv4-mapped form of an address that was printed.
+        // The IPv4-mapped form of an address of which lines were printed before.
         let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
         assert_eq!(mapped, 9);
         let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();

@@ -28,8 +28,9 @@ pub struct SystemException {
     code: Code,
 }
 
-/// Minor code, kind and completion status in one word that is never 0. So a `Result`'s tag is this
-/// whole word in a register; a one-byte tag would stall store forwarding (docs/performance.md).
+/// Minor code, kind and completion status in one word, which is never 0. So the tag of a `Result`
+/// is this whole word in a register. A tag of one byte would make a later read of the word wait for
+/// the store (docs/performance.md).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -60,16 +61,16 @@ impl Code {
     }
 }
 
-/// Information of the ORB about a failure, beyond the exception itself.
+/// Information that the ORB adds to an exception about the cause of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The endpoint that the call was going to, in corbaloc syntax.
+    /// The endpoint to which the call was going, in corbaloc syntax.
     pub endpoint: Option<String>,
-    /// The phase of the call in which it failed.
+    /// The phase in which the call failed.
     pub phase: Option<Phase>,
-    /// Time from the start of the phase (or of the call, if known) to the failure.
+    /// Time from the start of the phase (or of the call, if its start is known) to the failure.
     pub elapsed: Option<Duration>,
-    /// An explanation for a person, with sizes and limits.
+    /// An explanation for users, with sizes and limits.
     pub message: String,
 }
 
@@ -127,15 +128,15 @@ impl SystemException {
         self
     }
 
-    /// Adds a sentence about the cause.
+    /// Adds a sentence about the cause to the exception.
     #[cold]
     #[must_use]
     pub fn because(self, message: impl Into<String>) -> Self {
         self.with_detail(Detail { message: message.into(), ..Detail::default() })
     }
 
-    /// Returns the name of the minor code if it is one of the OMG's or this ORB's;
-    /// docs/minor-codes.md explains each.
+    /// Returns the name of the minor code if it belongs to the OMG or to this ORB;
+    /// docs/minor-codes.md explains each code.
     #[cold]
     #[must_use]
     pub fn minor_name(&self) -> Option<&'static str> {
@@ -169,14 +170,14 @@ impl SystemException {
         self.code.completed()
     }
 
-    /// Returns the ORB's information about the cause; `None` for an exception received from the
+    /// Returns the ORB's information about the cause. `None` for an exception that came from the
     /// peer.
     #[must_use]
     pub fn detail(&self) -> Option<&Detail> {
         self.detail.as_deref()
     }
 
-    /// Returns true if the target does not have the operation.
+    /// Returns true if the exception says that the target does not have the operation.
     #[inline]
     pub(crate) fn is_unknown_operation(&self) -> bool {
         self.kind() == SystemExceptionKind::BadOperation
@@ -248,7 +249,7 @@ impl fmt::Display for SystemException {
         if let Some(endpoint) = &detail.endpoint {
             write!(f, " at {}", text::message(endpoint))?;
         }
-        // Zero if the coarse clock has not ticked since.
+        // The time is zero if the coarse clock has not ticked in between.
         if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }
@@ -261,9 +262,9 @@ impl fmt::Display for SystemException {
 
 impl std::error::Error for SystemException {}
 
-/// An exception declared in IDL. It has a repository id and is sent as its members.
+/// An exception declared in IDL. On the wire its repository id precedes its members.
 pub trait UserException: corelane_wire::Cdr {
-    /// The repository id that precedes the members.
+    /// The repository id of the exception.
     const REPOSITORY_ID: &'static str;
 }
 

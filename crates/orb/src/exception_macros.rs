@@ -1,7 +1,7 @@
 //! Macros for the common parts of generated exceptions.
 
-/// For generated code: makes a structure with a CDR form a user exception.
-/// `user_exception! { Bad = "IDL:Bad:1.0" }`
+/// For generated code: makes a structure with a CDR form a user exception. `user_exception! { Bad =
+/// "IDL:Bad:1.0" }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! user_exception {
@@ -20,8 +20,8 @@ macro_rules! user_exception {
     };
 }
 
-/// For generated code: the error type of operations that raise user exceptions. Converts from an
-/// exception and from a reply, and into the reply of a server.
+/// For generated code: defines the error type of operations that raise user exceptions. It converts
+/// from each exception and from a client's reply, and into a server's reply.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! raises {

@@ -1,4 +1,4 @@
-//! The outcome of sending a request and receiving its reply on one connection.
+//! The outcome of an exchange: sending a request and receiving its reply on one connection.
 
 use std::io;
 
@@ -6,26 +6,26 @@ use corelane_wire::cdr::MemoryRefusal;
 
 use crate::fault::Fault;
 
-/// The part of a request that the transport took.
+/// The part of a request that the transport accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BytesSent {
     /// No bytes.
     None,
-    /// Some bytes, not all: the server cannot have run it.
+    /// Some bytes, but not all: the server cannot have run the request.
     Some,
-    /// All of it: the server may have run it.
+    /// The whole request: the server may have run it.
     All,
 }
 
-/// The reason why a request was not sent or no reply came.
+/// The reason why a request was not sent, or why no reply came.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
-    /// The transport failed or the peer closed.
+    /// The transport failed, or the peer closed the connection.
     Io(io::Error),
     /// The peer broke the protocol, or sent CloseConnection or MessageError.
     Fault(Fault),
     TimedOut,
-    /// The caller's canceller was used.
+    /// The caller used its canceller.
     Cancelled,
     /// The ORB has no more memory for the reply.
     OverBudget(MemoryRefusal),

@@ -1,4 +1,4 @@
-//! Faults of a peer.
+//! Breaches of the protocol by a peer.
 
 use std::fmt;
 

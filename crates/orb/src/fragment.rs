@@ -1,13 +1,13 @@
-//! Fragmentation of outgoing messages, for ORBs that are configured for it.
+//! Division of outgoing messages into fragments, for ORBs that are configured to do so.
 
 use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
 
 /// Splits the finished message in `encoder` into consecutive fragments of at most `threshold`
-/// bytes; `None` if it goes whole.
+/// bytes. Returns `None` if the message needs no fragments.
 ///
-/// This copies the message once: fragments are for peers that cannot take large messages, not for
+/// The message is copied once. Fragments are for peers that cannot take large messages, not for
 /// speed.
 #[cold]
 pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {

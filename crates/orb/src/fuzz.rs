@@ -10,12 +10,12 @@ use crate::server::connection::eviction_rank;
 use crate::server::connection::graceful_close::{CloseAction, CloseOutcome, GracefulClose, MAX_DISCARDED};
 use crate::server::connection::stall::StallDetector;
 
-/// The time that a graceful close gives the peer.
+/// The time that a graceful close gives the peer to close.
 const TIME: Duration = Duration::from_secs(4);
 
-/// Runs the events of a server's connections, one for each input byte. Messages arrive, stall or
-/// continue; requests are admitted; the connection closes under any behaviour of transport and
-/// peer. Bytes also advance the clock, by seconds.
+/// Runs events on a server's connections, one for each input byte. Messages arrive, stall or
+/// continue; requests are admitted; the connection closes while transport and peer behave in any
+/// way. The bytes also advance the clock, by seconds.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
@@ -44,19 +44,19 @@ pub fn connection_ops(input: &[u8]) {
     }
 }
 
-/// An arriving message, and the expected state of its stall detector.
+/// A message that arrives, and the state that its stall detector should have.
 struct Message {
     stall_detector: StallDetector,
     octets: usize,
-    /// Number of bytes at the last progress, and its time.
+    /// Number of bytes at the last progress, and the time of that progress.
     counted: usize,
     progress: Monotonic,
-    /// True if the message may have waited for a reader since.
+    /// True if a reader may have kept the message waiting since the last progress.
     excused: bool,
 }
 
 impl Message {
-    /// A step of progress is 1,024 bytes.
+    /// Adds bytes. Every 1,024 bytes count as progress.
     fn grow(&mut self, octets: usize, now: Monotonic) {
         let begins = self.octets == 0 && octets > 0;
         self.octets += octets;
@@ -80,8 +80,8 @@ impl Message {
     }
 }
 
-/// Admits a request to a shared queue. The bound must hold, and so must the share of each
-/// connection that stops reading when told to.
+/// Admits a request to a shared queue. The queue must keep its bound. Each connection must keep its
+/// share, if it stops reading when it is told to.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
@@ -97,8 +97,8 @@ fn admit(queue: &mut Vec<usize>, connection: usize) {
     }
 }
 
-/// Checks the eviction rank. A connection that has just sent a message is not evicted; one that
-/// never did goes first.
+/// Checks the rank by which connections are evicted. A connection that has just sent a message is
+/// not evicted; a connection that never sent one is evicted first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
     let never = eviction_rank::eviction_rank(eviction_rank::NO_MESSAGE, false, heard + 20, 1);
@@ -106,8 +106,8 @@ fn ranked(number: usize) {
     assert!(never.is_some() && never < eviction_rank::eviction_rank(heard.max(1), false, heard + 20, 0));
 }
 
-/// Runs a graceful close. It takes a bounded number of steps and bytes, and sends nothing behind
-/// the last message. A peer that keeps reading may have more time, until the close is limited.
+/// Runs a graceful close. The close takes a bounded number of steps and bytes, and sends nothing
+/// after the last message. A peer that keeps reading may get more time, until the close is limited.
 fn end(outcomes: &[u8], mut now: Monotonic) {
     let mut patient = outcomes.first().is_some_and(|octet| octet & 0x80 != 0);
     let mut closing = if patient { GracefulClose::while_peer_reads(now, TIME) } else { GracefulClose::new(now, TIME) };

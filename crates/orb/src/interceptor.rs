@@ -1,9 +1,9 @@
-//! Interceptors: the application's code at four fixed points of each request, two on either side
-//! (after Portable Interceptors, CORBA 3.0.3, chapter 21). Tracing, metrics and access checks need
-//! no others.
+//! Interceptors: code of the application that runs at four fixed points of each request, two in the
+//! client and two in the server (after Portable Interceptors, CORBA 3.0.3, chapter 21). These
+//! points are enough for tracing, metrics and access checks.
 //!
-//! An ORB without interceptors tests one pointer at each point. With an interceptor its calls take
-//! the general path of the [driver](crate::invocation), which allocates.
+//! In an ORB without interceptors each point costs the test of one pointer. With an interceptor,
+//! calls take the general path of the [driver](crate::invocation), which allocates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,20 +24,22 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// after the request in the reverse order.
 ///
 /// Calls within the process pass no interceptor, unless the reference came from outside. Neither do
-/// LocateRequests, nor the ORB's own declaration of a priority band. The reply of a deferred call
-/// passes when the program collects it, and never if the program drops the call.
+/// LocateRequests, nor the ORB's own declaration of a priority band. The reply to a deferred call
+/// passes when the program collects it. If the program drops the call, the reply passes no
+/// interceptor.
+/// drops the call.
 pub trait Interceptor: Send + Sync + 'static {
     /// Called in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.
     ///
     /// # Errors
-    /// The exception that the caller gets; the request is not sent then, nor tried again.
+    /// The exception that the caller gets. The request is then neither sent nor tried again.
     fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
         let _ = (request, contexts);
         Ok(())
     }
 
-    /// Called in the client after the attempt.
+    /// Runs in the client after the attempt.
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
@@ -45,7 +47,7 @@ pub trait Interceptor: Send + Sync + 'static {
     /// Called in the server before the servant is looked up.
     ///
     /// # Errors
-    /// The exception that the client gets; the request does not run then.
+    /// The exception that the client gets. The request then does not run.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -55,7 +57,7 @@ pub trait Interceptor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called in the server when the outcome is known, before the reply is sent.
+    /// Runs in the server when the outcome is known, before the reply is sent.
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
@@ -72,28 +74,28 @@ pub struct RequestInfo<'r> {
 }
 
 impl RequestInfo<'_> {
-    /// Returns a number that no other attempt of a client's request, and no other request of a
-    /// server, has in the same ORB. It is the same before and after the request.
+    /// Returns a number that is unique in the ORB. In a client it identifies an attempt to send a
+    /// request, in a server a request. The points before and after the request get the same number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns the operation's name on the wire: `_get_x` for an attribute, `_is_a`. In a server
-    /// the name comes from the peer: octets that are no UTF-8 are replaced.
+    /// Returns the operation's name on the wire: `_get_x` for an attribute `x`, `_is_a` for a type
+    /// check. In a server the name comes from the peer, and octets that are not UTF-8 are replaced.
     #[must_use]
     pub fn operation(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.operation)
     }
 
-    /// Returns the key of the object that is called. Empty in a server if the request addresses the
-    /// object otherwise, and no key is found.
+    /// Returns the key of the called object. In a server the key is empty if the request addresses
+    /// the object in another way and no key is found.
     #[must_use]
     pub fn object_key(&self) -> &[u8] {
         self.object_key
     }
 
-    /// Returns the other side of the connection.
+    /// Returns the process at the other end of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         self.peer
@@ -106,7 +108,7 @@ impl RequestInfo<'_> {
     }
 }
 
-/// The end of a request, or of an attempt to send it.
+/// The outcome of a request, or of an attempt to send one.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RequestOutcome<'r> {
@@ -116,13 +118,14 @@ pub enum RequestOutcome<'r> {
     UserException,
     /// The request ended with this system exception.
     SystemException(&'r SystemException),
-    /// The object is at another address, where the client tries next.
+    /// The object is at another address, which the client tries next.
     Forwarded,
-    /// Client: a oneway request was sent.
+    /// In a client: a oneway request was sent.
     Sent,
-    /// Client: the attempt failed without a reply. The ORB may try again.
+    /// In a client: the attempt failed without a reply. The ORB may try again.
     Failed,
-    /// Server: the request cannot run yet. The interceptor receives it again when it can.
+    /// In a server: the request cannot run yet. The interceptor receives the request again when it
+    /// can run.
     Parked,
 }
 
@@ -131,8 +134,8 @@ pub enum RequestOutcome<'r> {
 pub struct AddedContexts(Vec<(u32, Vec<u8>)>);
 
 impl AddedContexts {
-    /// Adds a service context. `data` is its encoded content: for contexts of the OMG an
-    /// encapsulation. Ids are registered with the OMG; the ORB's own are in docs/wire-extensions.md.
+    /// Adds a service context. `data` is the encoded content, which is an encapsulation for
+    /// contexts of the OMG. The OMG registers the ids; docs/wire-extensions.md lists the ORB's own.
     pub fn add(&mut self, id: u32, data: impl Into<Vec<u8>>) {
         self.0.push((id, data.into()));
     }
@@ -154,10 +157,10 @@ impl<'m> ReceivedContexts<'m> {
     }
 }
 
-/// The interceptors of an ORB behind one pointer. Programs without interceptors link only its
-/// absence.
+/// The interceptors of an ORB behind one pointer. Programs without interceptors do not link their
+/// code.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
-    /// Adds an interceptor behind the others.
+    /// Adds an interceptor after the others.
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
 
     /// Returns a number for the next request.
@@ -166,7 +169,8 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     /// Calls all interceptors before a request is sent.
     ///
     /// # Errors
-    /// The first exception of an interceptor. Those before it have received the outcome.
+    /// The first exception that an interceptor raises. The interceptors before it have then
+    /// received this outcome.
     fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException>;
 
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
@@ -174,7 +178,8 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     /// Calls all interceptors before a request runs.
     ///
     /// # Errors
-    /// The first exception of an interceptor. Those before it have received the outcome.
+    /// The first exception that an interceptor raises. The interceptors before it have then
+    /// received this outcome.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -184,17 +189,17 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 }
 
-/// Interceptors in their order.
+/// Interceptors in the order in which they were set.
 #[derive(Default)]
 pub(crate) struct InterceptorChain {
     interceptors: Vec<Box<dyn Interceptor>>,
-    /// The number of the last request. Incremented `Relaxed`.
+    /// The number given to the last request. Incremented `Relaxed`.
     last_number: AtomicU64,
 }
 
 impl InterceptorChain {
-    /// Calls `before` for each interceptor. If one raises an exception, calls `after` for those
-    /// before it. A panic of the application's code is UNKNOWN.
+    /// Calls `before` for each interceptor. If one of them raises an exception, calls `after` for
+    /// the interceptors before it. A panic of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,
@@ -217,7 +222,7 @@ impl InterceptorChain {
     }
 }
 
-/// Runs the application's code; `None` if it panicked. The panic hook has told of it.
+/// Runs the application's code; `None` if it panicked. The panic hook has then reported the panic.
 fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok()
 }

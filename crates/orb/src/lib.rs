@@ -12,6 +12,7 @@
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
 //! - `valuetype`: value types and abstract interfaces.
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
+//! - `shared-memory`: the shared-memory transport, as one of an ORB's default transports.
 //! - `shared-memory`: adds the shared-memory transport to an ORB's default transports.
 #![forbid(unsafe_code)]
 
@@ -117,7 +118,7 @@ pub mod prelude {
     };
 }
 
-/// Tests the examples of documentation pages that belong to no single module.
+/// Tests the examples of documentation pages that do not belong to one module.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/client.md")]

@@ -1,4 +1,4 @@
-//! Addresses that the program names to listen at, and the endpoints that references publish for
+//! Addresses at which a program lets the ORB listen, and the endpoints that references publish for
 //! them.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -28,7 +28,8 @@ pub(crate) fn parse(address: &str) -> Option<Endpoint> {
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the endpoint that references carry for an address listened at: never an unspecified one.
+/// Returns the endpoint that references carry if the ORB listens at `listening`. An unspecified
+/// address is replaced, because clients cannot use it.
 pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
@@ -38,19 +39,21 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// Returns the address from which this machine would reach others. Asks the routing table; sends
-/// nothing.
+/// Returns the address that this machine would use to reach other machines. The function asks the
+/// routing table and sends nothing.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // An address reserved for documentation (RFC 5737); any address that is not local would do.
+        // An address reserved for documentation (RFC 5737). Any other address outside this machine
+        // would do as well.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
     routed().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Returns the published addresses, with port 0 replaced by the first TCP port listened at.
+/// Returns the published addresses. Port 0 is replaced by the port of the first TCP address at
+/// which the ORB listens.
 pub(crate) fn fill_ports(publish: &[Endpoint], listening: &[Endpoint]) -> Vec<Endpoint> {
     let first_port = listening.iter().find_map(|endpoint| match endpoint {
         Endpoint::Tcp { port, .. } => Some(*port),

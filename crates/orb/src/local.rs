@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// An object of a local interface: `Local<dyn I>`, which generated code calls `IRef`. Clones are
-/// the same object, and equality and hashing compare objects. Nil is `None` of `Option<Local<dyn
-/// I>>`.
+/// A reference to an object of a local interface: `Local<dyn I>`, which generated code calls
+/// `IRef`. Clones denote the same object; equality and hashing compare objects by identity. A nil
+/// reference is `None` of `Option<Local<dyn I>>`.
 ///
 /// # Examples
 /// ```
@@ -25,7 +25,7 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 /// ```
 pub struct Local<T: ?Sized>(Arc<T>);
 
-/// A value of an IDL `native` type, of any Rust type.
+/// A value of an IDL `native` type. It can have any Rust type.
 pub type Native = Local<dyn Any + Send + Sync>;
 
 impl<T: ?Sized> Local<T> {

@@ -1,32 +1,32 @@
-//! `long double`: IEEE 754 binary128, for which Rust has no type.
+//! `long double` of IDL: IEEE 754 binary128, for which Rust has no type.
 
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
-/// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant first.
+/// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant byte first.
 ///
-/// It carries every value unchanged; arithmetic is done on `f64`.
+/// It carries every value unchanged. Arithmetic is possible only after conversion to `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LongDouble(pub [u8; 16]);
 
-/// Number of fraction bits that binary128 has more than binary64.
+/// Number of fraction bits of binary128 beyond the fraction bits of binary64.
 const MORE_FRACTION: u32 = 112 - 52;
-/// Difference of the exponents' biases.
+/// Difference between the exponent biases of binary128 and binary64.
 const MORE_BIAS: u128 = 16_383 - 1_023;
 
 impl LongDouble {
-    /// Makes a number from its bits, the sign highest (IEEE 754, 3.4).
+    /// Makes a number from its bits; the sign is the highest bit (IEEE 754, 3.4).
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         LongDouble(bits.to_be_bytes())
     }
 
-    /// Returns the bits, the sign highest.
+    /// Returns the bits; the sign is the highest bit.
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// Converts an `f64` exactly.
+    /// Converts an `f64`, without loss.
     #[must_use]
     pub const fn from_f64(value: f64) -> Self {
         let bits = value.to_bits();
@@ -35,7 +35,8 @@ impl LongDouble {
         let fraction = bits & ((1 << 52) - 1);
         let magnitude = match (exponent, fraction) {
             (0, 0) => 0,
-            // A subnormal binary64 is a normal binary128: shift its first bit out of the fraction.
+            // A subnormal binary64 becomes a normal binary128. Its first bit is shifted out of the
+            // fraction, because binary128 implies that bit.
             (0, _) => {
                 let shift = fraction.leading_zeros() - 11;
                 let fraction = (fraction << shift & ((1 << 52) - 1)) as u128;
@@ -47,8 +48,8 @@ impl LongDouble {
         LongDouble((sign << 127 | magnitude).to_be_bytes())
     }
 
-    /// Rounds to an `f64` towards zero. Too large a value becomes infinite; one too small for a
-    /// normal `f64` becomes zero.
+    /// Converts to an `f64`, rounding towards zero. A value that is too large becomes infinite. A
+    /// value that is too small for a normal `f64` becomes zero.
     #[must_use]
     pub const fn to_f64(self) -> f64 {
         let bits = u128::from_be_bytes(self.0);
@@ -57,7 +58,8 @@ impl LongDouble {
         let fraction = (bits >> MORE_FRACTION) as u64 & ((1 << 52) - 1);
         let lost = bits & ((1 << MORE_FRACTION) - 1) != 0;
         let magnitude = if exponent == 0x7fff {
-            // A NaN with all its bits in the lost part must not become infinity.
+            // If all fraction bits of a NaN are in the lost part, one bit is set: without it the
+            // result would be infinity.
             0x7ff << 52 | fraction | if lost && fraction == 0 { 1 } else { 0 }
         } else if exponent <= MORE_BIAS {
             0
@@ -111,7 +113,7 @@ mod tests {
     fn bits_are_those_of_binary128() {
         let one = LongDouble::from_f64(1.0).0;
         assert_eq!((one[0], one[1], one[2]), (0x3f, 0xff, 0));
-        // The smallest subnormal f64, 2^-1074, is 0x3bcd << 112 in binary128 (16383 - 1074 =
+        // The smallest subnormal f64 is 2^-1074. In binary128 that is 0x3bcd << 112 (16383 - 1074 =
         // 0x3bcd).
         let smallest = LongDouble::from_f64(f64::from_bits(1)).0;
         assert_eq!((smallest[0], smallest[1], smallest[2]), (0x3b, 0xcd, 0));

@@ -1,8 +1,9 @@
 //! The queue of the main thread: requests and deactivations that only it may run, and the end of
 //! [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the one in `run`, or the last that did work in `perform_work`; before that,
-//! the one that made the ORB. A second thread in `run` only waits for the end.
+//! The main thread is the thread in `run`, or otherwise the last one that did work in
+//! `perform_work`. Before either was called, it is the thread that made the ORB. A second thread in
+//! `run` only waits for the end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,17 +23,17 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct MainQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Number of the thread that may run this ORB's work. A thread stores itself (`Release`) when
-    /// it becomes the main thread.
+    /// Number of the thread that may run this ORB's work. A thread stores its own number
+    /// (`Release`) when it becomes the main thread.
     thread: AtomicU64,
-    /// The main thread waits here for a change of a POA.
+    /// The main thread waits here until the state of a POA changes.
     waiter: EventCount,
 }
 
 struct State {
     requests: VecDeque<(Job, usize)>,
-    /// Ends of activations. Other threads wait for them, so none is dropped. Their number is
-    /// bounded by the number of objects.
+    /// Jobs that end activations. Other threads wait for these jobs, so no job is dropped. There
+    /// are at most as many as objects.
     deactivations: VecDeque<Job>,
     /// Size of the queued requests in bytes.
     request_bytes: usize,
@@ -68,8 +69,8 @@ impl MainQueue {
         self.thread.load(Ordering::Acquire) == thread_number()
     }
 
-    /// Queues work that holds `octets` bytes of a request. Returns false if too much is queued or
-    /// the queue has stopped; the caller then replies TRANSIENT 1.
+    /// Queues work that holds `octets` bytes of a request. Returns false if the queue has stopped
+    /// or has too many bytes; the caller then replies with TRANSIENT 1.
     pub(crate) fn push_request(&self, work: Job, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
@@ -84,7 +85,7 @@ impl MainQueue {
         true
     }
 
-    /// Queues the end of an activation. Returns it if the queue has stopped.
+    /// Queues a job that ends an activation. Returns the job if the queue has stopped.
     pub(crate) fn push_deactivation(&self, end: Job) -> Result<(), Job> {
         {
             let mut state = self.state.lock();
@@ -98,14 +99,15 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits, as the main thread, until `look` finds something or `deadline` has passed. Runs the
-    /// queued ends of activations, as the awaited event may depend on them. Does not run requests.
+    /// Waits, as the main thread, until `look` finds something or `deadline` has passed. Meanwhile
+    /// it runs the queued ends of activations, because the awaited event may depend on them. It
+    /// does not run requests.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
-                // Read before `look`, so that a caller in time runs at least one end, however long
-                // `look` takes.
+                // Read before `look`, so that a caller which comes before the deadline runs at
+                // least one job, however long `look` takes.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
@@ -120,12 +122,12 @@ impl MainQueue {
         })
     }
 
-    /// Wakes the main thread in [`wait`](Self::wait), which calls `look` again.
+    /// Wakes the main thread if it is in [`wait`](Self::wait), which then calls `look` again.
     pub(crate) fn notify_waiter(&self) {
         self.waiter.notify_all();
     }
 
-    /// Runs work until [`stop`](Self::stop).
+    /// Runs work until [`stop`](Self::stop) is called.
     pub(crate) fn run(&self) {
         let mut state = self.state.lock();
         let mut main = false;
@@ -149,10 +151,11 @@ impl MainQueue {
         }
     }
 
-    /// Runs one job; returns false if there is none.
+    /// Runs one job. Returns false if no job is queued.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
-        // A thread in `run` does the work. It may itself call this from inside its work.
+        // Another thread is in `run` and does the work. The thread in `run` itself may call this
+        // function from inside a job.
         if state.running && !self.is_main_thread() {
             return false;
         }
@@ -248,7 +251,7 @@ mod tests {
         assert_eq!(queue.wait(None, look), Some(()));
         let past = Some(Monotonic::from_nanos(1));
         assert_eq!((queue.wait(past, || None::<()>), ended.load(Ordering::Relaxed)), (None, 1));
-        // Nor does it run one after another thread has become the main thread.
+        // It also runs no job after another thread has become the main thread.
         std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
         let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
         assert_eq!((queue.wait(soon, || None::<()>), ended.load(Ordering::Relaxed)), (None, 2));

@@ -1,4 +1,4 @@
-//! Items that code made by the IDL compiler uses. Not for use by hand.
+//! Items for code that the IDL compiler makes. Programs do not use them directly.
 
 pub use corelane_wire::cdr::{Plain, PlainLayout, PlainReader, PlainWriter};
 #[cfg(feature = "any")]

@@ -1,4 +1,4 @@
-//! Budgets for memory that several connections share.
+//! Limits on the memory that several connections use together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,20 +45,21 @@ impl ByteBudget {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// Adds `octets` bytes. Returns false if the sum is above the limit; nothing is added then.
+    /// Adds `octets` bytes. If the sum is above the limit, adds nothing and returns false.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {
         let add = |held: usize| held.checked_add(octets).filter(|sum| *sum <= self.limit);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Adds `octets` bytes if none are in use. Returns false otherwise, and above the limit.
+    /// Adds `octets` bytes if none are in use and the limit permits them. Otherwise adds nothing
+    /// and returns false.
     #[cold]
     pub(crate) fn add_first(&self, octets: usize) -> bool {
         octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Replaces `from` counted bytes by `to`, even beyond the limit.
+    /// Changes the count of one holder from `from` to `to` bytes, even beyond the limit.
     pub(crate) fn change(&self, from: usize, to: usize) {
         if to < from {
             self.is_used.store(true, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// The share of one holder in a [`ByteBudget`], returned on drop.
+/// The bytes that one holder has of a [`ByteBudget`]. They are returned on drop.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,
@@ -104,7 +105,7 @@ impl MemoryShare {
     /// Changes the share to `octets` bytes.
     ///
     /// # Errors
-    /// If the budget has no room for them; the share does not change then.
+    /// If the budget has no room for so many bytes. The share then stays as it is.
     pub(crate) fn set(&mut self, octets: usize) -> Result<(), MemoryRefusal> {
         match octets.checked_sub(self.octets) {
             Some(more) => self.total.reserve(more)?,
@@ -123,15 +124,15 @@ impl Drop for MemoryShare {
     }
 }
 
-/// Makes the exception for a lack of memory for `what`; `setting` names the limit.
+/// Makes the exception for a lack of memory for `what`. `setting` is the name of the limit.
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
 }
 
-/// Replaces an exception that `meter`'s account caused by one that says how much memory was lacking
-/// for `what`. Returns false if it has another cause.
+/// Replaces an exception whose cause is the account of `meter` by an exception that says how much
+/// memory was lacking for `what`. Returns false if the exception has another cause.
 #[cold]
 pub(crate) fn explain_refusal(exception: &mut SystemException, meter: &Meter<'_>, what: &str, setting: &str) -> bool {
     let Some(refusal) = meter.refusal() else { return false };

@@ -1,8 +1,9 @@
 //! Waiting in a nested call: what a thread of the ORB does while a call made by its servant waits
 //! for the reply.
 //!
-//! The dispatch layer installs a [`NestedWaitHook`] in its threads. Code that waits for a reply asks
-//! the functions here and knows no lane. An application's thread has no hook: it blocks.
+//! The dispatch layer installs a [`NestedWaitHook`] in its threads. Code that waits for a reply
+//! calls the functions of this module and needs to know no lane. A thread of the application has no
+//! hook and blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,10 +17,11 @@ use crate::cancel::Canceller;
 
 /// The part of a thread's dispatch loop that a waiting call may use.
 pub(crate) trait NestedWaitHook {
-    /// Releases the connection that the thread alone reads, to other threads.
+    /// Gives the connection that only this thread reads to the shared threads.
     fn release_connection(&self) {}
 
-    /// Runs other requests until `awaited` has come. Returns false if the thread has to block.
+    /// Runs other requests until the reply `awaited` has come. Returns false if the thread has to
+    /// block instead.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -30,12 +32,13 @@ pub(crate) trait NestedWaitHook {
 
 thread_local! {
     static HOOK: RefCell<Option<Rc<dyn NestedWaitHook>>> = const { RefCell::new(None) };
-    /// True until the thread's connection is released to the shared threads.
+    /// True if the thread alone reads a connection and has not yet released it to the shared
+    /// threads.
     static IS_DEDICATED: Cell<bool> = const { Cell::new(false) };
     static IS_SERVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Installs the hook of a thread that alone reads a connection.
+/// Installs the hook of a thread that is the only reader of a connection.
 pub(crate) fn install_dedicated(hook: Rc<dyn NestedWaitHook>) {
     HOOK.set(Some(hook));
     IS_DEDICATED.set(true);
@@ -47,16 +50,16 @@ pub(crate) fn install_serving(hook: Rc<dyn NestedWaitHook>) {
     IS_SERVING.set(true);
 }
 
-/// Removes the calling thread's hook, because the thread ends.
+/// Removes the hook of the calling thread, which is about to end.
 pub(crate) fn uninstall() {
     IS_SERVING.set(false);
     IS_DEDICATED.set(false);
     HOOK.set(None);
 }
 
-/// Releases the connection that the calling thread alone reads, if any, to the shared threads.
-/// Called before the thread waits inside an upcall: what it waits for may depend on a request on
-/// that very connection (a nested callback of a client that multiplexes).
+/// Releases the connection that only the calling thread reads, if there is one, to the shared
+/// threads. Called before the thread waits inside an upcall. The awaited event may depend on a
+/// request on this connection, for example a nested callback from a client that multiplexes.
 #[inline]
 pub(crate) fn release_dedicated_connection() {
     if IS_DEDICATED.get() {
@@ -72,7 +75,7 @@ fn release_dedicated() {
     }
 }
 
-/// Returns true if the calling thread alone reads its connection.
+/// Returns true if the calling thread is the only reader of its connection.
 pub(crate) fn is_dedicated() -> bool {
     IS_DEDICATED.get()
 }
@@ -83,8 +86,9 @@ pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Runs other requests until `reply` can be read, `canceller` is cancelled, or `deadline` has
-/// passed. Returns false if the thread runs none, or is too deep in upcalls: it has to block.
+/// Runs other requests until `reply` can be read, `canceller` is used, or `deadline` has passed.
+/// Returns false if the thread has to block, because it runs no other requests or has too many
+/// nested upcalls.
 ///
 /// # Errors
 /// The system refuses to wait.
@@ -106,8 +110,8 @@ pub(crate) struct AwaitedReply<'a> {
 }
 
 impl AwaitedReply<'_> {
-    /// Waits for the reply or for `work`. Returns whether the reply has come, and whether there is
-    /// work; after a signal neither is certain.
+    /// Waits for the reply or for `work`. The first result is true if the reply has come, the
+    /// second if there is work. After a signal both may be false.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -125,7 +129,7 @@ impl AwaitedReply<'_> {
     /// Returns true if the reply has come.
     ///
     /// # Errors
-    /// The system refuses to look.
+    /// The system refuses the check.
     pub(crate) fn has_arrived(&self) -> io::Result<bool> {
         let now = Some(Monotonic::now());
         Ok(poll::wait_readable(self.reply, now)?

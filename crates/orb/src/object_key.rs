@@ -11,23 +11,24 @@
 //! misdirected.
 //!
 //! A persistent key is the same in every run of the server, unless its POA asks for hints. A hint
-//! is the slot of the object in the table of keys; the server looks there first and compares the
-//! whole key. Any other key is a plain key: a name that the program chose.
+//! is the slot of the object in the table of keys. The server looks in this slot first, and
+//! compares the whole key. Any other key is a plain key: a name that the program chose.
 
 pub(crate) use crate::slot_id::SlotId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKey<'k> {
-    /// Transient; the id is a slot.
+    /// A key of a transient POA; its object id is a slot.
     System { stamp: u64, poa: SlotId, object: SlotId },
-    /// Transient; the program chose the id, or the ORB did for a reference without a servant.
+    /// A key of a transient POA. The program chose the object id, or the ORB did for a reference
+    /// without a servant.
     User { stamp: u64, poa: SlotId, id: &'k [u8] },
-    /// Persistent, without a hint.
+    /// A key of a persistent POA, without a hint.
     Persistent { path: &'k [u8], id: &'k [u8] },
-    /// Persistent, with the slot that the object had in the table of keys when the reference was
-    /// made.
+    /// A key of a persistent POA, with the slot that the object had in the table of keys when the
+    /// reference was made.
     Hinted { slot: u32, key: &'k [u8] },
-    /// Not one of the ORB's own keys, or malformed.
+    /// A key that does not have the ORB's own form, or is malformed.
     Plain,
 }
 
@@ -100,7 +101,7 @@ impl<'k> ObjectKey<'k> {
             }
             ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // The POA's creation refuses longer paths.
+                // Making a POA with a longer path fails.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);
@@ -127,7 +128,7 @@ pub(crate) fn child_path(parent: &[u8], name: &str) -> Vec<u8> {
     path
 }
 
-/// Returns the names in a path, outermost first; `None` if it is malformed.
+/// Returns the names in a path, outermost first; `None` if the path is malformed.
 pub(crate) fn names(path: &[u8]) -> Option<Vec<&str>> {
     let Some(path) = path.strip_suffix(&[0]) else { return path.is_empty().then(Vec::new) };
     path.split(|&octet| octet == 0).map(|name| std::str::from_utf8(name).ok()).collect()
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!((names(b"a\0b"), names(b"\xff\0"), names(b"a\0\xff\0")), (None, None, None));
     }
 
-    /// References outlive the server that made them, so their bytes must not change.
+    /// References live longer than the server that made them, so the bytes of keys must not change.
     #[test]
     fn object_keys_have_the_documented_bytes() {
         let (poa, object) = (SlotId { slot: 1, generation: 2 }, SlotId { slot: 3, generation: 4 });

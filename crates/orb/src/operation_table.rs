@@ -6,8 +6,8 @@
 //! name fails the comparison. A name longer than the longest operation is refused before it is
 //! hashed, so a hostile name costs no more than a real one.
 //!
-//! The compiler repeats [`hash`] and [`slot`]. Both sides check the same known answers, because a
-//! difference would make every operation unknown.
+//! The compiler has its own copies of [`hash`] and [`slot`]. The tests of both check the same known
+//! results, because a difference would make every operation unknown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::exception::SystemException;
 use crate::rt::OverrunMonitor;
 use crate::servant::ServerCall;
 
-/// The operation names of an interface, in the order of a minimal perfect hash.
+/// The operation names of an interface, in the order that a minimal perfect hash gives them.
 ///
 /// Made by the IDL compiler, in a `static` of the generated code.
 #[derive(Debug)]
@@ -25,15 +25,15 @@ pub struct OperationTable {
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
-    /// Maximum processor time of each operation in microseconds; 0: not declared. Empty if no
-    /// operation declares one.
+    /// Maximum processor time of each operation in microseconds, 0 if not declared. Empty if no
+    /// operation declares a time.
     worst_cases: &'static [u32],
 }
 
 impl OperationTable {
-    /// Makes a table from the parameters that the IDL compiler found. These are the seed of the
-    /// hash, one displacement per bucket (a power of two of them), and the names in the order of
-    /// their slots.
+    /// Makes a table from the parameters that the IDL compiler found: the seed of the hash, one
+    /// displacement for each bucket, and the names in the order of their slots. The number of
+    /// buckets is a power of two.
     ///
     /// # Panics
     ///
@@ -58,7 +58,7 @@ impl OperationTable {
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new), and if the numbers of times and names differ.
+    /// As for [`new`](Self::new), and if the numbers of times and names differ.
     #[must_use]
     pub const fn timed(
         seed: u64,
@@ -74,8 +74,8 @@ impl OperationTable {
     /// declared. Operations without a declared time are not measured.
     ///
     /// # Errors
-    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the results of an
-    /// operation that took too long are dropped.
+    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation took
+    /// too long and the ORB drops the results of such operations.
     #[inline]
     pub fn watch<'m>(
         &self,
@@ -98,8 +98,8 @@ impl OperationTable {
         }
     }
 
-    /// Returns the index of the operation called `name`, in the form of the request (without its
-    /// NUL).
+    /// Returns the index of the operation called `name`. The name comes from a request, without its
+    /// NUL.
     #[must_use]
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
@@ -122,7 +122,8 @@ impl OperationTable {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes a name: eight bytes at a time into a folded 128-bit product, the last eight overlapping.
+/// Hashes a name. Each step folds eight bytes into a 128-bit product. The last eight bytes may
+/// overlap the bytes before them.
 #[inline]
 fn hash(seed: u64, name: &[u8]) -> u64 {
     let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);
@@ -150,8 +151,8 @@ fn fold(state: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Returns the slot of a hash. The upper half selects a bucket; the bucket's displacement turns
-/// both halves into one of `count` slots. `displacements.len()` is a power of two.
+/// Returns the slot of a hash. The upper half selects a bucket; with the bucket's displacement,
+/// both halves give one of `count` slots. `displacements.len()` is a power of two.
 #[inline]
 fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
     let (high, low) = ((hash >> 32) as u32, hash as u32);
@@ -164,7 +165,7 @@ fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
 mod tests {
     use super::{OperationTable, hash, slot};
 
-    /// Words whose hashes the IDL compiler's tests check too.
+    /// The IDL compiler's tests check the hashes of the same words.
     #[test]
     fn hash_matches_the_idl_compiler() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

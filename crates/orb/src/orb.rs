@@ -1,4 +1,4 @@
-//! The ORB: its interface, how it is made and how it is shut down.
+//! The ORB: its interface, its builder and its shutdown.
 
 mod builder;
 mod core;
@@ -32,7 +32,7 @@ use crate::rt::RtOrb;
 /// [`OrbBuilder::drain_timeout`] for running servants, as for peers. A servant's thread ends when
 /// the servant returns; [`shutdown`](Orb::shutdown) waits for it.
 ///
-/// References may live longer; calls through them then raise BAD_INV_ORDER 4.
+/// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
 ///
 /// # Examples
 /// ```
@@ -49,7 +49,7 @@ pub struct Orb {
 }
 
 impl Orb {
-    /// Makes a client ORB. It does not listen, but its own objects can be called within the
+    /// Makes a client ORB. It does not listen, but its own objects can be called within this
     /// process.
     ///
     /// # Errors
@@ -85,8 +85,9 @@ impl Orb {
     /// call ([`with_call_policies`](crate::with_call_policies), [`OrbBuilder::call_timeout`]).
     ///
     /// # Errors
-    /// BAD_PARAM 7 to 10 for any other text; INV_OBJREF or MARSHAL for an IOR that does not decode;
-    /// BAD_PARAM 10 for a name that is not resolved, and the errors of a call; BAD_INV_ORDER 4 after
+    /// BAD_PARAM 7 to 10 for any other text; INV_OBJREF or MARSHAL for an IOR that cannot be
+    /// decoded; BAD_PARAM 10 for a name that cannot be resolved, and the errors of a call;
+    /// BAD_INV_ORDER 4 after shutdown.
     /// shutdown.
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
@@ -95,7 +96,7 @@ impl Orb {
 
     /// Converts text to a reference of type `R`, for an object that must exist. Combines
     /// [`string_to_object`](Self::string_to_object) and [`narrow`](Reference::narrow). Asks the
-    /// object for its interface unless the reference states it.
+    /// object for its interface, unless the reference itself states the interface.
     ///
     /// # Errors
     /// The errors of both steps; INV_OBJREF for a nil reference and for an object that has another
@@ -110,13 +111,13 @@ impl Orb {
     /// it.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is taken, or looks like one of the ORB's own; BAD_INV_ORDER 4 after
-    /// shutdown.
+    /// BAD_PARAM if the key is already bound, or has the form of the ORB's own keys; BAD_INV_ORDER
+    /// 4 after shutdown.
     pub fn bind_key(&self, key: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         self.core.poa_table().bind_plain(key.as_bytes(), reference)
     }
 
-    /// Unbinds the plain object key `key`. Returns false if it was not bound.
+    /// Unbinds the plain object key `key`. Returns false if the key was not bound.
     pub fn unbind_key(&self, key: &str) -> bool {
         self.core.poa_table().unbind_plain(key.as_bytes())
     }
@@ -125,7 +126,7 @@ impl Orb {
     /// [`resolve_initial_references`](Self::resolve_initial_references) and `corbaloc:rir:`.
     ///
     /// # Errors
-    /// BAD_PARAM if the name is empty or taken; BAD_INV_ORDER 4 after shutdown.
+    /// BAD_PARAM if the name is empty or already used; BAD_INV_ORDER 4 after shutdown.
     pub fn register_initial_reference(&self, name: &str, reference: &ObjectRef) -> Result<(), SystemException> {
         if self.core.register_initial_reference(name, reference)? {
             return Ok(());
@@ -140,7 +141,7 @@ impl Orb {
     /// leads to the object that the name service knows now.
     ///
     /// # Errors
-    /// BAD_PARAM 10 if there is none; for a text the errors of
+    /// BAD_PARAM 10 if there is no such reference; for a text the errors of
     /// [`string_to_object`](Self::string_to_object); BAD_INV_ORDER 4 after shutdown.
     pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.core.check_usable()?;
@@ -167,7 +168,7 @@ impl Orb {
         self.core.value_factories()
     }
 
-    /// Returns how often each event has happened.
+    /// Returns the number of times that each event has happened.
     #[must_use]
     pub fn event_counts(&self) -> EventCounts {
         self.core.events().counts()
@@ -177,8 +178,8 @@ impl Orb {
     /// of POAs with the MAIN_THREAD model run here, and their objects are etherealized here.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
-    /// ([`Event::ManagerNeverActivated`]). Where the program asks for no events, the report goes to
-    /// standard error.
+    /// ([`Event::ManagerNeverActivated`]). If the program asks for no events, the report is printed
+    /// on standard error.
     ///
     /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
     pub fn run(&self) {
@@ -194,13 +195,14 @@ impl Orb {
 
     /// Runs one request, or etherealizes one object, that waits for the main thread. The calling
     /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
-    /// [`run`](Self::run). For programs whose main thread has a loop of its own.
+    /// [`run`](Self::run). For programs whose main thread has its own loop.
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }
 
     /// Sends the buffered oneways of [`SyncScope::None`](crate::SyncScope::None). If a call is
-    /// using a connection now, its oneways go with that call or when their delay has passed.
+    /// using a connection at this moment, the oneways of this connection are sent with the call or
+    /// when their delay has passed.
     pub fn flush_oneways(&self) {
         self.core.send_batches(true);
     }
@@ -209,8 +211,8 @@ impl Orb {
     /// it returns when that is done, however long servants run. Without it, a later call with
     /// `wait`, or the drop of the ORB, waits.
     ///
-    /// The thread that ends the ORB etherealizes the objects of POAs with the MAIN_THREAD model; it
-    /// need not be the main thread.
+    /// The thread that ends the ORB etherealizes the objects of POAs with the MAIN_THREAD model,
+    /// even if it is not the main thread.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:
@@ -245,14 +247,14 @@ impl Drop for Orb {
     }
 }
 
-/// A handle that shuts an ORB down from anywhere and does not keep it alive.
+/// A handle that can shut an ORB down from anywhere. The handle does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
     core: std::sync::Weak<OrbCore>,
 }
 
 impl ShutdownHandle {
-    /// Makes [`Orb::run`] return and refuses new requests and connections. Does not wait.
+    /// Makes [`Orb::run`] return, and refuses new requests and connections. Does not wait.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
             core.shutdown(ShutdownWait::DoNotWait);

@@ -21,11 +21,12 @@ use crate::{listen_address, text};
 
 const RUNNING: u8 = 0;
 const ENDING: u8 = 1;
-/// Every connection is closing.
+/// State in which every connection is closing.
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// The configuration and the running state of an ORB. Knows no connections and no objects.
+/// The configuration and the running state of an ORB. This type knows neither connections nor
+/// objects.
 #[derive(Debug)]
 pub(crate) struct OrbContext {
     config: Config,
@@ -33,7 +34,7 @@ pub(crate) struct OrbContext {
     events: Events,
     /// Random number that identifies the ORB; part of every transient key.
     stamp: u64,
-    /// Cores of the thread that made the ORB, if known.
+    /// Cores that the thread which made the ORB may use, if known.
     cores: Option<CpuSet>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
@@ -42,14 +43,17 @@ pub(crate) struct OrbContext {
     next_connection_id: AtomicU64,
     /// Keeps the memory of large messages for later ones.
     spares: RegionCache,
-    /// One of the states above. Raised by the threads that shut the ORB down, with release.
+    /// `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. Only rises, with release, by the threads that shut
+    /// the ORB down.
     state: AtomicU8,
-    /// Notified at [`CLOSED`]. Threads wait here if another thread began the shutdown.
+    /// Notified when the state becomes [`CLOSED`]. Threads wait here if another thread began the
+    /// shutdown.
     closing: EventCount,
-    /// True once [`Event::ReferenceWithoutAddress`] has been reported. Swapped `Relaxed`, by the
-    /// thread that reports.
+    /// True once [`Event::ReferenceWithoutAddress`] has been reported. The thread that reports
+    /// swaps it `Relaxed`.
     nowhere_reported: AtomicBool,
-    /// Lowers threads whose operations exceed their declared time; empty if not configured.
+    /// Lowers the priority of threads whose operations exceed their declared time. Empty if not
+    /// configured.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
     interceptors: Option<Box<dyn InterceptionPoints>>,
@@ -105,12 +109,13 @@ impl OrbContext {
         self.stamp
     }
 
-    /// Returns the cores of the thread that made the ORB, if known. Threads run there by default.
+    /// Returns the cores that the thread which made the ORB may use, if known. The ORB's threads
+    /// run there by default.
     pub(crate) fn cores(&self) -> Option<CpuSet> {
         self.cores
     }
 
-    /// Returns the memory kept for large messages.
+    /// Returns the cache that keeps the memory of large messages.
     #[inline]
     pub(crate) fn spares(&self) -> &RegionCache {
         &self.spares
@@ -121,7 +126,7 @@ impl OrbContext {
     }
 
     pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
-        // Set once: an ORB starts once.
+        // Never set before, because an ORB starts once.
         let _ = self.cpu_monitor.set(monitor);
     }
 
@@ -136,14 +141,14 @@ impl OrbContext {
         self.next_connection_id.load(Ordering::Relaxed)
     }
 
-    /// Records the endpoints at which the ORB listens, and from them the ones to publish.
+    /// Records the endpoints at which the ORB listens, and derives the endpoints to publish.
     pub(crate) fn set_listening(&self, listening: Vec<Endpoint>) {
         let published = if self.config.publish.is_empty() {
             listening.iter().map(listen_address::publishable).collect()
         } else {
             listen_address::fill_ports(&self.config.publish, &listening)
         };
-        // Set once: an ORB starts once.
+        // Never set before, because an ORB starts once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
     }
@@ -158,8 +163,8 @@ impl OrbContext {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// Returns the address that references carry for a lane's endpoint. Takes the host that the ORB
-    /// publishes, if it publishes one.
+    /// Returns the address that references carry for a lane's endpoint. Its host is the one that
+    /// the ORB publishes, if it publishes one.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -179,20 +184,21 @@ impl OrbContext {
         }
     }
 
-    /// Sets the DSCP code point of a priority on a connection's packets, if the ORB maps the
-    /// priority to one.
+    /// Sets the DSCP code point for a priority on a connection's packets, if the ORB maps the
+    /// priority to a code point.
     #[cold]
     pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
         if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
             && let Err(error) = stream.set_dscp(dscp)
         {
-            // The connection works without a code point: its data still arrives.
+            // The connection works without the code point: its data still arrives.
             let peer = stream.peer().clone();
             self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
         }
     }
 
-    /// Fails with BAD_INV_ORDER 4 after shutdown, and with an explanation after a fork.
+    /// Fails with BAD_INV_ORDER 4 after shutdown. Also fails, with an explanation, in a process
+    /// that was forked from the ORB's.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
@@ -211,21 +217,21 @@ impl OrbContext {
             .because("the ORB has been shut down"))
     }
 
-    /// Returns true in a process that was forked from the one that made the ORB. It has the
-    /// parent's connections and none of its threads.
+    /// Returns true in a process that was forked from the process which made the ORB. Such a
+    /// process has the connections of its parent, but none of the threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::generation() != self.fork_generation
     }
 
-    /// Begins the shutdown. Returns false if another thread has begun it.
+    /// Begins the shutdown. Returns false if another thread has already begun it.
     pub(crate) fn begin_shutdown(&self) -> bool {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Records that every connection is closing, and wakes the threads that wait for it.
     pub(crate) fn set_closed(&self) {
-        // `fetch_max`: a thread that stopped waiting may already have reached `ENDED`.
+        // Uses `fetch_max`, because a thread that stopped waiting may already have set `ENDED`.
         self.state.fetch_max(CLOSED, Ordering::AcqRel);
         self.closing.notify_all();
     }

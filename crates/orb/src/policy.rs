@@ -1,6 +1,8 @@
 //! Policies of a call: its time-out, what a oneway waits for, retries of TRANSIENT.
 //!
-//! A policy can be set for the ORB, for a thread, for a reference and (on a copy of the reference)
+//! A policy can be set for the ORB, for a thread, for a reference and, on a copy of the reference,
+//! for one call. The setting nearest to the call is used, separately for each policy (CORBA 3.0.3,
+//! section 4.9).
 //! for one call. The nearest level wins, for each policy by itself (CORBA 3.0.3, section 4.9).
 
 use std::cell::Cell;
@@ -10,7 +12,7 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// Time-outs below this are precise unless the policy says otherwise.
+/// Time-outs shorter than this are precise, unless the program chooses otherwise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
 /// The time-out of a call, from its start until its result is there. Looking up a host name and
@@ -21,23 +23,24 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 ///
 /// The time-out bounds how long a call waits. A reply that has arrived when the caller looks is
 /// returned even after the time-out. The operation has run then, and its result says more than a
-/// TIMEOUT. So a call can return late if its thread was not scheduled in time, or if a coarse
-/// time-out had not fired yet.
+/// TIMEOUT. So a call can return late if its thread did not get a core in time, or if a coarse
+/// time-out had not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// Kept by a high-resolution timer, within tens of microseconds, at one system call per call.
-    /// Corelane servers are told the time left and may refuse or lower requests that come too late
-    /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
+    /// A high-resolution timer ends the call within tens of microseconds of the time-out. It costs
+    /// one system call per call. Corelane servers learn the time left, and may refuse or lower
+    /// requests that come too late ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
-    /// Kept by the socket's own time-out, without a system call per call. Never fires early. Fires
-    /// up to four ticks of the kernel's clock (16 ms at 250 Hz) and 12 % late.
+    /// The socket's own time-out ends the call, without a system call per call. It never ends a
+    /// call early. It may be late by up to four ticks of the kernel's clock (16 ms at 250 Hz) and
+    /// 12 %.
     Coarse(Duration),
     /// No time-out.
     Never,
 }
 
 impl From<Duration> for Timeout {
-    /// Precise below one second, else coarse.
+    /// Makes a precise time-out below one second, otherwise a coarse one.
     fn from(duration: Duration) -> Self {
         if duration < PRECISE_BELOW { Timeout::Precise(duration) } else { Timeout::Coarse(duration) }
     }
@@ -46,49 +49,52 @@ impl From<Duration> for Timeout {
 /// The point until which a oneway call waits (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// Does not wait. The request may stay on its connection until others go out with it, bounded
-    /// by [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). It precedes any later
-    /// request on the connection, and is lost with the connection. Requests with a real-time
-    /// priority and requests on shared connections are sent at once.
+    /// The call does not wait. The request may stay in the buffer of its connection until others
+    /// are sent with it, bounded by [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch).
+    /// It precedes any later request on the connection, and is lost if the connection is lost.
+    /// Requests with a real-time priority and requests on shared connections are sent at once.
     None,
-    /// Until the transport has accepted the request.
+    /// The call waits until the transport has accepted the request.
     Transport,
-    /// Until the server has the request, before the servant runs.
+    /// The call waits until the server has the request, before the servant runs.
     Server,
-    /// Until the servant has run.
+    /// The call waits until the servant has run.
     Target,
 }
 
 /// The changes that the ORB may make on its own to a bound reference (CORBA 3.0.3, section
 /// 22.2.1.2). A reference is bound once a call through it has been answered. A change that is not
 /// permitted raises REBIND;
-/// [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds anew.
+/// [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds the reference
+/// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RebindMode {
     /// Any change that the call needs.
     #[default]
     Transparent,
-    /// No change of the policies in force. Calls use only profiles with the priorities, bands and
-    /// protocols of the profile that answered last, of the reference or of a forward.
+    /// The policies in force must not change. Calls use only profiles with the same priorities,
+    /// bands and protocols as the profile that was used for the last reply. The profiles may be in
+    /// the reference or in a forward.
     NoRebind,
     /// As [`NoRebind`](Self::NoRebind), and no call opens a connection. A call fails if it finds no
-    /// idle one, so at most as many calls run at a time as connections exist
-    /// ([`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes them).
+    /// idle connection, so there can be only as many concurrent calls as connections.
+    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes them.
     NoReconnect,
 }
 
-/// The reaction of a call when every connection that may be made to its server is in use.
+/// The reaction of a call if all connections to its server are in use and no more may be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolExhausted {
-    /// Wait for one until the call's deadline. Waiting calls have no order, and a new call may
-    /// overtake them.
+    /// Wait for a connection until the call's deadline. Waiting calls have no order, and a new call
+    /// may overtake them.
     #[default]
     Wait,
-    /// Use a connection that such calls share; a thread of the ORB distributes the replies.
+    /// Use one connection together with other such calls; a thread of the ORB distributes the
+    /// replies.
     Multiplex,
 }
 
-/// Policies of calls; `None` leaves the choice to the next wider level.
+/// Policies of calls. `None` leaves the choice to the next level away from the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPolicies {
     /// The time-out of a call.
@@ -99,20 +105,20 @@ pub struct CallPolicies {
     /// The point until which a oneway waits.
     pub sync_scope: Option<SyncScope>,
     /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry
-    /// the call pauses for a random time. Its maximum is 10 ms at first, doubles with each retry,
-    /// and is never more than one second. If the call's time would end during the pause, it raises
-    /// the TRANSIENT at once.
+    /// the call pauses for a random time. The maximum pause is 10 ms at first and doubles with each
+    /// retry, up to one second. If the call's time would end during the pause, the call raises the
+    /// TRANSIENT at once.
     pub retry_transient: Option<u8>,
-    /// The changes that the ORB may make on its own; any if not set.
+    /// The changes that the ORB may make to a bound reference; any change if not set.
     pub rebind: Option<RebindMode>,
 }
 
 impl CallPolicies {
-    /// No policy set.
+    /// Policies of which none is set.
     pub const NONE: Self =
         CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None, rebind: None };
 
-    /// Completes these policies with `wider` ones.
+    /// Completes these policies with the policies of the level `wider`, further away from the call.
     #[must_use]
     #[inline]
     pub fn or(self, wider: CallPolicies) -> CallPolicies {
@@ -135,7 +141,8 @@ pub(crate) fn thread_policies() -> CallPolicies {
     THREAD_POLICIES.get()
 }
 
-/// Runs `body` with `policies` on the calling thread, for references that set none of their own.
+/// Runs `body` with `policies` for the calling thread. They apply to references that do not set
+/// their own.
 ///
 /// # Examples
 /// ```
@@ -155,10 +162,10 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
     body()
 }
 
-/// A deadline made from a time-out, in the form that the transport keeps.
+/// A deadline made from a time-out, in the form that the transport can keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDeadline {
-    /// A time after a start, kept by the socket: the first wait may last the whole time.
+    /// A time after a start. The socket keeps it, and the first wait may last the whole time.
     WithinFrom(Duration, Monotonic),
     /// A moment on the clock.
     At(Monotonic),
@@ -177,20 +184,21 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the moment until which a slow step (connecting, waiting for a free connection) may
-    /// go on.
+    /// Returns the moment until which a slow step may continue, such as connecting or waiting for a
+    /// free connection.
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A coarse start may be early by the clock's lag, which would end the call early.
+            // A start on the coarse clock may lie too early by the clock's lag. Without a
+            // correction the call would end early.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,
         }
     }
 
-    /// Returns the deadline to use after a step that is seldom slow. It becomes absolute if more
-    /// than an eighth of the time has passed.
+    /// Returns the deadline to use after a step that is seldom slow. The deadline becomes absolute
+    /// if more than an eighth of the time has passed.
     #[inline]
     pub(crate) fn after_slow_step(self) -> CallDeadline {
         match self {
@@ -201,7 +209,7 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the time that has passed of `timeout`, if it can be told.
+    /// Returns how much of `timeout` has passed, if this is known.
     #[cold]
     pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {
         match (self, timeout) {
@@ -236,7 +244,7 @@ mod tests {
         assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
     }
 
-    /// Covers each member: set near, set far, set in both, set in neither.
+    /// Covers each policy in four cases: set near, set far, set at both levels, set at neither.
     #[test]
     fn or_takes_each_policy_from_the_nearest_level() {
         let near = CallPolicies {
@@ -279,7 +287,7 @@ mod tests {
         assert_eq!(Timeout::from(Duration::from_secs(1)), Timeout::Coarse(Duration::from_secs(1)));
     }
 
-    /// A moment of the virtual clock.
+    /// A time of the virtual clock.
     const NOW: Monotonic = Monotonic::from_nanos(1_000_000_000_000);
 
     const fn ms(milliseconds: u64) -> Duration {
@@ -305,12 +313,12 @@ mod tests {
         assert_eq!(of(Timeout::Precise(ms(20))), CallDeadline::At(NOW + ms(20)));
         assert_eq!(of(Timeout::Precise(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Coarse(ms(2000))), CallDeadline::WithinFrom(ms(2000), NOW));
-        // A socket takes a time-out of zero for none.
+        // A socket treats a time-out of zero as no time-out.
         assert_eq!(of(Timeout::Coarse(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Never), CallDeadline::Never);
     }
 
-    /// Uses the real clock's lag, which is not zero; the time of day does not matter.
+    /// Uses the lag of the real clock, which is not zero; the time of day does not matter.
     #[test]
     fn latest_moment_is_never_before_the_deadline() {
         assert!(clock::coarse_lag() > Duration::ZERO);

@@ -1,4 +1,5 @@
-//! A test of priority inheritance: does a waiting thread lend its priority to the holder?
+//! A test helper for priority inheritance: it finds out if a waiting thread gives its priority to
+//! the holder of a resource.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -6,8 +7,8 @@ use std::time::Duration;
 
 use corelane_sys::thread::{Scheduling, ThreadBuilder, current_tid};
 
-/// Returns the kernel's current priority of a thread of this process: -1 - n at the fixed priority
-/// n.
+/// Returns the kernel's current priority of a thread of this process. For the fixed priority n this
+/// is -1 - n.
 fn effective_priority(tid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap();
@@ -41,7 +42,7 @@ pub(crate) fn inherits_priority(
         pause();
         high.is_finished() || effective_priority(holder.load(Ordering::SeqCst)) == -11
     });
-    // A waiter that did not have to wait shows nothing.
+    // If the waiter did not have to wait, the result says nothing.
     let waited = !high.is_finished();
     done.store(true, Ordering::SeqCst);
     low.join().unwrap();

@@ -2,23 +2,25 @@
 //!
 //! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of
 //! the size that the header announces; memory is committed only as bytes arrive. So a header that
-//! announces 60 MiB costs nothing until they come. The memory of a large message serves the next
-//! one of about its size (`corelane_sys::buffer::RegionCache`), and counts as held from then.
+//! announces 60 MiB costs nothing until they come. The memory of a large message is used again for
+//! the next message of about the same size (`corelane_sys::buffer::RegionCache`), and counts as
+//! held from then on.
+//! counts as held from then.
 
 use std::sync::Arc;
 
 use corelane_sys::buffer::{Buffer, MAX_HEAP_BYTES, RegionCache};
 use corelane_wire::Octets;
 
-/// Number of bytes that a fresh buffer has room for.
+/// Minimum number of bytes for which a new buffer has room.
 const MIN_READ_BYTES: usize = 16 * 1024;
 /// Room in bytes behind the expected message.
 const TAIL_ROOM: usize = 64;
 
-/// Larger memory is returned to the system after its message, or when no thread uses it.
+/// Larger memory is returned to the system after its message, or when no thread uses the memory.
 pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
-/// Bytes received and not yet consumed, contiguous.
+/// Bytes that were received and not yet consumed, in one piece.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer(Buffer);
 
@@ -37,18 +39,18 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// Returns room for the next read; large memory comes from the ORB's `spares`. `wanted` is the
-    /// expected number of bytes from the first unread one. Empty only if the process has no
-    /// addresses left, which ends the connection.
+    /// Returns room for the next read. Large memory comes from the ORB's `spares`. `wanted` is the
+    /// expected number of bytes, from the first unread one. The room is empty only if the process
+    /// has no addresses left; the connection then ends.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
-        // If the reservation fails, the room left in the old memory is returned.
+        // If the reservation fails, the room that is left in the old memory is returned.
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
-    /// Returns a little more than the expected size, so that a read which ends with the message is
-    /// short.
+    /// Returns a size a little above the expected one. A read that ends with the message then does
+    /// not fill the room, which shows that nothing more has arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
@@ -66,8 +68,8 @@ impl ReceiveBuffer {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// Appends bytes to the unread ones. Returns false, and changes nothing, if the process has no
-    /// addresses left.
+    /// Appends bytes to the unread ones. If the process has no addresses left, changes nothing and
+    /// returns false.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
         let min_capacity = self.min_capacity(self.0.len() + octets.len());
@@ -80,8 +82,8 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Moves the bytes after the first `count` unread ones to another buffer. `None` if the process
-    /// has no addresses left; the stream has then lost its position.
+    /// Moves the bytes after the first `count` unread ones to another buffer. Returns `None` if the
+    /// process has no addresses left; the position in the stream is then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());
@@ -89,7 +91,7 @@ impl ReceiveBuffer {
         Some(rest)
     }
 
-    /// Converts the unread bytes to octets that can be shared without a copy.
+    /// Converts the unread bytes to an octet sequence that can be shared without a copy.
     #[cold]
     pub(crate) fn into_octets(self) -> Octets {
         Octets::shared(Arc::new(self.0))
@@ -99,8 +101,8 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Returns the memory held in bytes. Reserved addresses beyond the heap's maximum count only
-    /// once a message has filled them.
+    /// Returns the number of bytes of memory held. Reserved addresses above the maximum heap size
+    /// count only once a message has filled them.
     pub(crate) fn held(&self) -> usize {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }

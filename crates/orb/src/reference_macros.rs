@@ -4,9 +4,9 @@
 /// methods, so that programs need no import:
 /// `reference_methods! { EchoRef }`.
 ///
-/// If operations have some of the names, the others are listed:
-/// `reference_methods! { EchoRef: as_object from_object }`.
-/// The IDL compiler knows all the names (`REFERENCE_METHODS`).
+/// If operations of the interface use some of these names, only the remaining methods are listed:
+/// `reference_methods! { EchoRef: as_object from_object }`. The IDL compiler knows all the names
+/// (`REFERENCE_METHODS`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reference_methods {
@@ -42,8 +42,8 @@ macro_rules! reference_methods {
         }
     };
     (@is_equivalent) => {
-        /// Returns true if both references denote one object, as far as they show it. Asks no
-        /// server.
+        /// Returns true if both references denote one object, as far as the references show it. No
+        /// server is asked.
         #[must_use]
         #[inline]
         pub fn is_equivalent(&self, other: &impl $crate::Reference) -> bool {
@@ -51,8 +51,8 @@ macro_rules! reference_methods {
         }
     };
     (@narrow) => {
-        /// Returns a typed reference if the object has this interface. Asks the object unless its
-        /// reference states it.
+        /// Returns a typed reference if the object has this interface. Asks the object unless the
+        /// reference itself states the interface.
         ///
         /// # Errors
         /// The exceptions of a call.
@@ -64,8 +64,8 @@ macro_rules! reference_methods {
         }
     };
     (@unchecked_narrow) => {
-        /// Returns a typed reference without a check. Operations that the object does not have
-        /// raise BAD_OPERATION.
+        /// Returns a typed reference without a check. Calls of operations that the object does not
+        /// have raise BAD_OPERATION.
         #[must_use]
         #[inline]
         pub fn unchecked_narrow(object: &$crate::ObjectRef) -> Self {
@@ -73,7 +73,7 @@ macro_rules! reference_methods {
         }
     };
     (@with_canceller) => {
-        /// Returns a copy with calls that `canceller` can cancel.
+        /// Returns a copy of the reference whose calls `canceller` can cancel.
         #[must_use]
         #[inline]
         pub fn with_canceller(&self, canceller: &$crate::Canceller) -> Self {
@@ -89,7 +89,7 @@ macro_rules! reference_methods {
         }
     };
     (@with_context) => {
-        /// Returns a copy that sends these properties to operations that ask for them.
+        /// Returns a copy that sends these properties to the operations that ask for them.
         #[must_use]
         #[inline]
         pub fn with_context(&self, context: &$crate::Context) -> Self {
@@ -97,7 +97,8 @@ macro_rules! reference_methods {
         }
     };
     (@with_policies) => {
-        /// Returns a copy with these policies added to its own, which they override.
+        /// Returns a copy with these policies. They override the policies that the reference
+        /// already has.
         #[must_use]
         #[inline]
         pub fn with_policies(&self, policies: $crate::CallPolicies) -> Self {
@@ -105,7 +106,7 @@ macro_rules! reference_methods {
         }
     };
     (@with_timeout) => {
-        /// Returns a copy with the time-out `timeout`, from the call to the result.
+        /// Returns a copy whose calls have the time-out `timeout`, from the call to the result.
         #[must_use]
         #[inline]
         pub fn with_timeout(&self, timeout: impl ::std::convert::Into<$crate::Timeout>) -> Self {

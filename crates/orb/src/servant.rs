@@ -18,13 +18,13 @@ use crate::trail::unwritable;
 /// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
 /// compiler generates it.
 ///
-/// A servant without generated code implements this itself.
+/// A servant without generated code implements this trait itself.
 pub trait Skeleton: Send + Sync + 'static {
-    /// Returns the repository ids of the interface and all its bases, the most derived first,
-    /// without `CORBA::Object`.
+    /// Returns the repository ids of the interface and of all its bases, most derived first.
+    /// `CORBA::Object` is left out.
     fn repository_ids(&self) -> &'static [&'static str];
 
-    /// Runs `operation` with the arguments of `call` and writes its results there.
+    /// Runs `operation` with the arguments of `call`, and writes the results to `call`.
     ///
     /// # Errors
     /// BAD_OPERATION 2 for an unknown operation, before anything is read; MARSHAL for arguments
@@ -32,36 +32,36 @@ pub trait Skeleton: Send + Sync + 'static {
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
     /// For calls within the process: [offers](InterfaceQuery::provide) the servant as the interface
-    /// and as each of its bases. Calls of a servant that offers nothing are marshalled.
+    /// and as each of its bases. If a servant offers nothing, its calls are encoded and decoded.
     fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         let _ = cast;
     }
 }
 
-/// A query for a servant as the implementation of an interface; its skeleton
+/// A question to a servant for its implementation of an interface. The servant's skeleton
 /// [answers](Skeleton::query_interface).
 pub struct InterfaceQuery<'s> {
     interface: TypeId,
     found: Option<ErasedRef<'s>>,
-    /// An `Option<Arc<I>>` to fill if the caller wants to own the servant.
+    /// An `Option<Arc<I>>`, which is filled if the caller wants to own the servant.
     owned: Option<&'s mut dyn Any>,
 }
 
 impl<'s> InterfaceQuery<'s> {
-    /// Makes a query to borrow the servant as the `dyn I` of this type.
+    /// Makes a query that borrows the servant as the `dyn I` of this type.
     #[inline]
     pub(crate) fn new(interface: TypeId) -> Self {
         InterfaceQuery { interface, found: None, owned: None }
     }
 
-    /// Returns the servant as that type, if it was offered.
+    /// Returns the servant as the type of the query, if the skeleton offered it.
     #[inline]
     pub(crate) fn found(&self) -> Option<&ErasedRef<'s>> {
         self.found.as_ref()
     }
 
-    /// Offers the servant as an implementation of `I`; `borrow` and `share` convert it. Does
-    /// nothing if the query is for another interface.
+    /// Offers the servant as an implementation of `I`; `borrow` and `share` convert the servant.
+    /// Does nothing if the query is for another interface.
     #[inline]
     pub fn provide<S: ?Sized, I: ?Sized + 'static>(
         &mut self,
@@ -83,12 +83,13 @@ impl<'s> InterfaceQuery<'s> {
     }
 }
 
-/// A servant with its skeleton, ready to be activated. Clones are the same servant.
+/// A servant with its skeleton, ready to be activated. Clones refer to the same servant.
 #[derive(Clone)]
 pub struct Servant(Arc<dyn Skeleton>);
 
 impl Servant {
-    /// Makes a servant from its skeleton. Generated code calls it: `Echo::servant(MyEcho)`.
+    /// Makes a servant from its skeleton. Called by generated code, for example in
+    /// `Echo::servant(MyEcho)`.
     pub fn new(skeleton: impl Skeleton) -> Self {
         Servant(Arc::new(skeleton))
     }
@@ -99,7 +100,8 @@ impl Servant {
         self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_REPOSITORY_ID)
     }
 
-    /// Returns true if the servant has the interface `id`, itself or by inheritance.
+    /// Returns true if the servant has the interface with the repository id `id`, itself or by
+    /// inheritance.
     #[must_use]
     pub fn is_a(&self, id: &str) -> bool {
         id == crate::object::OBJECT_REPOSITORY_ID || self.0.repository_ids().contains(&id)
@@ -118,8 +120,8 @@ impl Servant {
         slot
     }
 
-    /// Answers `cast` with a borrow of the servant. [`found`](InterfaceQuery::found) then returns
-    /// the interface.
+    /// Answers `cast` with a borrow of the servant. If the servant has the interface,
+    /// [`found`](InterfaceQuery::found) then returns it.
     #[inline]
     pub(crate) fn cast<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         self.0.query_interface(cast);
@@ -150,22 +152,22 @@ impl fmt::Debug for Servant {
     }
 }
 
-/// A request that a skeleton handles: its arguments, and the reply being written.
+/// A request that a skeleton handles, with its arguments and the reply that is written.
 pub struct ServerCall<'m> {
     arguments: Decoder<'m>,
     reply: Encoder<'m>,
-    /// Version and request id of the reply; `None` for a call within the process, which has no
+    /// Version and request id of the reply. `None` for a call within the process, which has no
     /// header.
     head: Option<(Version, u32)>,
-    /// The priority of the request, which the reply returns.
+    /// The priority of the request, which the reply carries back.
     priority: Option<i16>,
     raised: bool,
 }
 
 impl<'m> ServerCall<'m> {
-    /// Makes a call that will return `priority` (RTCorbaPriority); the caller then
-    /// [begins](Self::begin) the reply. In two steps, because a call changed before it is in its
-    /// final place would be moved there.
+    /// Makes a call that will return `priority` (RTCorbaPriority). The caller then
+    /// [begins](Self::begin) the reply. There are two steps so that the call is in its final place
+    /// before it changes; otherwise it would have to be moved there.
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,
@@ -182,7 +184,7 @@ impl<'m> ServerCall<'m> {
         env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 
-    /// Begins the reply, with its header if it has one.
+    /// Begins the reply, and writes its header if it has one.
     #[inline]
     pub(crate) fn begin(&mut self, status: ReplyStatus) {
         if let Some((version, id)) = self.head {
@@ -190,7 +192,7 @@ impl<'m> ServerCall<'m> {
                 None => giop::begin_reply(&mut self.reply, version, id, status, &[]),
                 Some(_) => self.begin_with_contexts(version, id, status),
             };
-            // Short service contexts are never too long.
+            // These service contexts are short, so this cannot fail.
             debug_assert!(begun.is_ok());
         }
     }
@@ -211,19 +213,20 @@ impl<'m> ServerCall<'m> {
         &mut self.reply
     }
 
-    /// Returns the decoder of the in and inout arguments, left to right.
+    /// Returns the decoder of the in and inout arguments, in the order of the parameters.
     #[inline]
     pub fn arguments(&mut self) -> &mut Decoder<'m> {
         &mut self.arguments
     }
 
-    /// Returns the encoder of the result, then the inout and out arguments, left to right.
+    /// Returns the encoder of the result and then of the inout and out arguments, in the order of
+    /// the parameters.
     #[inline]
     pub fn reply(&mut self) -> &mut Encoder<'m> {
         &mut self.reply
     }
 
-    /// Replies with a user exception and discards what the reply held.
+    /// Replies with a user exception, and discards the reply written so far.
     ///
     /// # Errors
     /// If a member cannot be marshalled.
@@ -234,7 +237,7 @@ impl<'m> ServerCall<'m> {
         exception.encode(&mut self.reply).map_err(|error| unwritable(error, "exception member ", &self.reply))
     }
 
-    /// Replies with a user exception whose id and members `write` writes.
+    /// Replies with a user exception. `write` writes its id and members.
     #[cfg(feature = "any")]
     #[cold]
     pub(crate) fn raise_with(

@@ -1,6 +1,7 @@
 //! The context of an ORB's server side: its lanes, thread pools and the queue of its main thread.
 //!
-//! POAs refer to it. It knows no POA itself: [`PoaTable`](crate::poa::PoaTable) has those.
+//! POAs refer to this context, but it does not know them: [`PoaTable`](crate::poa::PoaTable) has
+//! the POAs.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +18,14 @@ use crate::object::ObjectRef;
 use crate::rt::registry::{RtRegistry, report_reachable};
 use crate::server::strategy::Lane;
 
-/// The context of an ORB's server side: the context of calls, and what POAs share.
+/// The context of an ORB's server side: the context of calls, and the state that POAs share.
 #[derive(Debug)]
 pub(crate) struct ServerContext {
     client: Arc<ClientContext>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     main_queue: MainQueue,
     rt: RtRegistry,
-    /// True if much memory was in use at the last maintenance, which swaps it `Relaxed`.
+    /// True if much memory was in use at the last maintenance. Maintenance swaps it `Relaxed`.
     memory_was_high: AtomicBool,
 }
 
@@ -53,9 +54,9 @@ impl ServerContext {
         &self.main_queue
     }
 
-    /// Sets the lanes of the builder's pools, once.
+    /// Sets the lanes of the builder's pools. Called once.
     pub(crate) fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
-        // Set once: an ORB is made once.
+        // Never set before, because an ORB is made once.
         let _ = self.lanes.set(lanes);
     }
 
@@ -69,22 +70,22 @@ impl ServerContext {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// Records the first use of real-time features. From then on the builder's endpoints lead to
-    /// every lane, so the first use reports them.
+    /// Records the first use of real-time features. From then on every lane can be reached through
+    /// the builder's endpoints, so the first use reports these endpoints.
     pub(crate) fn enable_rt(&self) {
         if self.rt.mark_used() {
             report_reachable(self, self.lanes());
         }
     }
 
-    /// Returns freed memory to the system if large messages came before the last call and none
-    /// since.
+    /// Returns freed memory to the system if large messages came before the last call of this
+    /// function and none since then.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
             return;
         }
-        // Real-time threads must not wait for the allocator's locks.
+        // Trimming takes the allocator's locks, and real-time threads must not wait for them.
         let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
         if !is_real_time {
             corelane_sys::memory::trim();
@@ -100,7 +101,7 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // The ORB's own type ids and addresses can always be encoded.
+        // This cannot fail: the ORB's own type ids and addresses can always be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
@@ -108,7 +109,7 @@ impl ServerContext {
     /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // The ORB's own type ids and addresses can always be encoded.
+        // This cannot fail: the ORB's own type ids and addresses can always be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
@@ -125,8 +126,8 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate` for a [`notify`]. The main thread of `orb` waits at its queue instead, and runs
-/// ends of activations.
+/// Waits at `gate` until [`notify`] is called. The main thread of `orb` waits at its own queue
+/// instead, and meanwhile runs the ends of activations.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,
@@ -139,7 +140,7 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Wakes the threads that [wait](wait_for) at `gate`, which check their condition again.
+/// Wakes the threads that [wait](wait_for) at `gate`. They then check their condition again.
 pub(crate) fn notify(orb: &Weak<ServerContext>, gate: &EventCount) {
     gate.notify_all();
     if let Some(orb) = orb.upgrade() {

@@ -1,16 +1,16 @@
-//! The service contexts to be sent with a request or a reply.
+//! The service contexts that the ORB sends with a request or a reply.
 
 use corelane_wire::giop::ServiceContext;
 
-/// The service contexts that the ORB itself sends with one message, in their order.
+/// The service contexts that the ORB itself sends with one message, in a fixed order.
 pub(crate) struct ContextList<'d, const N: usize> {
     list: [ServiceContext<'d>; N],
     count: usize,
 }
 
 impl<'d, const N: usize> ContextList<'d, N> {
-    /// Makes a list of what the features of the ORB have to say, each in its place: `None` where a
-    /// message does not need the context.
+    /// Makes a list from one place for each feature of the ORB. The place is `None` if the message
+    /// does not need the feature's context.
     #[inline]
     pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
         let mut list = [ServiceContext { id: 0, data: &[] }; N];
@@ -28,7 +28,7 @@ impl<'d, const N: usize> ContextList<'d, N> {
     }
 }
 
-/// Returns the context with this id if there is data for it.
+/// Makes a service context with this id from `data`; `None` without data.
 #[inline]
 pub(crate) fn context<const LEN: usize>(id: u32, data: &Option<[u8; LEN]>) -> Option<ServiceContext<'_>> {
     data.as_ref().map(|data| ServiceContext { id, data })

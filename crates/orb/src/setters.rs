@@ -1,7 +1,8 @@
-//! A macro for chaining setters, so that configuration structs can gain fields without breaking
-//! callers.
+//! A macro for setters that can be chained. With setters, configuration structs can get more fields
+//! without breaking their users.
 
-/// Generates one consuming setter for each listed field of a configuration struct.
+/// Generates a setter for each listed field of a configuration struct. A setter takes the struct
+/// and returns it.
 macro_rules! setters {
     ($config:ident { $($field:ident: $kind:ty),* $(,)? }) => {
         impl $config {

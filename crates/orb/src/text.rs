@@ -1,34 +1,36 @@
 //! Text from peers, made fit for one line of a log: operation names, repository ids, host names.
 //!
-//! Invariant: the output is bounded, and has no control character, no line or paragraph separator
-//! and no mark of direction.
+//! Invariant: the output is bounded. It has no control characters, no line or paragraph separators
+//! and no marks of text direction.
 
 use std::fmt::{self, Write};
 
 /// Maximum number of bytes shown of a peer's text.
 pub(crate) const MAX_SHOWN: usize = 256;
-/// Maximum number of bytes shown of a message, which may have the ORB's own words around a peer's.
+/// Maximum number of bytes shown of a message, in which text of a peer may be part of the ORB's own
+/// words.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// Lists numbers, separated by commas.
+/// Writes numbers with commas between them.
 #[cold]
 pub(crate) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Shows a peer's bytes as text: escaped, and cut after [`MAX_SHOWN`] bytes with the full length
-/// stated.
+/// Shows a peer's bytes as text. Special characters are escaped. After [`MAX_SHOWN`] bytes the text
+/// is cut, and its full length is stated.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()
 }
 
-/// Shows a message that may hold text of peers. Text that [`shown`] returned stays as it is.
+/// Shows a message that may hold text of peers. Text that [`shown`] returned is not escaped a
+/// second time.
 pub(crate) fn message(text: &str) -> Escaped<'_> {
     Escaped { octets: text.as_bytes(), most: MAX_MESSAGE }
 }
 
-/// Bytes that `Display` writes as escaped text.
+/// Bytes that `Display` writes as text with escapes.
 pub(crate) struct Escaped<'o> {
     octets: &'o [u8],
     most: usize,
@@ -43,7 +45,7 @@ impl fmt::Display for Escaped<'_> {
                 let len = match escape {
                     None => character.len_utf8(),
                     Some(Escape::Letter(_)) => 2,
-                    // `\u{}` and its hexadecimal digits.
+                    // Length of `\u{}` and of the hexadecimal digits inside.
                     Some(Escape::Number) => 4 + (35 - (character as u32 | 1).leading_zeros() as usize) / 4,
                 };
                 let Some(left) = room.checked_sub(len) else { return self.cut(f) };
@@ -67,14 +69,14 @@ impl fmt::Display for Escaped<'_> {
 /// The escape of a character that must not appear in a log line.
 #[derive(Clone, Copy)]
 enum Escape {
-    /// A backslash and this letter.
+    /// A backslash, then this letter.
     Letter(char),
-    /// `\u{...}` with the character's number in hexadecimal.
+    /// `\u{...}`, with the character's number in hexadecimal.
     Number,
 }
 
-/// Returns the escape of control characters, line and paragraph separators, and marks of direction
-/// and byte order.
+/// Returns the escape of a character that must not appear in a log line: control characters, line
+/// and paragraph separators, and marks of text direction and byte order.
 fn escape(character: char) -> Option<Escape> {
     match character {
         '\0' => Some(Escape::Letter('0')),

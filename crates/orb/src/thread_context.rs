@@ -1,7 +1,8 @@
 //! Thread-local context: the lane that a thread serves, its native priority and its current
 //! request.
 //!
-//! Invariant: only the thread itself writes here, and it records only what it has done.
+//! Invariant: only the thread itself writes its context, and it records only changes that it has
+//! made.
 
 use std::cell::Cell;
 use std::io;
@@ -9,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::thread::{self, Scheduling};
 
-/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). Never reused after the pool's end.
+/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). The id is not used again after the
+/// pool's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadpoolId(u32);
 
@@ -18,14 +20,14 @@ impl ThreadpoolId {
         ThreadpoolId(number)
     }
 
-    /// Returns the number.
+    /// Returns the id as a number.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// Pool number of an application's thread.
+/// Pool number of a thread that belongs to the application.
 const NO_POOL: u32 = u32::MAX;
 /// Pool number shared by all pools that the ORB's builder made.
 pub(crate) const DEFAULT_POOL: u32 = 0;
@@ -33,14 +35,15 @@ pub(crate) const DEFAULT_POOL: u32 = 0;
 /// The lane that a thread serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneIdentity {
-    /// Identifies the ORB.
+    /// Stamp of the lane's ORB.
     pub(crate) stamp: u64,
     pub(crate) pool: u32,
     /// Index of the lane in its pool.
     pub(crate) lane: u32,
-    /// CORBA priority of the lane, or the default one of a pool without lanes; negative for none.
+    /// CORBA priority of the lane, or the default priority of a pool without lanes. Negative if
+    /// there is none.
     pub(crate) priority: i16,
-    /// True for a lane's thread, whose priority never changes.
+    /// True for the thread of a lane, whose priority never changes.
     pub(crate) has_fixed_priority: bool,
 }
 
@@ -49,20 +52,20 @@ const OUTSIDE_LANES: LaneIdentity =
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
-    /// Number of its connection; 0 for a call within the process.
+    /// Number of the request's connection; 0 for a call within the process.
     connection: u64,
     handed_over: bool,
 }
 
 thread_local! {
-    /// Stamp of the ORB that started the thread; 0 for none, which is never a stamp.
+    /// Stamp of the ORB that started the thread; 0 if no ORB did. No ORB has the stamp 0.
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`, wrapping. Comparing it is cheaper than comparing
+    /// Number of writes to `SCHEDULING`; it wraps. Two numbers are cheaper to compare than two
     /// schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
-    /// The scheduling that the kernel reported when it was asked.
+    /// The scheduling that the kernel reported when the thread first asked.
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
 }
@@ -77,8 +80,8 @@ pub(crate) fn is_owned_by(stamp: u64) -> bool {
     OWNER.get() == stamp
 }
 
-/// Records that the calling thread serves `lane`, scheduled like `native` (`None`: as it was
-/// started).
+/// Records that the calling thread serves `lane` with the scheduling `native` (`None`: with the
+/// scheduling that it had at its start).
 pub(crate) fn enter_lane(lane: LaneIdentity, native: Option<Scheduling>) {
     SERVED_LANE.set(lane);
     record_scheduling(native);
@@ -89,7 +92,8 @@ fn record_scheduling(native: Option<Scheduling>) {
     SCHEDULING_CHANGES.set(SCHEDULING_CHANGES.get().wrapping_add(1));
 }
 
-/// Returns the lane of the calling thread, as seen by the ORB with this stamp.
+/// Returns the lane of the calling thread. A thread of another ORB counts as a thread of the
+/// application.
 pub(crate) fn current_lane(stamp: u64) -> LaneIdentity {
     let station = SERVED_LANE.get();
     if station.stamp == stamp { station } else { OUTSIDE_LANES }
@@ -107,7 +111,7 @@ impl LaneIdentity {
         self.pool == pool && usize::try_from(self.lane).is_ok_and(|own| own == lane)
     }
 
-    /// Returns true if requests for POAs without their own pool run here.
+    /// Returns true if a thread of this lane runs requests for POAs that have no pool of their own.
     pub(crate) fn serves_default_pool(self) -> bool {
         self.pool == DEFAULT_POOL || self.pool == NO_POOL
     }
@@ -117,19 +121,19 @@ impl LaneIdentity {
     }
 }
 
-/// A borrowed thread's stay in another lane, at that lane's priority. Dropping it restores the
+/// A visit of a borrowed thread to another lane, at that lane's priority. Dropping it restores the
 /// thread's own lane and priority.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    /// Begins a visit to `lane`, whose threads are scheduled like `native` (`None`: the thread keeps
-    /// its own scheduling).
+    /// Begins a visit to `lane`, whose threads have the scheduling `native` (`None`: the thread
+    /// keeps its own scheduling).
     pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
         if let Some(native) = native {
             // The borrowing lane has already set this scheduling; this call records it. If the
-            // kernel refuses, the thread runs as it is.
+            // kernel refuses, the thread keeps the scheduling that it has.
             let _ = set_scheduling(native);
         }
         visit
@@ -143,7 +147,8 @@ impl Drop for LaneVisit {
     }
 }
 
-/// Returns the calling thread's scheduling, as the ORB set it or else as the kernel reports it.
+/// Returns the calling thread's scheduling: the one that the ORB set, otherwise the one that the
+/// kernel reports.
 pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
     match SCHEDULING.get() {
         Some(native) => Ok(native),
@@ -156,7 +161,8 @@ pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
     }
 }
 
-/// Sets the calling thread's scheduling. Makes no system call if it is already set.
+/// Sets the calling thread's scheduling. Makes no system call if the thread already has this
+/// scheduling.
 pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     if current_scheduling()? != to {
         thread::set_scheduling(None, to)?;
@@ -165,18 +171,19 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if a thread scheduled like `now` can be lowered to `to` for a time. A reservation
-/// bounds its thread anyway and, once given up, might not be granted again; it is kept.
+/// Returns true if a thread with the scheduling `now` can be lowered to `to` for a time. False for
+/// a reservation: it bounds its thread in any case, and might not be granted again once it is given
+/// up.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
 
-/// Records that the CPU budget monitor has lowered the calling thread.
+/// Records that the processor-time monitor has lowered the calling thread.
 pub(crate) fn record_lowered(to: Scheduling) {
     record_scheduling(Some(to));
 }
 
-/// A thread's scheduling at some moment, if it was known then.
+/// A thread's scheduling at some moment, if it was known at that moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedScheduling {
     native: Option<Scheduling>,
@@ -198,16 +205,17 @@ impl SavedScheduling {
 
     #[cold]
     fn restore_slow(self) {
-        // If it was unknown when saved, `current_scheduling` asked the kernel before the first
-        // change.
+        // If the scheduling was unknown when it was saved, `current_scheduling` asked the kernel
+        // before the first change.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // Restoring is never refused. If it were, the next change would try again.
+            // The kernel does not refuse to restore. If it did, the next change would try again.
             let _ = set_scheduling(then);
         }
     }
 }
 
-/// A minimum priority for a scope. Dropping it restores the previous scheduling.
+/// A minimum priority for a thread, until this is dropped. Dropping it restores the previous
+/// scheduling.
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
@@ -215,7 +223,7 @@ impl PriorityBoost {
     /// unchanged).
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses the scheduling.
     #[inline]
     pub(crate) fn at_least(least: Option<Scheduling>) -> io::Result<Self> {
         let raised = PriorityBoost(SavedScheduling::capture());
@@ -239,8 +247,8 @@ impl Drop for PriorityBoost {
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {
-    /// Begins a request of the connection with number `connection`, which came in at the lane
-    /// `arrived_at` (numbers of pool and lane).
+    /// Begins a request of the connection with the number `connection`. `arrived_at` holds the
+    /// numbers of the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
         let station = SERVED_LANE.get();
@@ -256,21 +264,21 @@ impl Drop for RequestScope {
     }
 }
 
-/// Describes the thread, lane and connection that serve a request. For tests and for servants.
+/// The thread, lane and connection that serve a request. For tests and for servants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServedBy {
-    /// The pool; `None` for a pool of the ORB's builder and for an application's thread.
+    /// The pool; `None` for a pool of the ORB's builder, and for a thread of the application.
     pub threadpool: Option<ThreadpoolId>,
     /// Index of the lane in its pool.
     pub lane: usize,
-    /// CORBA priority of the lane, or the default one of the pool.
+    /// CORBA priority of the lane, or the default priority of the pool.
     pub priority: Option<i16>,
     /// Name of the thread.
     pub thread: String,
     /// The kernel's id of the thread.
     pub tid: i32,
-    /// The thread's scheduling as the kernel reports it; `None` if it does not.
+    /// The thread's scheduling as the kernel reports it; `None` if the kernel does not report it.
     pub native: Option<Scheduling>,
     /// The core that runs the thread.
     pub core: Option<usize>,
@@ -281,7 +289,7 @@ pub struct ServedBy {
     pub handed_over: bool,
 }
 
-/// Describes what serves the current request of the calling thread.
+/// Describes the thread, lane and connection that serve the current request of the calling thread.
 #[must_use]
 pub fn served_by() -> ServedBy {
     let (station, request) = (SERVED_LANE.get(), CURRENT_REQUEST.get());
@@ -299,7 +307,7 @@ pub fn served_by() -> ServedBy {
     }
 }
 
-/// Returns a number that identifies the calling thread: never 0, never reused.
+/// Returns a number that identifies the calling thread. It is never 0 and never used again.
 pub(crate) fn thread_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {

@@ -1,4 +1,5 @@
-//! The path to the member of an argument or result that failed to encode or decode, for exceptions.
+//! The path to a member of an argument or result that could not be encoded or decoded. Exceptions
+//! show it.
 
 use corelane_wire::cdr::{PathRecorder, PathStep};
 use corelane_wire::{CdrError, Decoder, Encoder};
@@ -39,7 +40,7 @@ impl At {
         result
     }
 
-    /// Converts the error of an argument that a server reads.
+    /// Converts the error of an argument that a server reads to an exception.
     ///
     /// # Errors
     /// The errors of `result`, with the path and the byte position.
@@ -52,7 +53,7 @@ impl At {
         result.map_err(|error| unreadable_argument(error, name, d))
     }
 
-    /// Converts the error of a result, or of a returned argument, that a server writes.
+    /// Converts the error of a result or an out argument that a server writes to an exception.
     ///
     /// # Errors
     /// The errors of `result`, with the path.
@@ -81,14 +82,14 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
     unwritable(error, "", e)
 }
 
-/// Makes the exception for a value that cannot be written. `what` precedes its path.
+/// Makes the exception for a value that cannot be written. In its message `what` precedes the path.
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);
     SystemException::from(error).because(format!("{}{place}", error.text()))
 }
 
-/// Returns `, in ` and the path, if there is one.
+/// Returns `, in ` and the path; empty if there is no path.
 #[cold]
 pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
     coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))

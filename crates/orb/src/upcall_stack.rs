@@ -2,7 +2,8 @@
 //!
 //! Each thread has a stack of frames, one for each nested upcall or callback. Frames are copied,
 //! never borrowed. A frame names its ORB, POA and object by numbers, so pushing one touches no
-//! reference count and allocates nothing. Object ids that do not fit are kept beside the stack.
+//! reference count and allocates nothing. An object id that does not fit into a frame is kept
+//! beside the stack.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,9 +14,10 @@ use crate::thread_context;
 pub(crate) const MAX_DEPTH: usize = 32;
 /// Maximum length in bytes of an object id stored in a frame.
 const MAX_INLINE_ID: usize = 24;
-/// Replaces the length of an id that is kept beside the stack.
+/// Stands in place of an id's length if the id is kept beside the stack.
 const SPILLED: u8 = u8::MAX;
-/// Replaces the length of an id while a servant manager or adapter activator runs, for no object.
+/// Stands in place of an id's length while a servant manager or adapter activator runs, which has
+/// no object.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
@@ -23,7 +25,7 @@ pub(crate) struct UpcallFrame {
     /// Stamp of the ORB.
     pub(crate) stamp: u64,
     pub(crate) poa: SlotId,
-    /// Identity of the servant; 0 if there is none yet.
+    /// Number that identifies the servant; 0 if the servant is not known yet.
     pub(crate) servant: usize,
     id: [u8; MAX_INLINE_ID],
     length: u8,
@@ -41,7 +43,7 @@ const EMPTY: UpcallFrame = UpcallFrame {
 };
 
 impl UpcallFrame {
-    /// Makes a frame for an object. [`push`] keeps an id that does not fit beside the stack.
+    /// Makes a frame for an object. If the id does not fit, [`push`] keeps it beside the stack.
     #[inline]
     pub(crate) fn for_object(stamp: u64, poa: SlotId, id: &[u8]) -> Self {
         let mut frame = UpcallFrame { stamp, poa, length: SPILLED, ..EMPTY };
@@ -52,7 +54,7 @@ impl UpcallFrame {
         frame
     }
 
-    /// Makes a frame for a callback that runs for no object.
+    /// Makes a frame for a callback that does not run for an object.
     pub(crate) fn for_callback(stamp: u64, poa: SlotId) -> Self {
         UpcallFrame { stamp, poa, ..EMPTY }
     }
@@ -63,13 +65,14 @@ impl UpcallFrame {
     }
 }
 
-/// A frame's slot on the stack. Its parts are written and read one by one; copying a whole frame
-/// would stall store forwarding (docs/performance.md).
+/// A frame's place on the stack. Its parts are written and read one by one. Copying a whole frame
+/// just after its parts were written would make the processor wait for these writes
+/// (docs/performance.md).
 pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,
     servant: Cell<usize>,
-    /// The id in words of eight bytes, the length of the ids that POAs make.
+    /// The id in words of eight bytes; ids that POAs make have this length.
     id: [Cell<u64>; MAX_INLINE_ID / 8],
     length: Cell<u8>,
     spills_servant: Cell<bool>,
@@ -117,7 +120,7 @@ impl FrameSlot {
 struct UpcallStack {
     depth: Cell<usize>,
     frames: [FrameSlot; MAX_DEPTH],
-    /// Stamp of the ORB whose frame was pushed last.
+    /// Stamp of the ORB of the last frame.
     known_orb: Cell<u64>,
 }
 
@@ -129,7 +132,7 @@ thread_local! {
 }
 
 impl FrameSlot {
-    /// Writes a frame for an object of the active object map: its id has eight bytes.
+    /// Writes a frame for an object of the active object map whose id has eight bytes.
     #[inline]
     pub(crate) fn set_mapped(&self, stamp: u64, poa: SlotId, servant: usize, id: [u8; 8]) {
         self.stamp.set(stamp);
@@ -141,8 +144,8 @@ impl FrameSlot {
     }
 }
 
-/// Pushes a frame that `fill` writes. Calls `register` first if the last frame was another ORB's.
-/// `None` if upcalls are nested too deeply.
+/// Pushes a frame that `fill` writes. If the last frame belonged to another ORB, calls `register`
+/// first. Returns `None` if too many upcalls are nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -157,7 +160,7 @@ pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&
     })
 }
 
-/// Pushes a frame, and keeps its object id beside the stack if it does not fit.
+/// Pushes a frame. If its object id does not fit, keeps the id beside the stack.
 pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce()) -> Option<()> {
     push_with(frame.stamp, register, |slot| slot.set(frame))?;
     if frame.spills_id() {
@@ -166,7 +169,7 @@ pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce
     Some(())
 }
 
-/// Removes the innermost frame. Returns true if its servant is kept beside the stack.
+/// Removes the innermost frame. Returns true if the frame's servant is kept beside the stack.
 #[inline]
 pub(crate) fn pop() -> bool {
     let (spills_id, spills_servant) = STACK.with(|stack| {
@@ -213,7 +216,8 @@ pub(crate) fn frames_below(depth: usize) -> impl Iterator<Item = UpcallFrame> {
     (1..depth).filter_map(frame_at)
 }
 
-/// Returns the object id of the frame at `depth`; `None` for a callback, which runs for no object.
+/// Returns the object id of the frame at `depth`; `None` for a callback, which does not run for an
+/// object.
 pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> {
     match frame.length {
         NO_OBJECT => None,
@@ -225,15 +229,15 @@ pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> 
     }
 }
 
-/// Returns true if the calling thread runs an upcall or callback of the ORB with this stamp. A
-/// servant manager's methods are callbacks.
+/// Returns true if the calling thread runs an upcall or callback of the ORB with this stamp. The
+/// methods of servant managers are callbacks.
 pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. It
-/// would wait for itself if it runs one of the ORB's upcalls, or is one of its threads. These also
-/// run event handlers and drop servants.
+/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. The
+/// thread would wait for itself if it runs one of the ORB's upcalls, or is one of its threads. The
+/// ORB's threads also run event handlers and drop servants.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }

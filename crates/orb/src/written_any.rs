@@ -1,4 +1,5 @@
-//! What is recorded while a value is written into an `any`: information that its bytes do not hold.
+//! Information that is recorded while a value is written into an `any`, because the bytes of the
+//! `any` do not hold it.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use corelane_wire::typecode::TypeCode;
 use crate::client::context::ClientContext;
 
 thread_local! {
-    /// Present while this thread writes a value into an `any`.
+    /// Set while this thread writes a value into an `any`.
     static WRITTEN_CONTEXT: RefCell<Option<WrittenContext>> = const { RefCell::new(None) };
 }
 
@@ -21,8 +22,8 @@ pub(crate) struct WrittenContext {
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
 
-/// Runs `write`, which writes a value into an `any`, and returns what it recorded. The `any` may be
-/// written into another one, which then has the same ORB and types.
+/// Runs `write`, which writes a value into an `any`, and returns the information recorded
+/// meanwhile. If the `any` is written into another one, the outer one gets the same ORB and types.
 pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
     let written = write();
@@ -34,8 +35,8 @@ pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     (written, recorded)
 }
 
-/// Records the ORB of a reference that is written. An `any` holds only the reference's bytes, and
-/// the program that extracts it will call it.
+/// Records the ORB of a reference that is written. An `any` holds only the bytes of the reference,
+/// but the program that extracts the reference needs an ORB to call it.
 pub(crate) fn record_orb(client: &Arc<ClientContext>) {
     WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted {
@@ -44,13 +45,13 @@ pub(crate) fn record_orb(client: &Arc<ClientContext>) {
     });
 }
 
-/// Records a value type with its repository id.
+/// Records the type of a value (IDL `valuetype`) under its repository id.
 pub(crate) fn record_type((id, type_code): &(Box<str>, TypeCode)) {
     record_value_type(id, || type_code.clone());
 }
 
-/// Records the type of a value that is written: it may be derived from the type in the `any`'s
-/// TypeCode.
+/// Records the type of a value that is written. The type may be derived from the type in the
+/// TypeCode of the `any`.
 pub(crate) fn record_value_type(id: &str, type_code: impl FnOnce() -> TypeCode) {
     WRITTEN_CONTEXT.with_borrow_mut(|noted| {
         if let Some(noted) = noted

@@ -1,4 +1,5 @@
-//! Activation and the ways between servants, ids and references (CORBA 3.0.3, section 11.3.8).
+//! Tests of activation, and of the conversions between servants, ids and references (CORBA 3.0.3,
+//! section 11.3.8).
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -73,7 +74,7 @@ fn which_policies_allow_which_operation() {
         wrong(poa.reference_to_servant(&foreign), retain || default, "reference_to_servant", p);
         wrong(poa.id_to_servant(&id), retain || default, "id_to_servant", p);
         wrong(poa.id_to_reference(&id), retain, "id_to_reference", p);
-        // Foreign references and ids.
+        // References and ids of another POA are refused.
         assert_eq!(poa.reference_to_id(&foreign).unwrap_err(), PoaError::WrongAdapter);
         if retain || default {
             assert_eq!(poa.reference_to_servant(&foreign).unwrap_err(), PoaError::WrongAdapter);
@@ -125,7 +126,7 @@ fn a_servant_is_active_once_or_several_times() {
             assert_ne!(a, b);
             let object = poa.id_to_reference(&a).unwrap();
             assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
-            // Each round activates one id with another servant.
+            // Each round activates the same id with another servant.
             for answer in 10..13 {
                 poa.deactivate_object(&a).unwrap();
                 assert_eq!(
@@ -234,7 +235,7 @@ fn system_ids_of_other_poas_and_of_the_future_are_foreign() {
     }
 }
 
-/// Notes etherealizations, and stays in them if it is told to.
+/// A servant activator that records etherealizations. A test can make it stay in them.
 #[derive(Default)]
 struct Keeper {
     told: Mutex<Vec<(ObjectId, bool, bool)>>,
@@ -291,7 +292,8 @@ fn deactivation_takes_effect_after_the_running_requests() {
             poa.deactivate_object(&id).unwrap();
             assert_eq!(poa.deactivate_object(&id).unwrap_err(), PoaError::ObjectNotActive);
             assert_eq!(poa.id_to_reference(&id).unwrap_err(), PoaError::ObjectNotActive);
-            // Six wait for the etherealization, and so does an activation; the four threads are free.
+            // Six calls and an activation wait for the etherealization. They occupy none of the
+            // server's four threads.
             let waiting: Vec<_> = (0..6).map(|_| scope.spawn(|| world.call(Way::Remote, &object))).collect();
             let local = scope.spawn(|| world.call(Way::Direct, &object));
             a_while();

@@ -1,4 +1,5 @@
-//! The tree of POAs: creation, adapter activators, destruction, persistence (CORBA 3.0.3, section 11.3.8).
+//! Tests of the tree of POAs: creation, adapter activators, destruction and persistence (CORBA
+//! 3.0.3, section 11.3.8).
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -103,7 +104,7 @@ impl ServantActivator for Never {
     fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
 }
 
-/// Notes what it is told; and what the POA does meanwhile.
+/// A servant activator that records its calls and checks what the POA refuses meanwhile.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -114,7 +115,7 @@ impl ServantActivator for Notes {
     fn etherealize(&self, id: &ObjectId, poa: &Poa, servant: &Servant, cleanup: bool, remaining: bool) {
         self.0.lock().unwrap().push(format!("{} {id:?} {cleanup} {remaining}", poa.name()));
         if cleanup {
-            // What changes the POA is refused while it ends.
+            // While a POA is being destroyed, operations that would change it are refused.
             let refused = poa.create_poa("late", None, USER).unwrap_err();
             assert!(matches!(refused, PoaError::System(e) if (e.kind(), e.minor() & 0xfff) == (Kind::BadInvOrder, 17)));
             assert_eq!(refused_by(poa.activate_object_with_id(&"late".into(), servant)), NO_ADAPTER);
@@ -164,7 +165,7 @@ fn destruction_while_requests_run() {
             assert_eq!(refused(world.call(way, object)), NO_OBJECT);
         }
         world.no_panics();
-        // The name is free at once.
+        // The name can be used again at once.
         world.poa("parent", USER).destroy(true, true).unwrap();
     }
 }
@@ -185,7 +186,7 @@ fn destruction_without_etherealization_lets_servants_go() {
 }
 
 #[test]
-fn held_requests_learn_of_the_destruction() {
+fn held_requests_are_refused_when_their_poa_is_destroyed() {
     let world = World::new();
     let poa = world.root.create_poa("holding", None, USER).unwrap();
     poa.activate_object_with_id(&"x".into(), &number(1)).unwrap();
@@ -211,7 +212,7 @@ fn held_requests_learn_of_the_destruction() {
         poa.destroy(true, true).unwrap();
         for (way, call) in calls {
             let answer = refused(call.join().unwrap());
-            // The destruction may be over when the request looks again.
+            // The destruction may be complete when the request looks for the POA again.
             assert!(answer == ENDING || answer == NO_OBJECT, "{way:?} {answer:?}");
         }
         a_while();
@@ -335,7 +336,7 @@ fn persistent_references_outlive_the_orb() {
     assert_eq!(call_marshalled(&client.string_to_object(&first).unwrap().unwrap()).unwrap(), 11);
 }
 
-/// Makes persistent POAs on demand.
+/// An adapter activator that makes persistent POAs on demand.
 #[derive(Default)]
 struct Maker {
     asked: AtomicUsize,
@@ -362,7 +363,8 @@ impl AdapterActivator for Maker {
     }
 }
 
-/// A reference to an object of a POA path that does not exist any more.
+/// Returns a reference to an object of a POA that no longer exists, nor do its ancestors in
+/// `names`.
 fn orphan(world: &World, names: &[&str]) -> ObjectRef {
     let mut poa = world.root.clone();
     for name in names {
@@ -374,7 +376,7 @@ fn orphan(world: &World, names: &[&str]) -> ObjectRef {
 }
 
 #[test]
-fn adapter_activators_make_what_a_request_needs() {
+fn adapter_activators_make_the_poas_that_a_request_needs() {
     let world = World::new();
     for (number, way) in WAYS.into_iter().enumerate() {
         let names = [&*format!("a{number}"), "b", "c"];
@@ -393,7 +395,7 @@ fn adapter_activators_make_what_a_request_needs() {
 }
 
 #[test]
-fn what_an_adapter_activator_answers() {
+fn the_result_of_an_adapter_activator_decides_the_exception() {
     let world = World::new();
     let object = orphan(&world, &["a"]);
     let transient = {
@@ -448,7 +450,7 @@ fn requests_wait_until_the_adapter_activator_returns() {
         let find = scope.spawn(|| world.root.find_poa("a", true));
         a_while();
         assert!(!find.is_finished() && calls.iter().all(|call| !call.is_finished()));
-        // Five wait, and yet the four threads are free.
+        // Five remote calls wait, but occupy none of the server's four threads.
         let free = world.root.activate(&number(9)).unwrap();
         assert_eq!(world.call(Way::Remote, &free).unwrap(), 9);
         slow.go_on();
@@ -500,7 +502,7 @@ fn shutdown_destroys_everything() {
     assert_eq!(says(&later), (Kind::BadInvOrder, 4, Completion::No));
 }
 
-/// Everything that an ORB is asked after its end, and its manager factory, and its references.
+/// Calls every operation of an ended ORB, of its manager factory and of its references.
 #[test]
 fn after_shutdown_every_operation_says_so() {
     const ENDED: (Kind, u32, Completion) = (Kind::BadInvOrder, 4, Completion::No);
@@ -570,7 +572,7 @@ fn after_shutdown_every_operation_says_so() {
             assert_eq!(refused(answer), ENDED, "{operation}");
         }
     }
-    // The POAs are gone.
+    // The POAs have been destroyed.
     assert_eq!(refused_by(root.create_poa("p", None, USER)), NO_ADAPTER);
     assert_eq!(refused_by(root.find_poa("p", true)), NO_ADAPTER);
     assert_eq!(refused_by(root.id_to_reference(&"x".into())), NO_ADAPTER);

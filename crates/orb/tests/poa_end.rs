@@ -1,4 +1,5 @@
-//! The end of objects, POAs and ORBs: who waits for whom, and what is called back on the way.
+//! Tests of the end of objects, POAs and ORBs: which thread waits for which event, and what is
+//! called back meanwhile.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -10,7 +11,7 @@ use corelane::poa::*;
 use corelane::{ObjectRef, Orb, Servant, SystemException};
 use poa::*;
 
-/// Counts the objects that leave, and answers for all.
+/// A servant activator that counts etherealizations and has a servant for every object.
 #[derive(Default)]
 struct Counts(AtomicUsize);
 
@@ -23,7 +24,9 @@ impl ServantActivator for Counts {
     }
 }
 
-/// A POA of the main thread, which is this one, and one of its objects that another thread has deactivated: its end waits in the queue.
+/// Returns a POA with the main thread policy, where the calling thread is the main thread. Another
+/// thread has deactivated an object of the POA, and the end of the object waits in the main
+/// thread's queue.
 fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
     let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
@@ -37,7 +40,7 @@ fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
 }
 
 #[test]
-fn the_end_of_an_orb_takes_objects_along_that_wait_for_the_main_thread() {
+fn shutdown_ends_objects_that_wait_for_the_main_thread() {
     for elsewhere in [false, true] {
         let world = World::new();
         let (_poa, counts) = one_on_its_way_out(&world);
@@ -51,7 +54,7 @@ fn the_end_of_an_orb_takes_objects_along_that_wait_for_the_main_thread() {
 }
 
 #[test]
-fn the_main_thread_does_what_it_waits_for() {
+fn the_main_thread_runs_the_ends_that_it_waits_for() {
     type Wait = fn(&Poa);
     let waits: [Wait; 3] = [
         |poa| poa.activate_object_with_id(&"x".into(), &number(2)).unwrap(),
@@ -67,9 +70,10 @@ fn the_main_thread_does_what_it_waits_for() {
     }
 }
 
-/// The servant that runs waits for an object whose end waits for the main thread, which waits for the servant.
+/// The main thread waits for a servant. The servant waits for the end of an object, which waits for
+/// the main thread.
 #[test]
-fn the_main_thread_does_what_those_wait_for_whom_it_waits_for() {
+fn the_main_thread_runs_ends_that_its_awaited_servant_waits_for() {
     let world = World::new();
     let (poa, counts) = one_on_its_way_out(&world);
     let entered = Arc::new(AtomicUsize::new(0));
@@ -90,7 +94,7 @@ fn the_main_thread_does_what_those_wait_for_whom_it_waits_for() {
     world.no_panics();
 }
 
-/// Tells of its end.
+/// A servant that calls the function when it is dropped.
 struct Last<F: Fn() + Send + Sync + 'static>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Drop for Last<F> {
@@ -105,14 +109,14 @@ impl<F: Fn() + Send + Sync + 'static> Value for Last<F> {
     }
 }
 
-/// A servant whose end runs `last`.
+/// Returns a servant that runs `last` when it is dropped.
 fn ends_with(last: impl Fn() + Send + Sync + 'static) -> Servant {
     let last = Last(last);
     servant(move || last.value())
 }
 
 #[test]
-fn a_servant_may_own_the_orb_that_it_ends_with() {
+fn a_servant_may_own_its_orb() {
     for owned_by in ["object", "default servant", "plain key"] {
         let lives = Arc::new(());
         let core = Arc::downgrade(&lives);
@@ -144,7 +148,7 @@ fn a_servant_may_own_the_orb_that_it_ends_with() {
 }
 
 #[test]
-fn who_waits_for_the_end_waits_for_servants_that_others_run() {
+fn shutdown_with_completion_waits_for_servants_on_other_threads() {
     let world = World::new();
     let (slow, counts) = (Slow::default(), Arc::new(Counts::default()));
     let poa = world.poa("p", ACTIVATOR);
@@ -167,7 +171,7 @@ fn who_waits_for_the_end_waits_for_servants_that_others_run() {
     });
 }
 
-/// Lends a new servant for each request, made by a function.
+/// A servant locator that makes a new servant for each request with a function.
 struct Lends<F>(F);
 
 impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
@@ -179,7 +183,7 @@ impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
     }
 }
 
-/// A POA whose servants are lent.
+/// Makes a POA whose servants come from such a locator.
 fn lending(root: &Poa, lends: impl Fn() -> Servant + Send + Sync + 'static) -> ObjectRef {
     let poa = root.create_poa("lends", Some(root.manager()), LOCATOR).unwrap();
     poa.set_servant_manager(ServantManager::Locator(Arc::new(Lends(lends)))).unwrap();
@@ -187,7 +191,7 @@ fn lending(root: &Poa, lends: impl Fn() -> Servant + Send + Sync + 'static) -> O
 }
 
 #[test]
-fn the_end_of_a_servant_that_was_lent_cannot_wait_for_the_orb() {
+fn the_drop_of_a_locators_servant_cannot_wait_for_the_orb() {
     let orb = Arc::new(Orb::new().unwrap());
     let (root, refusals) = (orb.root_poa(), Arc::new(Mutex::new(Vec::new())));
     root.manager().activate().unwrap();
@@ -201,9 +205,10 @@ fn the_end_of_a_servant_that_was_lent_cannot_wait_for_the_orb() {
     assert!(refusals.len() == 2 && refusals.iter().all(|(kind, minor, _)| (*kind, *minor) == UPCALL), "{refusals:?}");
 }
 
-/// The end waits for the thread that is last in an object; what that thread calls back does not wait for the end.
+/// The end of the ORB waits for the last thread in an object. The thread drops the servant, and the
+/// servant's `Drop` must not wait for the end of the ORB.
 #[test]
-fn the_end_of_a_servant_cannot_wait_for_the_orb() {
+fn the_drop_of_a_servant_cannot_wait_for_the_orb() {
     let mut world = World::new();
     let orb = Arc::new(std::mem::replace(&mut world.server, Orb::new().unwrap()));
     let (slow, refusal) = (Slow::default(), Arc::new(Mutex::new(None)));
@@ -232,7 +237,7 @@ fn the_end_of_a_servant_cannot_wait_for_the_orb() {
 }
 
 #[test]
-fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
+fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     struct Fragile;
     impl Drop for Fragile {
         fn drop(&mut self) {
@@ -276,11 +281,11 @@ fn a_panic_in_the_end_of_a_servant_keeps_nobody_waiting() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server's only thread goes on.
+        // The server's only thread survives the panic and serves the next call.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);
-    // Servants that references keep.
+    // Servants that live only through references.
     for name in ["plain key", "initial reference", "another initial reference"] {
         let id = world.root.activate_object(&fragile()).unwrap();
         let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();

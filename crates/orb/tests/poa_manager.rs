@@ -1,4 +1,4 @@
-//! POA managers (CORBA 3.0.3, section 11.3.2).
+//! Tests of POA managers (CORBA 3.0.3, section 11.3.2).
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -95,7 +95,7 @@ fn discarding_and_inactive_managers_turn_requests_away() {
         }
         assert_eq!(refused(world.remote(&object).validate_connection()), DISCARDED);
         assert_eq!(refused(object.validate_connection()), DISCARDED);
-        // GIOP 1.0 cannot say why.
+        // GIOP 1.0 has no way to send the reason.
         let old = Orb::builder().giop_version(Version::GIOP_1_0).build().unwrap();
         let object_of_old = old.string_to_object(&object.to_string()).unwrap().unwrap();
         assert_eq!(refused(object_of_old.validate_connection()), NO_OBJECT);
@@ -108,7 +108,7 @@ fn discarding_and_inactive_managers_turn_requests_away() {
     }
 }
 
-/// Calls in a thread of its own; the answer comes later.
+/// Calls an object on a thread of its own. Joining the thread gives the answer.
 fn later<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     way: Way,
@@ -132,7 +132,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             let located = scope.spawn(|| world.remote(&object).validate_connection());
             a_while();
             assert!(!located.is_finished() && calls.iter().all(|(_, call)| !call.is_finished()));
-            // No thread waits with them: the others are still served.
+            // Waiting requests occupy no thread: other requests are still served.
             let free = world.root.activate(&number(5)).unwrap();
             assert_eq!(world.call(Way::Remote, &free).unwrap(), 5);
             elsewhere.manager().activate().unwrap();
@@ -150,7 +150,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             }
             assert_eq!(located.join().unwrap().is_ok(), state == ManagerState::Active);
         });
-        // Refused for a manager that is inactive by now.
+        // This fails if the manager is already inactive.
         let _ = poa.manager().hold_requests(false);
     }
 }
@@ -170,7 +170,7 @@ fn a_held_call_ends_at_its_deadline() {
 
 #[test]
 fn held_requests_run_in_the_order_of_their_arrival() {
-    // One thread, so that the order of running is the order of release.
+    // With one thread, requests run in the order in which they are released.
     let world = World::with_threads(1);
     let poa = own_manager(&world, "holding", PoaPolicies { id_uniqueness: IdUniqueness::Multiple, ..USER });
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -182,7 +182,7 @@ fn held_requests_run_in_the_order_of_their_arrival() {
         });
         poa.activate_object_with_id(&ObjectId::from(&*number.to_string()), &noted).unwrap();
     }
-    // On one connection, so that the order of arrival is known.
+    // On one connection the order of arrival is known.
     let mut stream = connect(&world);
     let objects = (0..20).map(|number| poa.id_to_reference(&ObjectId::from(&*number.to_string())).unwrap());
     stream.write_all(&objects.zip(0..).flat_map(|(object, id)| request(&object, id)).collect::<Vec<u8>>()).unwrap();
@@ -219,7 +219,7 @@ fn requests_are_held_in_every_dispatch_architecture() {
     }
 }
 
-/// A GIOP 1.0 request without arguments, little-endian.
+/// Encodes a GIOP 1.0 request without arguments, little-endian.
 fn request(object: &ObjectRef, id: u32) -> Vec<u8> {
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
     let mut body = vec![0, 0, 0, 0];
@@ -257,7 +257,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
     poa.activate_object_with_id(&"x".into(), &noted).unwrap();
     let object = poa.id_to_reference(&"x".into()).unwrap();
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
-    // GIOP 1.2, SYNC_WITH_SERVER, target by key.
+    // GIOP 1.2, SYNC_WITH_SERVER, with the target given by its key.
     let mut body = vec![9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     body.extend((profile.object_key.len() as u32).to_le_bytes());
     body.extend(profile.object_key);
@@ -298,7 +298,7 @@ fn more_requests_than_fit_are_turned_away() {
 }
 
 #[test]
-fn waiting_for_completion_waits_for_what_runs() {
+fn waiting_for_completion_waits_for_running_requests() {
     let world = World::new();
     type Change = fn(&PoaManager) -> Result<(), PoaError>;
     let changes: [Change; 3] = [
@@ -368,7 +368,8 @@ fn an_upcall_cannot_wait_for_completion() {
             let world = outer.upgrade().unwrap();
             let shutdown = world.server.shutdown(true).unwrap_err();
             assert_eq!((shutdown.kind(), shutdown.minor() & 0xfff), UPCALL);
-            // Another ORB's is not waited for by itself.
+            // Requests of another ORB are not those of the running upcall, so waiting for them is
+            // allowed.
             elsewhere.root.manager().hold_requests(true).unwrap();
             elsewhere.root.manager().activate().unwrap();
             Ok(1)
@@ -382,7 +383,7 @@ fn an_upcall_cannot_wait_for_completion() {
     }
 }
 
-/// Notes etherealizations.
+/// A servant activator that records etherealizations.
 #[derive(Default)]
 struct Notes(Mutex<Vec<(ObjectId, bool, bool)>>);
 
@@ -439,7 +440,8 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
     }
 }
 
-/// From its second call on a reference finds its object without asking for the POA. What waits for requests waits for these too.
+/// From its second call on, a reference finds its object without looking for the POA. Operations
+/// that wait for requests wait for such calls too.
 #[test]
 fn later_calls_within_the_process_are_waited_for() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;

@@ -1,4 +1,5 @@
-//! What an active object costs, and that finding one costs nothing that is counted.
+//! Measures the memory of an active object, and shows that a look-up allocates nothing and takes no
+//! lock.
 
 mod poa;
 
@@ -12,7 +13,7 @@ static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::
 
 const OBJECTS: u32 = 1_000_000;
 
-/// Octets that this thread holds more than before `work`.
+/// Returns the number of bytes that `work` allocates on this thread and does not free.
 fn held(work: impl FnOnce()) -> u64 {
     let before = counters::snapshot();
     work();
@@ -26,18 +27,20 @@ fn orb() -> Orb {
     orb
 }
 
-/// Of how many active objects the cost is looked at: just after the key index doubles, after the table of servants does, and
-/// the round number. Their costs recur with every doubling.
+/// Numbers of active objects at which the memory is measured. The first two follow a doubling of
+/// the key index and of the table of servants. The memory for each object is highest there, and
+/// again after each later doubling.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
-/// What the C library's allocator takes for so many octets on a machine with addresses of 64 bits: a multiple of 16, 8 for
-/// itself among them, and 32 at least.
+/// Returns the size of the C library's memory block for so many bytes, on a machine with 64-bit
+/// addresses. It is a multiple of 16 and at least 32, and includes 8 bytes of the allocator.
 fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }
 
-/// Activates a million objects, each with its own servant, and returns the octets of each besides the servant: the most at any
-/// of [`LOOKS`], and in the end. `id` are the octets of an id that is kept apart for each object.
+/// Activates a million objects, each with its own servant. Returns the bytes for each object
+/// without its servant: the highest figure at any of [`LOOKS`], and the last figure. `id` is the
+/// size of an id that is allocated for each object.
 fn cost(policies: PoaPolicies, id: u64, activate: impl Fn(&Poa, u32, &Servant)) -> (f64, f64) {
     let orb = orb();
     let poa = orb.root_poa().create_poa("p", Some(orb.root_poa().manager()), policies).unwrap();

@@ -1,4 +1,5 @@
-//! The request processing algorithm (CORBA 3.0.3, section 11.2.6), each way of calling.
+//! Tests of the request processing algorithm (CORBA 3.0.3, section 11.2.6), for each way of
+//! calling.
 
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
@@ -60,7 +61,7 @@ fn transient_references_of_another_orb_are_stale() {
     let (old, new) = (World::new(), World::new());
     for poa in [old.root.clone(), old.poa("a", RETAINING)] {
         let object = poa.activate(&number(1)).unwrap();
-        // The key of one ORB sent to the address of the other: as after a restart.
+        // Sends the key of one ORB to the address of the other, as after a restart of the server.
         let key = object.ior().profiles.last().and_then(|profile| profile.parse().ok()).unwrap().object_key.to_vec();
         let text: String = key.iter().map(|octet| format!("%{octet:02x}")).collect();
         let port = new.server.endpoints()[0].to_string().rsplit(':').next().unwrap().to_owned();
@@ -71,7 +72,7 @@ fn transient_references_of_another_orb_are_stale() {
 }
 
 #[test]
-fn the_default_servant_answers_for_what_is_not_in_the_map() {
+fn the_default_servant_serves_objects_that_are_not_in_the_map() {
     let world = World::new();
     let non_retain = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..DEFAULT };
     for (name, policies) in [("retain", DEFAULT), ("non-retain", non_retain)] {
@@ -107,7 +108,8 @@ fn the_default_servant_answers_for_what_is_not_in_the_map() {
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
 }
 
-/// Makes servants that answer how many were made, and notes what it is told.
+/// A servant activator that records its calls. Each servant returns the number of servants made so
+/// far.
 #[derive(Default)]
 struct Maker {
     made: AtomicUsize,
@@ -153,7 +155,7 @@ fn a_servant_activator_is_asked_once() {
         } else {
             poa.create_reference(VALUE).unwrap()
         };
-        // LocateRequest asks nobody.
+        // A LocateRequest does not ask the servant activator.
         world.remote(&object).validate_connection().unwrap();
         assert!(maker.told.lock().unwrap().is_empty());
         for _ in 0..2 {
@@ -174,7 +176,7 @@ fn a_servant_activator_is_asked_once() {
 }
 
 #[test]
-fn what_a_servant_activator_answers_reaches_the_client() {
+fn the_result_of_a_servant_activator_reaches_the_client() {
     let world = World::new();
     let (poa, maker) = managed(&world, "managed", ACTIVATOR);
     let elsewhere = world.root.activate(&number(77)).unwrap();
@@ -242,7 +244,7 @@ fn a_manager_that_is_missing_or_panics() {
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 5);
 }
 
-/// Lends one servant; notes what it is told.
+/// A servant locator that has one servant and records its calls.
 struct Lender {
     told: Mutex<Vec<String>>,
     servant: Mutex<ServantResult<Option<Servant>>>,
@@ -303,7 +305,7 @@ fn a_servant_locator_is_asked_for_every_request() {
 }
 
 #[test]
-fn what_a_servant_locator_answers_reaches_the_client() {
+fn the_result_of_a_servant_locator_reaches_the_client() {
     let world = World::new();
     let (object, lender) = located(&world, Ok(None));
     let told = |lender: &Lender| std::mem::take(&mut *lender.told.lock().unwrap()).len();
@@ -377,7 +379,7 @@ fn locators_lend_one_servant_for_many_objects_at_once() {
 }
 
 #[test]
-fn a_panic_is_unknown_and_the_policy_says_what_becomes_of_the_object() {
+fn a_panic_is_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
     for on_panic in [OnPanic::Keep, OnPanic::Deactivate] {
         let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
@@ -425,7 +427,7 @@ fn plain_keys_lead_to_references_until_unbound() {
     assert_eq!(refused(call_marshalled(&named())), NO_OBJECT);
     world.server.bind_key("Eight", &object).unwrap();
     assert_eq!(call_marshalled(&named()).unwrap(), 8);
-    // A reference of the same ORB remembers nothing of where the name led.
+    // A reference of the same ORB looks up the plain key for each call.
     let near = world.server.string_to_object(&named().to_string()).unwrap().unwrap();
     assert_eq!([call(&near).unwrap(), call(&near).unwrap()], [8, 8]);
     world.server.unbind_key("Eight");
@@ -446,7 +448,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     world.server.bind_key("Elsewhere", &elsewhere).unwrap();
     let by_key = |key: &str| world.client.string_to_object(&corbaloc.replace("Key", key)).unwrap().unwrap();
     assert_eq!(call_marshalled(&by_key("Elsewhere")).unwrap(), 2);
-    // A reference of the same ORB asks for the name with each call.
+    // A reference of the same ORB looks up the plain key for each call.
     let near = world.server.string_to_object(&corbaloc.replace("Key", "Elsewhere")).unwrap().unwrap();
     assert_eq!([call(&near).unwrap(), call_marshalled(&near).unwrap()], [2, 2]);
     world.server.bind_key("Alias", &near).unwrap();
@@ -467,11 +469,12 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     named.validate_connection().unwrap();
     let answer = named.invoke(&IS_A, &|e| e.write_str(VALUE)).unwrap().read(|d| d.read_bool());
     assert!(answer.unwrap());
-    // Within the process too, directly and marshalled.
+    // The plain key also works within the process, both directly and marshalled.
     let local = world.server.string_to_object(&corbaloc.replace("Key", "Here")).unwrap().unwrap();
     assert_eq!((call(&local).unwrap(), call_marshalled(&local).unwrap()), (1, 1));
 
-    // Once the object is gone, so it is under the plain key: an answer, and no forward to nowhere.
+    // If the object no longer exists, calls by the plain key get this answer. They are not
+    // forwarded.
     poa.deactivate_object(&id).unwrap();
     assert_eq!(refused(call_marshalled(&named)), NO_OBJECT);
     assert_eq!(refused(named.validate_connection()).0, Kind::ObjectNotExist);
@@ -479,12 +482,12 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     poa.activate_object_with_id(&id, &number(3)).unwrap();
     assert_eq!(call_marshalled(&named).unwrap(), 3);
 
-    // A plain key that leads to itself is a loop for the client to end.
+    // A plain key that leads to itself makes a loop of forwards, which the client ends.
     world.server.bind_key("Loop", &by_key("Loop")).unwrap();
     assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
 }
 
-/// What a server answers to a request for a plain key, on the wire.
+/// Checks the bytes of a server's reply to a request for a plain key.
 #[test]
 fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
     use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
@@ -537,7 +540,7 @@ fn hints_lead_to_the_same_objects_and_never_to_another() {
         assert_eq!(&poa.reference_to_id(reference).unwrap(), id);
         world.remote(reference).validate_connection().unwrap();
     }
-    // All places change hands: a hint that is stale leads to nobody else.
+    // Each slot gets another object. An old hint must not lead to this other object.
     for id in &ids {
         poa.deactivate_object(id).unwrap();
     }
@@ -552,7 +555,8 @@ fn hints_lead_to_the_same_objects_and_never_to_another() {
             assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
         }
     }
-    // Another ORB with the same POA, as in a later run: the hint says nothing there, the key everything.
+    // Another ORB has the same POA, as in a later run of a server. There the hint is wrong, but the
+    // key still finds the object.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
@@ -592,7 +596,7 @@ fn current_tells_the_innermost_upcall() {
         assert_eq!(call(&inner)? + call_marshalled(&inner)?, 2);
         look(&before.poa, &before.object_id);
         assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "another thread has no context");
-        // Deactivated, and yet it runs: Current goes on telling.
+        // The object is deactivated while its servant still runs. `current` still returns it.
         before.poa.deactivate_object(&before.object_id).unwrap();
         assert_eq!(current().unwrap().servant(), before.servant());
         assert_eq!(current().unwrap().reference().unwrap().type_id(), VALUE);

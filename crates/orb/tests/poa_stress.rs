@@ -1,4 +1,4 @@
-//! Everything at once: the POA's promises under load.
+//! Tests of the POA under load, with several kinds of operation at the same time.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -12,25 +12,27 @@ use corelane::poa::*;
 use corelane::{Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
-/// How long each mix runs.
+/// Time for which each mix of operations runs.
 const TIME: Duration = Duration::from_secs(2);
 
-/// How long at most, on a machine that does something else as well, until it has met what it is about.
+/// Maximum time of a mix that has not yet met the situation under test, for example on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether a mix that is to run for `time` goes on at `begin` and later.
+/// Returns true if a mix that began at `begin` must continue. It runs for `time`, and longer if it
+/// has not met its situation.
 fn goes_on(begin: Instant, time: Duration, has_met: bool) -> bool {
     let so_far = begin.elapsed();
     so_far < time || (!has_met && so_far < PATIENCE)
 }
 
-/// Counts servants that live, and fails if one is used after it was etherealized.
+/// Counts the living servants, and fails if a servant runs after it was etherealized.
 #[derive(Default)]
 struct Life {
     living: AtomicUsize,
     etherealized: AtomicUsize,
     incarnated: AtomicUsize,
-    /// Ids that have a servant.
+    /// Ids that have a servant now.
     present: Mutex<HashSet<ObjectId>>,
 }
 
@@ -42,7 +44,7 @@ impl Drop for Living {
     }
 }
 
-/// The servants made, so that `etherealize` can mark them; found by the servant's own address.
+/// A servant activator that keeps its servants, so that `etherealize` can mark the right one.
 #[derive(Default)]
 struct Maker {
     life: Arc<Life>,
@@ -123,7 +125,8 @@ fn deactivation_against_calls_with_a_servant_activator() {
                 scope.spawn(|| {
                     while runs() {
                         for id in &ids {
-                            // Another thread may have been faster, or nobody has called since.
+                            // Fails if another thread was faster, or if no call has activated the
+                            // object since.
                             let _ = poa.deactivate_object(id);
                             std::thread::sleep(Duration::from_micros(50));
                         }
@@ -209,7 +212,7 @@ fn destruction_and_new_creation_against_calls() {
     let poa = world.poa("p", PERSISTENT);
     let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
     poa.destroy(true, true).unwrap();
-    /// Makes the POA whenever a request needs it.
+    /// An adapter activator that makes the POA again whenever a request needs it.
     struct Again(AtomicUsize);
     impl AdapterActivator for Again {
         fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException> {
@@ -217,11 +220,11 @@ fn destruction_and_new_creation_against_calls() {
             match parent.create_poa(name, Some(parent.manager()), policies) {
                 Ok(poa) => {
                     self.0.fetch_add(1, Ordering::SeqCst);
-                    // Unless it is being destroyed already.
+                    // Fails if the POA is already being destroyed.
                     let maker = ServantManager::Activator(Arc::new(Maker::default()));
                     Ok(poa.set_servant_manager(maker).is_ok())
                 }
-                // The last one is still being destroyed.
+                // The previous POA of this name is still being destroyed.
                 Err(PoaError::AdapterAlreadyExists) => Ok(false),
                 Err(other) => panic!("{other:?}"),
             }

@@ -1,4 +1,4 @@
-//! The thread policies (CORBA 3.0.3, section 11.3.7.1).
+//! Tests of the thread policies (CORBA 3.0.3, section 11.3.7.1).
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -12,7 +12,7 @@ use corelane::poa::*;
 use corelane::{CallPolicies, Completion, ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
-/// Fails if two threads are inside at a time; the same thread may come again.
+/// Fails if two threads are inside at the same time. One thread may enter several times.
 #[derive(Default)]
 struct Alone {
     owner: Mutex<Option<ThreadId>>,
@@ -39,7 +39,7 @@ impl Alone {
     }
 }
 
-/// A servant manager of either kind that is visited alone.
+/// A servant manager of either kind, which fails if two threads are inside at the same time.
 struct Managed(Arc<Alone>);
 
 impl Managed {
@@ -100,7 +100,7 @@ fn a_single_thread_poa_runs_one_thing_at_a_time() {
                         for round in 0..20 {
                             assert_eq!(world.call(way, &object).unwrap(), 1, "{name} {way:?}");
                             if name == "b" && way == Way::Direct && round % 4 == 0 {
-                                // Another thread's deactivation may have been faster.
+                                // Fails if another thread deactivated the object first.
                                 let _ = poa.deactivate_object(&id.into());
                             }
                             if round % 5 == 0 {
@@ -131,12 +131,12 @@ fn a_single_thread_poa_may_be_entered_again_by_its_thread() {
     }
 }
 
-/// A servant that answers whether it runs in this thread.
+/// Returns a servant whose operation returns 1 if it runs on `thread`, otherwise 0.
 fn runs_in(thread: ThreadId) -> Servant {
     servant(move || Ok(i32::from(std::thread::current().id() == thread)))
 }
 
-/// Answers for every object, with a servant of its own for each that says whether it runs in this thread.
+/// A servant manager that gives each object its own servant, made by [`runs_in`].
 struct Answers(ThreadId);
 
 impl ServantActivator for Answers {
@@ -155,7 +155,8 @@ impl ServantLocator for Answers {
     }
 }
 
-/// The kinds of objects that a POA can have: one that was activated, and one that its default servant or servant manager answers for.
+/// Makes one object of each kind that the POA can have. One is activated. The other has no servant
+/// of its own; the default servant or the servant manager serves it.
 fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     let (mut objects, policies) = (Vec::new(), poa.policies());
     let retains = policies.servant_retention == ServantRetention::Retain;
@@ -187,7 +188,7 @@ fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     objects
 }
 
-/// The three thread policies with each of the 42 combinations of the others that are legal.
+/// Tests the three thread policies with each of the 42 legal combinations of the other policies.
 #[test]
 fn every_legal_combination_serves_under_every_thread_policy() {
     let world = World::new();
@@ -195,7 +196,7 @@ fn every_legal_combination_serves_under_every_thread_policy() {
         let main = scope.spawn(|| world.server.run());
         let thread = main.thread().id();
         let ready = main_object(&world, &runs_in(thread));
-        // Until it is in `run`, another thread is the main thread.
+        // Before the other thread is in `run`, this thread is the main thread.
         eventually(|| world.call(Way::Direct, &ready).unwrap() == 1);
         let (mut made, mut called) = (0, 0);
         for policies in legal_policies() {
@@ -211,7 +212,8 @@ fn every_legal_combination_serves_under_every_thread_policy() {
                 made += 1;
             }
         }
-        // Active objects are in all that retain, other objects in all that have more than those.
+        // POAs that retain servants have an active object. POAs with a default servant or servant
+        // manager have an object of the other kind.
         assert_eq!((made, called), (3 * 42, 3 * 3 * (30 + 30)));
         world.server.shutdown(true).unwrap();
     });
@@ -240,7 +242,7 @@ fn a_main_thread_poa_runs_in_the_thread_of_run() {
         });
         eventually(|| main.lock().unwrap().is_some());
         let object = main_object(&world, &runs_in(main.lock().unwrap().unwrap()));
-        // Until that thread is in `run`, this one is the main thread.
+        // Before the other thread is in `run`, this thread is the main thread.
         eventually(|| world.call(Way::Direct, &object).unwrap() == 1);
         let second = scope.spawn(|| server.run());
         for way in WAYS {
@@ -272,7 +274,7 @@ fn perform_work_runs_one_request() {
             assert_eq!(call.join().unwrap().unwrap(), 1, "{way:?}");
             assert!(!world.server.work_pending());
         }
-        // Where the object is can be told without the main thread.
+        // A LocateRequest is answered without the main thread.
         world.remote(&object).validate_connection().unwrap();
     });
 }

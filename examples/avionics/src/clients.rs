@@ -16,7 +16,7 @@ pub(crate) struct Client {
     pub(crate) rate: u32,
     /// Maximum time from the moment a call is due to its result.
     pub(crate) deadline: Option<Duration>,
-    /// Fixed priority: the shorter the period, the higher.
+    /// Fixed priority. A client with a shorter period has a higher one.
     pub(crate) priority: Option<u8>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
     let mut target: ObjectRef = orb.reference(target)?;
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB abandons a call at its deadline, when the answer would be useless.
+        // The ORB abandons a call at its deadline, because a later answer would be useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;
@@ -64,7 +64,7 @@ fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     })
 }
 
-/// Returns the attitude in a slow roll from side to side.
+/// Returns the attitude of an aircraft that rolls slowly from side to side.
 fn attitude(n: u32) -> Attitude {
     let phase = f64::from(n) / 40.0;
     Attitude { roll: 20.0 * phase.sin(), pitch: 2.0 * phase.cos(), heading: 90.0, altitude: 8_000.0 }

@@ -63,8 +63,7 @@ impl MapStore for Maps {
     }
 }
 
-/// Serves until the standard input ends, so that the server never outlives the process that started
-/// it.
+/// Serves until the standard input ends. So the server never outlives the process that started it.
 pub(crate) fn run(recorder: &str) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };

@@ -1,8 +1,8 @@
 //! The demo of Corelane: a mission computer and its clients, modelled on avionics.
 //!
 //! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline. A display, a bulk
-//! transfer and a client of another ORB use the remaining time. Each is a process. A user of
-//! Corelane would write [`computer`] (the server), [`clients`], [`meter`] and [`priority`].
+//! transfer and a client of another ORB use the remaining time. Each of them is a process. A user
+//! of Corelane would write [`computer`] (the server), [`clients`], [`meter`] and [`priority`].
 //! [`stage`] starts the processes, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        // Started by the stage.
+        // The stage starts the program with these arguments.
         ["server", recorder] => computer::run(recorder).map(|()| true),
         ["client", name, target, recorder, seconds] => client(name, target, recorder, seconds).map(|()| true),
         ["--help" | "help"] => {

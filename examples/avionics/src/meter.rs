@@ -18,7 +18,7 @@ use crate::{Result, priority};
 const REPORT: Duration = Duration::from_secs(1);
 
 enum Sample {
-    /// The call has a result, or had none at its deadline.
+    /// The call has a result, or had no result at its deadline.
     Done { latency: Duration, missed: bool },
     /// The call was not made because the previous one was still running.
     Skipped,
@@ -45,13 +45,14 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // Stop if the reporter has ended, or has been stuck for minutes.
+    // Stops if the reporter has ended, or has been stuck for minutes.
     call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
     let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
 }
 
-/// Calls until `length` has passed or `heard` returns false because the reporter does not listen.
+/// Calls until `length` has passed, or until `heard` returns false because the reporter has
+/// stopped.
 fn call_steadily(
     client: &Client,
     length: Duration,
@@ -67,7 +68,7 @@ fn call_steadily(
         }
         sleep(due.remaining());
         let outcome = call(count);
-        // A late start counts too: the time at which the result is available matters.
+        // A late start counts too, because the moment at which the result is available matters.
         let latency = due.elapsed();
         let late = client.deadline.is_some_and(|deadline| latency > deadline);
         let mut go_on = heard(match outcome {

@@ -1,4 +1,4 @@
-//! Runs the demo: it calls without a failure and writes its report.
+//! Runs the demo: all calls succeed, and it writes its report.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -29,9 +29,9 @@ fn three_seconds_of_flight() {
     assert!(!left_out || !has_omniorb(), "the omniORB client is left out, and yet omniORB is here\n{said}");
     let (before, summary) = said.split_once("\nsummary ").expect(&said);
     let page = fs::read_to_string(&report).unwrap();
-    // During the run, a line of each client is shown, without a terminal too.
+    // During the run, the output has a line for each client, even without a terminal.
     let (_, live) = before.split_once(" s of 3\n").expect(&said);
-    // Rates on a busy machine may be lower, but not by half.
+    // On a busy machine rates may be lower, but not by half.
     let mut expected = vec![("inertial", 30), ("radar", 15), ("engines", 7), ("display", 37), ("bulk", 60)];
     expected.extend((!left_out).then_some(("omniorb", 15)));
     let mut missed = 0;

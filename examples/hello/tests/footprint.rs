@@ -1,5 +1,5 @@
-//! Size of a small server: the workspace's limits for this example's release program, its memory,
-//! and its smallest form.
+//! The size of a small server: the workspace's limits for this example's release program, its
+//! memory, and its smallest form.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,11 +15,12 @@ const MOST_RESIDENT: u64 = 5120 * KIB;
 
 /// Maximum size of the smallest form.
 const MOST_MINIMAL: u64 = 700 * KIB;
-/// Maximum difference, linked statically, to a networking program without an ORB.
+/// Maximum difference between the smallest form, linked statically, and a networking program
+/// without an ORB.
 const MOST_ABOVE_BARE: u64 = 450 * KIB;
 
-/// Builds the server as it would be shipped, in a separate folder, independent of other builds and
-/// their profiles.
+/// Builds the server as it would be shipped, in a separate folder, so that other builds and their
+/// profiles have no influence.
 fn shipped() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shipped");
     let mut build = Command::new(env!("CARGO"));
@@ -69,7 +70,7 @@ fn the_server_is_small() {
     let mut reference = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
     assert!(reference.starts_with("IOR:"), "{reference}");
-    // The server has printed its address. Wait, so that the memory of its last steps counts too.
+    // The server has printed its address. Waits, so that the memory of its last steps counts too.
     std::thread::sleep(Duration::from_millis(200));
     let resident = resident(server.0.id());
     assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);

@@ -1,6 +1,6 @@
-//! The client's checks: call every operation of interop.idl and verify all results.
+//! The client's checks. They call every operation of interop.idl and verify all results.
 //!
-//! Their names and order are the same as in interop/peers/omniorb/client.cc.
+//! Their names and their order are those of interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;

@@ -13,7 +13,8 @@ pub enum Characters {
     Ascii,
     /// ISO 8859-1, also as native code set.
     Latin1,
-    /// ISO 8859-1 in strings, ASCII in single characters: others take more than one octet in UTF-8.
+    /// ISO 8859-1 in strings, ASCII in single characters, because other characters take more than
+    /// one octet in UTF-8.
     Latin1Strings,
     /// All of Unicode; the native code set is UTF-8.
     Unicode,
@@ -47,8 +48,8 @@ pub struct Setup {
     pub dispatch: String,
     /// `--pool N`: the threads of the pool, or the connections with their own thread.
     pub threads: usize,
-    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply; 0: the
-    /// thread only waits. Default: the choice of the dispatch.
+    /// `--nested DEPTH`: maximum nested upcalls on a thread whose servant waits for a reply. With 0
+    /// the thread only waits. Default: the choice of the dispatch.
     pub nested: Option<u8>,
 }
 
@@ -63,7 +64,7 @@ impl Default for Setup {
             native: CharSet::Utf8,
             fragment: None,
             dispatch: "leader-followers".into(),
-            // Eight callers that each nest four upcalls deep, and one listening thread.
+            // Enough for eight callers that each nest four upcalls deep, and one listening thread.
             threads: 40,
             nested: None,
         }
@@ -124,7 +125,7 @@ impl Setup {
         let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
         // Nested calls of many threads need a connection each. The time-out is long because a busy
-        // machine is slow; the starting program enforces the end.
+        // machine is slow. The program that starts this one enforces the end.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment {
             builder = builder.fragment_size(octets);
@@ -192,9 +193,9 @@ pub struct ClientOptions {
     pub big: usize,
     /// Number of concurrent callers.
     pub threads: u32,
-    /// Duration of their slow operation, in milliseconds.
+    /// Duration of the slow operation of concurrent callers, in milliseconds.
     pub slow: u32,
-    /// Number of callers that must be inside the server at once; 0: not checked.
+    /// Number of callers that must be inside the server at once. 0 means that this is not checked.
     pub meet: u32,
     /// True if the client finally shuts the server down.
     pub shutdown: bool,

@@ -280,8 +280,7 @@ impl SuiteServant {
         })
     }
 
-    /// Sets a callback, which runs on the serving thread in some operations that every client
-    /// calls.
+    /// Sets a callback, which the serving thread runs in some operations that every client calls.
     #[must_use]
     pub fn watched(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
         Self { watch: Watch(Box::new(watch)), ..self }
@@ -311,7 +310,7 @@ impl SuiteServant {
     }
 }
 
-/// Disambiguates `servant`, a provided method of every interface; the diamond has four of them.
+/// Selects one of the four traits whose provided method `servant` the diamond has.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }

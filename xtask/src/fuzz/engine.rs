@@ -29,8 +29,8 @@ const COVERAGE: &[&str] = &[
 /// inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Crate without reported comparisons: its inputs are text with a dictionary, and reporting makes
-/// it five times slower.
+/// The crate without reported comparisons. Its inputs are text with a dictionary, and reporting
+/// makes it five times slower.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
 /// Time in seconds above which an input is a finding.
@@ -45,7 +45,7 @@ const MINIMISING: Duration = Duration::from_secs(20);
 /// Interval of progress lines if the output is not a terminal.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// End of a target's run: the limit that is reached first.
+/// The end of a target's run: the limit that is reached first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) runs: Option<u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Ran {
 }
 
 /// Runs as the compiler with instrumentation, if cargo uses this program as the compiler's wrapper.
-/// Returns `None` otherwise.
+/// Otherwise returns `None`.
 pub(crate) fn as_compiler() -> Option<ExitCode> {
     std::env::var_os(COMPILING)?;
     let mut words = std::env::args_os().skip(1);
@@ -212,7 +212,7 @@ impl Engine {
         }
         fs::create_dir_all(&fresh).map_err(wrong)?;
         let mut command = self.program(target);
-        // Only the edges, not their frequency, keeps the corpus small.
+        // Counting only the edges, not their frequency, keeps the corpus small.
         command.args(["-set_cover_merge=1", "-use_counters=0"]).arg(&fresh).arg(self.work(target)?);
         command.args(self.inputs(target)).stdout(Stdio::null()).stderr(Stdio::null());
         steps::status(&mut command)?;
@@ -309,7 +309,7 @@ fn progress(ran: &Ran, took: Duration, terminal: bool) {
         ran.inputs,
         ran.megabytes
     );
-    // Ignore errors: a run does not depend on its progress output.
+    // Errors are ignored: a run does not depend on its progress output.
     let _ = std::io::stdout().flush();
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Target;
 
-/// Folder with a folder for each target, rewritten by each run.
+/// The folder that contains a folder for each target. Each run rewrites it.
 pub(crate) const FOLDER: &str = "target/fuzz/seeds";
 
 /// Folder of messages and references that other ORBs wrote.
@@ -140,8 +140,8 @@ fn pieces(root: &Path, longest: usize) -> Result<BTreeSet<Vec<u8>>, String> {
     Ok(seeds)
 }
 
-/// Returns every file with an extension in the folder and below it, or nothing if there is no
-/// folder.
+/// Returns every file with an extension in the folder and below it; none if the folder does not
+/// exist.
 fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! Search for the include folders of a file.
+//! The search for the include folders of a file.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub(super) struct Folders {
     files: Vec<PathBuf>,
     /// All files that can be included, by file name.
     by_name: HashMap<String, Vec<PathBuf>>,
-    /// Included names of each file, as written.
+    /// The included names of each file, as written.
     includes: HashMap<PathBuf, Vec<String>>,
     given: Vec<PathBuf>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// Re-exports that a path may lead through; a longer chain is a circle of re-exports.
+/// Maximum number of re-exports on a path. A longer chain is a circle of re-exports.
 const MAX_REEXPORTS: usize = 16;
 
 /// Files and the files that they use, as indices.
@@ -78,7 +78,8 @@ struct Resolver<'s> {
 }
 
 impl Resolver<'_> {
-    /// Returns the file that defines the item of a path as written; `None` for other crates' items.
+    /// Returns the file that defines the item of a path as written. `None` for items of other
+    /// crates.
     fn file_of(&self, written: &Segments) -> Option<usize> {
         let absolute = self.absolute(self.path, self.module, written)?;
         match absolute.as_slice() {
@@ -106,7 +107,7 @@ impl Resolver<'_> {
                     return join(&child);
                 }
                 let imported = module.imports.get(name)?;
-                // `use name::...` of another crate leads to the name itself.
+                // In `use name::...` of another crate, the name denotes the crate itself.
                 if imported.first() == Some(first) {
                     return None;
                 }
@@ -115,7 +116,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Follows re-exports to the file in which the item stands.
+    /// Follows re-exports to the file that contains the item.
     fn definition(&self, absolute: &[String], reexports_left: usize) -> Option<usize> {
         let depth = (0..=absolute.len()).rev().find(|length| self.source.modules.contains_key(&absolute[..*length]))?;
         let (path, rest) = absolute.split_at(depth);
@@ -130,7 +131,7 @@ impl Resolver<'_> {
             self.definition(&[&base, rest].concat(), reexports_left - 1)
         };
         if let Some(import) = module.imports.get(name) {
-            // An item of another crate is used where the module imports it.
+            // An item of another crate counts as used in the module that imports it.
             return follow(import, &rest[1..]).or(Some(module.file));
         }
         let through_glob = module.globs.iter().find_map(|glob| {

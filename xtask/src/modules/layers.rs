@@ -2,12 +2,13 @@
 
 use super::graph::Graph;
 
-/// Files that a reader would name together.
+/// A group of files with a common purpose.
 pub(super) struct Layer {
     name: &'static str,
-    /// Folders (ending in `/`) and files, below `src`. The longest that matches a file counts.
+    /// Folders (ending in `/`) and files, below `src`. The longest entry that matches a file
+    /// counts.
     files: &'static [&'static str],
-    /// Layers that its files may use besides their own.
+    /// The layers that its files may use in addition to their own.
     below: &'static [&'static str],
 }
 
@@ -97,7 +98,7 @@ pub(super) const ORB: &[Layer] = &[
     },
 ];
 
-/// Returns every use of a file in a layer that the user's layer may not use, and files in no layer.
+/// Returns every use of a file that the layers do not permit, and all files in no layer.
 pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     let mut found: Vec<String> = graph
         .files

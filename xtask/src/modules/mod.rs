@@ -1,7 +1,7 @@
 //! The modules of a crate: which file uses which, layers inside the ORB, and circles of files.
 //!
 //! [`source`] reads a crate's files and their paths, [`graph`] resolves the paths to files, and the
-//! checks here judge the edges. Code that is compiled for tests alone does not count.
+//! checks here judge the edges. Code that is compiled only for tests does not count.
 
 mod graph;
 mod layers;
@@ -17,7 +17,8 @@ const CIRCLE_FILES: usize = 8;
 /// A circle of imports must have fewer lines than this.
 const CIRCLE_LINES: usize = 3500;
 
-/// Returns the circles of files that are too large in any crate, and a remark on the largest.
+/// Returns the circles of files, in any crate, that are too large, and a remark on the largest
+/// circle.
 pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
     let crates = root.join("crates");
     let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
@@ -43,7 +44,7 @@ pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
     Ok((found, format!("largest circle: {files} files, {lines} lines, in crates/{name}")))
 }
 
-/// Returns the arrows inside the ORB that point upwards, and the layers as a remark.
+/// Returns the uses inside the ORB that point upwards, and the layers as a remark.
 pub(crate) fn orb_layers(root: &Path) -> Result<(Vec<String>, String), String> {
     let graph = Graph::new(&source::read(&root.join("crates/orb/src"))?);
     Ok((layers::check(&graph, layers::ORB), layers::shown(&graph, layers::ORB)))

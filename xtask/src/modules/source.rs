@@ -22,13 +22,13 @@ pub(super) struct File {
 pub(super) struct Module {
     /// Index of its file.
     pub(super) file: usize,
-    /// Names that `use` declarations bring in, with the paths as written.
+    /// Names that `use` declarations import, with the paths as written.
     pub(super) imports: HashMap<String, Segments>,
-    /// Paths as written of `use` declarations that end in `*`.
+    /// Paths of `use` declarations that end in `*`, as written.
     pub(super) globs: Vec<Segments>,
     /// Names of the items that the module defines.
     pub(super) definitions: HashSet<String>,
-    /// Paths as written: private imports, and paths in code. Re-exports are not among them.
+    /// Paths as written: private imports, and paths in code. Re-exports are left out.
     pub(super) uses: HashSet<Segments>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn read(folder: &Path) -> Result<Source, String> {
 }
 
 impl Source {
-    /// Adds the file at `path`, whose child modules stand in `children`.
+    /// Adds the file at `path`. Its child modules are in the folder `children`.
     fn add_file(&mut self, src: &Path, path: &Path, children: &Path, module: &[String]) -> Result<(), String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(src).unwrap_or(path).to_string_lossy().into_owned();
@@ -203,7 +203,7 @@ fn given_path(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns true if the item is compiled for tests, documentation tests or fuzzing alone.
+/// Returns true if the item is compiled only for tests, documentation tests or fuzzing.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return false };
@@ -214,23 +214,23 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Collects the paths in an item, also those in the tokens of macros.
+/// Collects the paths in an item, including those in the tokens of macros.
 struct PathCollector<'m>(&'m mut Module);
 
 impl<'ast> Visit<'ast> for PathCollector<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Segments = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A single name is local, or its import counts.
+        // A single name is local, or its import counts already.
         if path.leading_colon.is_none() && segments.len() > 1 {
             self.0.uses.insert(segments);
         }
         visit::visit_path(self, path);
     }
 
-    /// The path in `pub(in path)` is no use of a module.
+    /// Ignores the path in `pub(in path)`, which is no use of a module.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// Names of attributes are no modules.
+    /// Ignores the names of attributes, which are no modules.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
@@ -292,8 +292,8 @@ fn paths_in_tokens(text: &str) -> Vec<Segments> {
     paths
 }
 
-/// Splits printed tokens into names, `::`, and all else letter by letter. Text in quotes is left
-/// out.
+/// Splits printed tokens into names, `::`, and single characters for the rest. Text in quotes is
+/// left out.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -333,7 +333,7 @@ fn quoted(text: &str) -> usize {
 pub(super) mod tests {
     use super::*;
 
-    /// Makes a crate of files: name and text.
+    /// Makes a crate from files, given as name and text.
     pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -12,13 +12,13 @@ use serde_json::{Value as Json, json};
 use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
-/// Seconds that rt-app runs the tasks of a file that `--rt-app` writes.
+/// Seconds for which rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
 
-/// One task with its place in the schedule.
+/// A task with its place in the schedule.
 struct TaskRow<'s> {
     named: &'s NamedTask,
-    /// The place; of a rejected task the one that it would have. `None` where no core may run it.
+    /// The place. A rejected task has the place that it would have; `None` if no core may run it.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let placed = rows.iter().filter(|row| row.fits()).filter_map(placed).collect::<Vec<_>>();
         write_file(file, &rt_app::write(&placed, RT_APP_SECONDS))?;
     }
-    // A closed pipe is the reader's choice.
+    // Errors are ignored: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, &rows, all_fit)).as_bytes())
     } else {

@@ -8,7 +8,7 @@ use corelane_sched::task_file::{MachineTable, NamedTask, TaskFile, toml};
 
 use super::CoresArguments;
 
-/// The cores of the MC-ORB paper's machine.
+/// Number of cores of the MC-ORB paper's machine.
 const CORES: u32 = 2;
 
 /// The balance factor without `--balance`.
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     let machine = MachineTable { cores: Some(arguments.cores.unwrap_or(CORES)), ..MachineTable::default() };
     let named = |task: Task| NamedTask { name: format!("task-{}", task.id.0), task };
     let file = TaskFile { machine, tasks: tasks.into_iter().map(named).collect() };
-    // A closed pipe is the reader's choice.
+    // Errors are ignored: the reader may have closed the pipe.
     let _ = out.write_all(toml::write(&file).as_bytes());
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! `corelane cores`: whether periodic tasks keep their deadlines on the cores of a machine.
+//! `corelane cores`: tells whether periodic tasks keep their deadlines on the cores of a machine.
 
 mod analyse;
 mod generate;
@@ -51,7 +51,7 @@ Times are written as 250us, 3ms or 1s.
 Exit status: 0 all deadlines are kept, 1 a deadline can be missed or the file cannot be read, 2 wrong usage.
 ";
 
-/// The most tasks that `generate` makes.
+/// Maximum number of tasks that `generate` makes.
 const MAX_GENERATED: usize = 1_000;
 
 /// The subcommand.
@@ -80,7 +80,7 @@ struct CoresArguments {
     tasks: Option<usize>,
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let file = || arguments::positional("FILE");
     let machine = || [option("cores", "N"), option("discipline", "NAME"), flag("json"), option("svg", "FILE")];
@@ -93,7 +93,7 @@ pub(crate) fn command() -> Command {
     arguments::described(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
-/// Runs the command with the arguments behind `corelane cores`.
+/// Runs the command with the arguments after `corelane cores`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(arguments) {
         Ok(parsed) => parsed,
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
 }
 
-/// Takes the words apart. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is the reason, or `None` if help is requested.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("cores", command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -126,14 +126,14 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresAr
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
-/// Converts the values of options, and checks which there are.
+/// Converts the values of options, and checks which options are present.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArguments), String> {
     let action = match command {
         "analyse" => CoresCommand::Analyse,
         "simulate" => CoresCommand::Simulate,
         _ => CoresCommand::Generate,
     };
-    // An option that the subcommand does not have has no value.
+    // An option that the subcommand does not have counts as absent.
     let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let discipline = |name: String| {
@@ -190,11 +190,11 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
     Ok((number("--lose", core, 0, u64::from(MAX_CORES))?, time("--lose", at)?))
 }
 
-/// A task file with the machine that the options make of it, and its tasks on cores.
+/// A task file, its machine as changed by the options, and its tasks on cores.
 struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,
-    /// The tasks that were admitted, and the rejected ones on the core with the most room.
+    /// The tasks that were admitted, and the rejected ones, on the core with the most room.
     set: TaskSet,
     rejections: Vec<Rejection>,
 }
@@ -224,7 +224,8 @@ impl AllocatedSystem {
     }
 }
 
-/// Reads a file, or the standard input for `-`, up to a byte beyond [`MAX_BYTES`]: then the reader of task files refuses it.
+/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_BYTES`]. The reader of
+/// task files refuses a text of that length.
 fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
     let most = MAX_BYTES as u64 + 1;

@@ -7,21 +7,21 @@ use corelane_sched::task::Nanos;
 
 use super::milliseconds;
 
-/// Width of the part that holds names.
+/// Width in pixels of the part that holds names.
 const NAMES: usize = 170;
-/// Width of the part that holds bars.
+/// Width in pixels of the part that holds bars.
 const BARS: u64 = 760;
-/// Height of a row, and of its bar.
+/// Height in pixels of a row; `BAR` is that of its bar.
 const ROW: usize = 20;
 const BAR: usize = 13;
-/// Height of the part above the rows.
+/// Height in pixels of the part above the rows.
 const HEAD: usize = 34;
-/// Rectangles that a schedule has at most: a browser draws so many at once.
+/// Maximum number of rectangles of a schedule, which a browser can draw at once.
 const MAX_RECTANGLES: usize = 20_000;
-/// Tasks that a picture shows at most.
+/// Maximum number of tasks that a picture shows.
 const MAX_ROWS: usize = 500;
 
-/// The response time of one task beside its deadline.
+/// The response time of a task beside its deadline.
 pub(super) struct ResponseBar<'n> {
     pub(super) name: &'n str,
     pub(super) core: Option<u32>,
@@ -55,7 +55,7 @@ pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     close(svg)
 }
 
-/// Draws which task ran when, one row a task, one colour a core.
+/// Draws which task ran when, with a row for each task and a colour for each core.
 pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
     let rows = names.len().min(MAX_ROWS);
     let mut svg = open(rows, &format!("Schedule of {} ms", milliseconds(duration)));
@@ -113,7 +113,7 @@ fn text(svg: &mut String, x: u64, y: usize, anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
-/// Returns a name, cut where it would leave its part of the picture.
+/// Returns a name, cut to its part of the picture.
 fn short(name: &str) -> String {
     match name.char_indices().nth(18) {
         Some((end, _)) => format!("{}...", &name[..end]),
@@ -125,7 +125,7 @@ fn hundredths(number: u64) -> String {
     format!("{}.{:02}", number / 100, number % 100)
 }
 
-/// Returns the colour of a core. The colours of Okabe and Ito differ for colour-blind readers too.
+/// Returns the colour of a core. The colours of Okabe and Ito also differ for colour-blind readers.
 fn colour(core: usize) -> &'static str {
     const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"];
     COLOURS[core % COLOURS.len()]

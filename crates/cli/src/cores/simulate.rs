@@ -1,4 +1,4 @@
-//! `corelane cores simulate`: the tasks in virtual time.
+//! `corelane cores simulate`: runs the tasks in virtual time.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
-/// Longest periods that a simulation lasts without `--for`.
+/// Duration of a simulation without `--for`, as a multiple of the longest period.
 const PERIODS: u64 = 10;
 
 /// Simulates the file. Returns true if no deadline was missed.
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let names: Vec<&str> = system.file.tasks.iter().map(|named| named.name.as_str()).collect();
         write_file(file, &picture::schedule(&names, cores, duration, &outcome))?;
     }
-    // A closed pipe is the reader's choice.
+    // Errors are ignored: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, duration, &outcome)).as_bytes())
     } else {
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(!outcome.has_misses())
 }
 
-/// Returns the place among the machine's cores of each task.
+/// Returns the index of each task's core among the machine's cores.
 fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     let place = |named: &corelane_sched::task_file::NamedTask| {
         let core = system.set.core_of(named.task.id);
@@ -63,7 +63,8 @@ fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     system.file.tasks.iter().map(place).collect()
 }
 
-/// Returns the priority level of each task: on its core, or over all cores by deadline.
+/// Returns the priority level of each task: on its core, or, if `is_global`, over all cores by
+/// deadline.
 fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {
@@ -72,7 +73,7 @@ fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<
         }
     } else {
         for promise in task_placements(&system.set, &system.machine) {
-            // A task's id is its place in the file.
+            // A task's id is its index in the file.
             if let Some(level) = usize::try_from(promise.task.0).ok().and_then(|place| levels.get_mut(place)) {
                 *level = promise.level;
             }
@@ -81,7 +82,7 @@ fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<
     levels
 }
 
-/// Returns periodic arrivals; with a seed each job is late by a random part of its task's jitter.
+/// Returns periodic arrivals. With a seed, each job is late by a random part of its task's jitter.
 fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<Arrivals> {
     let of_task = |place: u64| Arrivals { seed: seed.map(|seed| seed.wrapping_add(place)), ..Arrivals::PERIODIC };
     (0..).map(of_task).take(timings.len()).collect()

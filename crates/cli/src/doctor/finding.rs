@@ -1,15 +1,15 @@
-//! Findings of an examination: what is so, and what to change.
+//! Findings of an examination: the state, and what to change.
 
 use serde_json::{Value as Json, json};
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
-    /// Nothing stops a call.
+    /// The check found no obstacle to a call.
     Good,
-    /// Something stops a call.
+    /// The check found an obstacle to a call.
     Bad,
-    /// Calls are possible, but something may be amiss, or the check was not made.
+    /// Calls are possible, but there may be a problem, or the check was not made.
     Unsure,
 }
 
@@ -18,12 +18,12 @@ pub(super) enum CheckResult {
 pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// The profile that is concerned, from 1.
+    /// The profile that the check is about, from 1.
     pub(super) profile: Option<usize>,
-    /// The address that is concerned.
+    /// The address that the check is about.
     pub(super) endpoint: Option<String>,
     pub(super) found: String,
-    /// What to change; empty if nothing.
+    /// The change that helps; empty if none is needed.
     pub(super) remedy: String,
 }
 

@@ -35,7 +35,7 @@ its host name, its route and its server, GIOP version, code sets and limits. Eac
 Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
 ";
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
         .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
@@ -102,7 +102,7 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     (status, text)
 }
 
-/// What the words ask for.
+/// The request in the words.
 #[derive(Debug, PartialEq, Eq)]
 struct DoctorRequest {
     required: Vec<&'static str>,
@@ -111,7 +111,7 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Takes the words apart. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is the reason, or `None` if help is requested.
 fn parse(
     arguments: impl Iterator<Item = OsString>,
     report: &[GuaranteeReport],

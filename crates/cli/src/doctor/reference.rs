@@ -1,7 +1,7 @@
-//! `corelane doctor REFERENCE`: why an object cannot be called.
+//! `corelane doctor REFERENCE`: tells why an object cannot be called.
 //!
-//! The checks follow the way of a call: the text, the name, each address with its host name, route
-//! and server, then the object. Each has a deadline.
+//! The checks follow the path of a call: the text, the name, each address with its host name, route
+//! and server, then the object. Each check has a deadline.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ use crate::text::{excerpt, printable};
 
 /// Time for all checks together.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Time between two looks at a thread that looks up a name.
+/// Time between two checks whether the thread that looks up a name is done.
 const LOOK: Duration = Duration::from_millis(5);
 
 const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::publish, `corelane naming serve --publish`, omniORB's \
@@ -159,7 +159,7 @@ impl Examination {
         }
     }
 
-    /// Judges a profile that is not understood.
+    /// Judges a profile that cannot be parsed.
     fn unusable(&mut self, number: usize, tag: u32, error: CdrError) {
         let name = profile_name(tag);
         let finding = if error == CdrError::Unsupported || !is_known(tag) {
@@ -172,7 +172,7 @@ impl Examination {
         self.add(finding.at(number, None));
     }
 
-    /// Judges what a profile says about the server.
+    /// Judges what a profile states about the server.
     fn profile(&mut self, number: usize, profile: &Profile<'_>, has_no_address: bool) {
         let at = |finding: Finding| finding.at(number, None);
         let ssl = profile.components.find(component_tag::SSL_SEC_TRANS).is_some();
@@ -208,7 +208,7 @@ impl Examination {
         }));
     }
 
-    /// Judges an address, looks its name up and connects. Returns true if it could be reached.
+    /// Judges an address, looks up its name and connects. Returns true if it could be reached.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -225,7 +225,7 @@ impl Examination {
         is_reached
     }
 
-    /// Looks a host name up. The resolver cannot be interrupted, so a thread runs it.
+    /// Looks up a host name. The resolver cannot be interrupted, so a separate thread runs it.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -340,7 +340,7 @@ fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     })
 }
 
-/// Looks whether a path is a socket. Connecting is left to the ORB, which does not wait for ever.
+/// Checks whether a path is a socket. The ORB makes the connection, with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());
@@ -348,7 +348,7 @@ fn socket_file(path: &str) -> io::Result<String> {
     Err(io::Error::other("the file is not a socket"))
 }
 
-/// Connects to the first address that takes a connection.
+/// Connects to the first address that accepts a connection.
 fn connect_any(addresses: &[SocketAddr], time: Duration) -> io::Result<String> {
     let share = (time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1)).max(Duration::from_millis(1));
     let mut failure = io::Error::new(ErrorKind::NotFound, "there is no address");
@@ -391,7 +391,7 @@ fn route(reached: io::Result<String>) -> Finding {
     Finding::bad("route", found, remedy)
 }
 
-/// Judges the exception that a request met, after a connection was made.
+/// Judges the exception of a request, after a connection was made.
 fn refusal(exception: &SystemException) -> Finding {
     let cause = printable(&exception.to_string());
     let phase = exception.detail().and_then(|detail| detail.phase);

@@ -1,4 +1,4 @@
-//! The names and the meaning of what references carry: profiles, components, policies.
+//! The names and the meaning of the parts of references: profiles, components, policies.
 
 use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
@@ -13,8 +13,8 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Names of components (CORBA 3.0.3 section 13.6.6, and those of ORBs) whose content is not shown
-/// otherwise.
+/// Names of components (CORBA 3.0.3 section 13.6.6, and those of ORBs) of which only the name is
+/// shown.
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),
@@ -55,18 +55,18 @@ const NAMES: [(u32, &str); 37] = [
     (0x5355_4e01, "JDK request partitioning"),
 ];
 
-/// What a component says.
+/// The meaning of a component.
 pub(super) struct Content<'d> {
     pub(super) name: &'static str,
-    /// The content in one line; `None` if its form is not known here, or it is malformed.
+    /// The content in one line; `None` if its form is unknown or it is malformed.
     pub(super) text: Option<String>,
-    /// Further lines, with the octets of what is not known.
+    /// Further lines, with the octets of unknown content.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
     /// The content for JSON; null if there is no text.
     pub(super) json: Json,
 }
 
-/// Returns what a component says. `profile` is the tag of its profile.
+/// Returns the meaning of a component. `profile` is the tag of its profile.
 pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
     let known = |name, content: Result<(String, Json), CdrError>| {
         let (text, json) = content.map_or((None, Json::Null), |(text, json)| (Some(text), json));
@@ -180,7 +180,7 @@ fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((text, json!({ "port": port, "supports": supports, "requires": requires })))
 }
 
-/// Names the association options of the Security Service.
+/// Returns the names of the association options of the Security Service.
 fn associations(bits: u16) -> String {
     const OPTIONS: [(u16, &str); 7] = [
         (1, "no protection"),
@@ -258,7 +258,8 @@ pub(super) fn host_text(host: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Every cut and every changed octet of what a component may hold has a meaning or none.
+    /// If a component is cut anywhere, or any octet is changed, it still is shown or counts as
+    /// malformed.
     #[test]
     fn damaged_components_are_not_understood() {
         let whole: Vec<u8> =

@@ -47,7 +47,7 @@ and components. ADDRESS is tcp:HOST:PORT, HOST:PORT, unix:PATH in Corelane's for
 Exit status: 0 made, 1 the parts do not make a reference, 2 wrong usage.
 ";
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(super) fn command() -> Command {
     let many = [
         ("address", "ADDRESS"),
@@ -110,7 +110,7 @@ struct ReferenceParts {
     host: String,
     key: Vec<u8>,
     components: Vec<TaggedComponent>,
-    /// Profiles that are given by their octets.
+    /// Profiles that the user gives as octets.
     profiles: Vec<TaggedProfile>,
     is_corbaloc: bool,
 }
@@ -284,7 +284,7 @@ fn place(text: &str) -> Result<MadeAddress, String> {
     Ok(MadeAddress::Tcp(host, port))
 }
 
-/// Reads `HOST:PORT`; an IPv6 address stands in brackets.
+/// Reads `HOST:PORT`. An IPv6 address is in brackets.
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

@@ -31,12 +31,12 @@ Nothing is called. `corelane ior make --help` explains the second form.
 Exit status: 0 shown, 1 a reference is malformed, 2 wrong usage.
 ";
 
-/// Help text of both forms.
+/// Returns the help text of both forms.
 pub(crate) fn help() -> String {
     format!("{USAGE}\n{}", make::USAGE)
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::words("TEXT"));
     arguments::described(show, USAGE).subcommand(make::command().about("make a reference"))

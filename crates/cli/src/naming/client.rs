@@ -90,7 +90,7 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
     })
 }
 
-/// Returns the object that a word names: a reference, `@FILE` or `-`.
+/// Returns the object that a word denotes: a reference, `@FILE` or `-`.
 pub(crate) fn named(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
     object(orb, &input::reference(word)?)
 }
@@ -122,7 +122,7 @@ fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingC
     context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
 }
 
-/// Returns a name as it is printed.
+/// Returns a name in the form in which it is printed.
 pub(super) fn shown(name: &[NameComponent]) -> String {
     printable(&name::to_string(name).unwrap_or_default())
 }

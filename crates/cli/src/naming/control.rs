@@ -1,7 +1,7 @@
 //! Operations on a server itself, over a Unix socket for the users that may use it.
 //!
-//! The kernel vouches for the user of each connection. A connection of another user is closed, and
-//! the server says so. The same key at the server's other addresses refuses every call.
+//! The kernel reports the user of each connection. The server closes a connection of another user
+//! and prints a line about it. At the server's other addresses, the same key refuses every call.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -26,7 +26,7 @@ use crate::text::printable;
 /// Minimum time between two lines about refusals, which refused clients can cause at any rate.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Says on the standard error that a client was refused.
+/// Prints on the standard error that a client was refused.
 struct RefusalLog(Mutex<Option<Monotonic>>);
 
 impl RefusalLog {
@@ -41,7 +41,8 @@ impl RefusalLog {
         }
         *next = Some(Monotonic::now() + PAUSE);
         drop(next);
-        // A line that cannot be written at once is lost: the threads that serve clients must not wait.
+        // A line that cannot be written at once is lost, because the threads that serve clients
+        // must not block.
         corelane_sys::process::try_print_error(what);
     }
 }
@@ -161,7 +162,7 @@ pub(super) fn serve(
     let root = orb.root_poa();
     let control = root.activate(&naming.control(shutdown)).map_err(|error| error.to_string())?;
     orb.bind_key(NAMING_CONTROL, &control).map_err(|error| error.to_string())?;
-    // Each connection's user is checked. The file's mode must not keep an allowed user away.
+    // The user of each connection is checked. So the file's mode must not exclude a permitted user.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
     root.manager().activate().map_err(|error| error.to_string())?;
@@ -184,7 +185,7 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
 /// Checks that `root` is the context in which the names of `bind_all` begin.
 ///
 /// # Errors
-/// A sentence, if it is another context or one of another server.
+/// A sentence, if it is another context, or a context of another server.
 pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Result<(), String> {
     let initial = control.initial_context().map_err(|exception| explain(&exception))?;
     if initial.is_some_and(|initial| initial.as_object().is_equivalent(root.as_object())) {

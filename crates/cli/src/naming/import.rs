@@ -17,7 +17,7 @@ use super::client::{of_bind, of_bind_new_context, of_rebind, shown};
 use super::control;
 use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, write_line};
 
-/// Number of names that are not copied and are listed; further ones are counted.
+/// Maximum number of names listed as not copied. Further ones are only counted.
 const MAX_LISTED: usize = 20;
 /// Number of names between two lines about the progress.
 const PROGRESS: usize = 100_000;
@@ -26,11 +26,11 @@ const PROGRESS: usize = 100_000;
 pub(super) struct Import<'a> {
     /// Number of threads that resolve and bind.
     pub(super) jobs: usize,
-    /// True to replace objects that names are bound to.
+    /// True to replace objects to which names are already bound.
     pub(super) replace: bool,
-    /// Control socket of the server that gets the names.
+    /// Control socket of the server that receives the names.
     pub(super) control: Option<&'a Path>,
-    /// Context in which the name of the place for the copies begins.
+    /// The context in which the name of the copies' place begins.
     pub(super) root: &'a NamingContextRef,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Import<'a> {
 struct ContextCopy {
     from: NamingContextRef,
     to: NamingContextRef,
-    /// Name of `to` in the server that gets the names.
+    /// Name of `to` in the server that receives the names.
     name: Vec<NameComponent>,
 }
 
 /// The result for one object.
 enum ImportOutcome {
     Bound,
-    /// The name is bound to the same object already.
+    /// The name is already bound to the same object.
     Same,
     NotBound(String),
 }
@@ -98,9 +98,10 @@ struct Importer<'a> {
     control: Option<ControlRef>,
     /// The server that has the names.
     server: OwnServer,
-    /// Contexts of that server, with their copies.
+    /// Contexts of that server that were copied, with their copies.
     copied: ObjectMap<ObjectRef>,
-    /// The copies. A server that is copied into itself has them below the contexts to copy.
+    /// The copies. If a server is copied into itself, they are below the contexts to copy, so they
+    /// are left out.
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
@@ -167,8 +168,8 @@ impl Importer<'_> {
         if self.counts.not_bound <= MAX_LISTED { write_line(self.out, &format!("{name}: {reason}")) } else { Ok(()) }
     }
 
-    /// Copies a context of the source's server, and binds a context of another server or one that
-    /// has been copied.
+    /// Copies a context of the source's server. A context of another server, or one that has been
+    /// copied already, is only bound.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -199,7 +200,8 @@ impl Importer<'_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // An earlier run has made it, or the name has other bindings, to which these are added.
+            // An earlier run has made the context, or the name has other bindings, to which these
+            // are added.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -216,7 +218,8 @@ impl Importer<'_> {
     }
 }
 
-/// Returns the reference that a server of ours gives for a context; the same one for other servers.
+/// Returns the reference that a Corelane server gives for a context. For other servers it is the
+/// same reference.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
@@ -253,7 +256,7 @@ fn in_parallel<T: Send>(
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..jobs.min(names.len())).map(|_| scope.spawn(worker)).collect();
         let mut done = worker();
-        // A panic of a worker goes on in this thread.
+        // A panic of a worker continues in this thread.
         done.extend(
             others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
         );

@@ -124,11 +124,11 @@ struct NamingArguments {
     words: Vec<String>,
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and words.
 pub(crate) fn command() -> Command {
     let on_server = |name: &'static str| {
         let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
-        // The number of words is checked apart.
+        // The number of words is checked separately.
         command.arg(arguments::words("NAME"))
     };
     let serve = arguments::command("serve", USAGE)
@@ -199,7 +199,7 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Takes the words apart. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is the reason, or `None` if help is requested.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
@@ -222,7 +222,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    // An option that the subcommand does not have has no values.
+    // An option that the subcommand does not have counts as absent.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();

@@ -13,7 +13,7 @@ use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch
 pub(super) struct Prune {
     /// Maximum time of a call to an object that is checked.
     pub(super) timeout: Duration,
-    /// True to unbind nothing.
+    /// True to report dead names without unbinding them.
     pub(super) dry_run: bool,
     /// True to prune the contexts of other servers too.
     pub(super) follow: bool,
@@ -40,14 +40,14 @@ struct PruneWalk {
     /// Contexts that have been checked, each with the reason why it counts as dead.
     checked: ObjectMap<Option<String>>,
     server: OwnServer,
-    /// Number of dead names that stay bound, and of contexts that were not checked to their end.
+    /// Number of dead names that stay bound, and of contexts that were not checked completely.
     not_done: usize,
 }
 
 /// A name that is to be unbound.
 struct Dead {
     name: Vec<NameComponent>,
-    /// The name from the beginning, as it is printed.
+    /// The name from the beginning, in the form in which it is printed.
     whole: String,
     object: ObjectRef,
     reason: String,
@@ -80,7 +80,7 @@ impl PruneWalk {
         listed
     }
 
-    /// Returns the binding if what it is bound to is dead.
+    /// Returns the binding if its object or context is dead.
     fn check(
         &mut self,
         context: &NamingContextRef,
@@ -105,7 +105,8 @@ impl PruneWalk {
         Ok(reason.map(|reason| Dead { name, whole, object, reason }))
     }
 
-    /// Checks a context and prunes the names below it. Returns why it counts as dead.
+    /// Checks a context and prunes the names below it. Returns the reason why it counts as dead, if
+    /// it does.
     fn check_context(&mut self, object: &ObjectRef, name: &str, out: &mut dyn Write) -> Result<Option<String>, String> {
         let object = object.with_timeout(self.prune.timeout);
         let reason = if self.prune.follow || self.server.has(&object) {
@@ -130,7 +131,7 @@ impl PruneWalk {
                 }
             }
         } else {
-            // The names below it are another server's.
+            // The names below the context belong to another server.
             death(&object)
         };
         self.checked.insert(object, reason.clone());
@@ -138,8 +139,9 @@ impl PruneWalk {
     }
 }
 
-/// Unbinds a name that is still bound to `object`. During the check of other names its server may
-/// have started again and bound it to another object: then the function returns false.
+/// Unbinds a name if it is still bound to `object`. While other names were checked, the object's
+/// server may have started again and bound the name to another object. The function then returns
+/// false.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(of_rebind)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -148,7 +150,7 @@ fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &Obje
     context.unbind(name).map(|()| true).map_err(of_rebind)
 }
 
-/// Returns why an object counts as dead, or `None` if it does not.
+/// Returns the reason why an object counts as dead, or `None` if it does not.
 fn death(object: &ObjectRef) -> Option<String> {
     match object.non_existent() {
         Ok(true) => Some("does not exist".to_owned()),
@@ -157,8 +159,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns why an exception means that an object is dead. A slow server, or one that answers
-/// TRANSIENT, is alive.
+/// Returns the reason why an exception means that an object is dead. A slow server, or one that
+/// answers TRANSIENT, is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
     match exception.kind() {

@@ -16,7 +16,7 @@ use corelane_sys::{poll, signal};
 
 use super::{NamingArguments, control};
 
-/// Threads that serve requests.
+/// Number of threads that serve requests.
 const THREADS: usize = 40;
 /// Maximum number of changes that wait for the disk, each with a thread. They share one commit; the
 /// other threads resolve names meanwhile.
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut dyn Write) -> Result<()
     orb.shutdown(true).map_err(|error| error.to_string())
 }
 
-/// Returns the path of the control socket, if there is to be one.
+/// Returns the path of the control socket, if the options ask for one.
 fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     if arguments.allow_control.is_empty() {
         return None;
@@ -93,8 +93,8 @@ fn control_path(arguments: &NamingArguments) -> Option<PathBuf> {
     arguments.control.clone().or_else(of_store)
 }
 
-/// Explains defaults that users may not expect. Goes to the standard error, apart from the
-/// reference.
+/// Explains defaults that users may not expect. The text goes to the standard error, separate from
+/// the reference.
 fn explain(arguments: &NamingArguments) {
     let mut text = String::new();
     if arguments.listen.is_empty() {
@@ -124,14 +124,14 @@ fn notify(state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// Ends a server that runs.
+/// Ends a running server.
 pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let path = arguments.control.as_deref().ok_or("a control socket is needed")?;
     control::object(&orb, path)?.shutdown().map_err(|exception| control::explain(&exception))
 }
 
-/// Copies the store of a server that runs.
+/// Copies the store of a running server.
 fn running_backup(path: &Path, copy: &str, out: &mut dyn Write) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     // The server has another working directory.

@@ -1,7 +1,7 @@
 //! Traversal of contexts, and the commands `list` and `tree`.
 //!
 //! Bindings are fetched in batches, so that a context of any size takes little memory here and in
-//! the server. A context that several names lead to is traversed once.
+//! the server. A context with several names is traversed once.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) enum ListError {
     /// The context cannot be listed.
     Context(SystemException),
-    /// The iterator failed after the first batch. The server may have ended it; the context exists.
+    /// The iterator failed after the first batch. The server may have ended it. The context exists.
     Iterator(SystemException),
     Output(String),
 }
@@ -37,7 +37,7 @@ impl From<ListError> for String {
     }
 }
 
-/// Passes all bindings of a context to `visit` in batches, each sorted by name.
+/// Calls `visit` with all bindings of a context in batches, each sorted by name.
 pub(super) fn for_each_batch(
     context: &NamingContextRef,
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
@@ -57,12 +57,12 @@ pub(super) fn for_each_batch(
             visit(sorted(bindings)).map_err(ListError::Output)
         });
     }
-    // Ignore errors: the server has destroyed the iterator itself, or will.
+    // Errors are ignored: the server has destroyed the iterator itself, or will do so.
     let _ = iterator.destroy();
     visited
 }
 
-/// Returns a binding as a list shows it.
+/// Returns a binding in the form of a list.
 pub(super) fn line(binding: &Binding) -> String {
     let mark = if binding.binding_type == BindingType::Ncontext { "/" } else { "" };
     format!("{}{mark}", shown(&binding.binding_name))
@@ -72,12 +72,13 @@ pub(super) fn write_line(out: &mut dyn Write, line: &str) -> Result<(), String> 
     writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))
 }
 
-/// Returns the name of a binding of the context with the name `prefix`, as it is printed.
+/// Returns the name of a binding in the form in which it is printed. `prefix` is the name of its
+/// context.
 pub(super) fn joined(prefix: &str, name: &[NameComponent]) -> String {
     if prefix.is_empty() { shown(name) } else { format!("{prefix}/{}", shown(name)) }
 }
 
-/// Objects, each with a value. Equivalent references are one object.
+/// A map from objects to values. Equivalent references denote one object.
 pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
 
 impl<V> Default for ObjectMap<V> {
@@ -106,7 +107,7 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Removes the objects whose values `keep` does not accept. Returns true if there were any.
+    /// Removes the objects whose values `keep` does not accept. Returns true if any were removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {
@@ -119,7 +120,7 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// Tells the contexts of one server from those of others, by their addresses.
+/// Distinguishes the contexts of one server from those of others, by their addresses.
 pub(super) struct OwnServer {
     addresses: Vec<ServerLocation>,
     /// Results of earlier look-ups.
@@ -129,7 +130,7 @@ pub(super) struct OwnServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ServerLocation {
     Address(SocketAddr),
-    /// A host name that cannot be looked up.
+    /// A host name that cannot be resolved.
     Name(String, u16),
     Path(String),
 }
@@ -171,8 +172,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// Returns true if two places are one. A server that listens at all addresses of this machine may
-/// be called at one of them and publish another.
+/// Returns true if two places are the same. A server that listens at all addresses of this machine
+/// may be called at one of them and publish another.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
@@ -182,7 +183,7 @@ fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     }
 }
 
-/// Returns true for an address of this machine: a socket can be bound to it.
+/// Returns true for an address of this machine, to which a socket can be bound.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
@@ -239,8 +240,8 @@ impl TreeWalk {
         })
     }
 
-    /// Returns the context to print that a name is bound to, else a remark that says why there is
-    /// none.
+    /// Returns the context to print to which a name is bound. Otherwise returns a remark with the
+    /// reason why there is none.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, String) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {
@@ -252,10 +253,10 @@ impl TreeWalk {
     }
 }
 
-/// Returns the context that a name is bound to. `path` has the contexts that lead there.
+/// Returns the context to which a name is bound. `path` contains the contexts that lead there.
 ///
 /// # Errors
-/// A remark that says why it is not to be traversed.
+/// A remark with the reason why the context is not traversed.
 pub(super) fn bound_context(
     context: &NamingContextRef,
     name: &[NameComponent],

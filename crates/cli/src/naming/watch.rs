@@ -1,7 +1,7 @@
 //! The command `watch`: prints the changes of names below a context.
 //!
-//! Corelane's name servers report their changes. For other servers the command reads all names
-//! again and again and compares them.
+//! Corelane's name servers report their changes. For other servers the command repeatedly reads all
+//! names and compares them.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,18 +16,18 @@ use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch
 
 /// Maximum time in milliseconds for which the server waits for a change.
 const PATIENCE_MS: u32 = 1_000;
-/// Time to the next call after an answer without changes that came at once.
+/// Pause before the next call, after an answer without changes that came at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     /// Time between two readings of a server that reports no changes.
     pub(super) interval: Duration,
-    /// Number of changes after which the command ends; without one it goes on.
+    /// Number of changes after which the command ends; `None` for no end.
     pub(super) count: Option<u64>,
 }
 
-/// Prints the changes below a context, each as it comes. `prefix` is the context's own name.
+/// Prints the changes below a context as they come. `prefix` is the context's own name.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
@@ -68,7 +68,7 @@ impl Printer<'_> {
     }
 }
 
-/// A thing that a name is bound to: true for a context, and a hash of the reference.
+/// The target of a name: true for a context, and a hash of the reference.
 type WatchedBinding = (bool, u64);
 
 fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
@@ -78,14 +78,14 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
 }
 
 /// Reads names below a context. Each context of the server is read once, under the first name that
-/// leads to it; contexts of other servers are not read.
+/// leads to it. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut OwnServer,
     /// The contexts that were found, with their names.
     contexts: ObjectMap<String>,
     /// Receives each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
-    /// True to resolve the names of objects, for their references.
+    /// True to resolve the names of objects, in order to get their references.
     resolves: bool,
 }
 
@@ -97,7 +97,7 @@ impl Reader<'_> {
             for binding in bindings {
                 let name = joined(prefix, &binding.binding_name);
                 if binding.binding_type == BindingType::Nobject {
-                    // A name that another client has just unbound is bound to nothing.
+                    // A name that another client has just unbound has no target.
                     let object =
                         if self.resolves { context.resolve(&binding.binding_name).ok().flatten() } else { None };
                     (self.visit)(name, entry(false, object.as_ref()));
@@ -115,7 +115,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // It has been destroyed, and the name is still there.
+                    // The context has been destroyed, and its name is still bound.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }
@@ -193,12 +193,12 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server lets no further client wait.
+            // The server permits no further client to wait.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // Other names may lead to the contexts below.
+                // The contexts below may have other names.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -215,8 +215,8 @@ fn read_contexts(
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Prints a change if it is in one of the contexts, which it may extend or reduce. Returns true if
-/// it has removed some.
+/// Prints a change if it is in one of the contexts, which the change may add to or reduce. Returns
+/// true if it has removed contexts.
 fn print(
     change: &Change,
     contexts: &mut ObjectMap<String>,
@@ -228,7 +228,7 @@ fn print(
     let name = joined(prefix, std::slice::from_ref(&change.name));
     let is_context = change.binding_type == BindingType::Ncontext;
     printer.print(change.kind, &name, is_context)?;
-    // The name may have been bound to a context, whose names below are gone with it.
+    // The name may have been bound to a context. The names below that context are then gone too.
     let below = format!("{name}/");
     let has_removed = contexts.retain(|known| *known != name && !known.starts_with(&below));
     if let (true, Some(object)) = (is_context, &change.target)

@@ -13,8 +13,8 @@ pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// The answers whose times are at least a power of two in microseconds, and below the next one. The
-/// first bucket begins at 0.
+/// A bucket: the answers whose times are at least a power of two in microseconds, and below the
+/// next one. The first bucket begins at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,
@@ -85,7 +85,7 @@ impl Latencies {
     }
 }
 
-/// Returns the time in nanoseconds that this many hundredths of the sorted times do not exceed.
+/// Returns the time in nanoseconds that `hundredths` of the sorted times do not exceed.
 fn percentile(sorted: &[u64], hundredths: usize) -> f64 {
     let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A period in which a thread was ready and did not run.
+/// A period in which a thread was ready but did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
@@ -45,7 +45,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Removing the instance discards the rest.
+        // The rest is discarded when the instance is removed.
         let _ = fs::write(self.instance.join("events/sched/sched_switch/enable"), "0");
         let _ = fs::remove_dir(&self.instance);
     }

@@ -22,7 +22,7 @@ use super::{ANY_PORT, Folder, Server, corelane, n};
 struct Watching {
     process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    /// The line that says how it watches.
+    /// The line that tells in which way the command watches.
     way: String,
 }
 
@@ -111,7 +111,8 @@ fn watch_follows_shared_contexts() {
     watching.end();
 }
 
-/// The names below a context of another server are that server's, whenever it is bound.
+/// The names below a context of another server belong to that server, whenever the context is
+/// bound.
 #[test]
 fn watch_does_not_call_another_server() {
     let server = Server::start(ANY_PORT, &[]);
@@ -156,7 +157,7 @@ fn prune_says_that_a_read_only_server_keeps_its_names() {
     server.done(&["prune", "--dry-run"]);
 }
 
-/// A name server that reports no changes: it passes every operation on to one of ours.
+/// A name server that reports no changes. It passes every operation on to a Corelane server.
 struct Plain(NamingContextExtRef);
 
 impl NamingContext for Plain {
@@ -241,7 +242,7 @@ fn shared_contexts_are_printed_and_pruned_once() {
     assert!(dead.starts_with("a/dead: cannot be reached") && dead.lines().count() == 1, "{dead}");
     server.done(&["prune"]);
     assert_eq!(server.done(&["list", "c"]), "");
-    // A dead context has as many lines as names.
+    // A dead context has as many lines as it has names.
     let gone = "corbaloc::1.2@127.0.0.1:1/Context";
     server.done(&["bind-context", "x", gone]);
     server.done(&["bind-context", "b/y", gone]);
@@ -305,7 +306,8 @@ fn import_copies_a_whole_server() {
             let copied = to.done(&["resolve", &format!("{name}/{copy}")]);
             assert_eq!(copied, from.done(&["resolve", origin]));
         }
-        // What was one context is one again, a ring a ring, and another server's context its own.
+        // The shared context is one context again, the ring is a ring, and the other server's
+        // context is still its own.
         let resolve = |rest: &str| to.done(&["resolve", &format!("{name}/{rest}")]);
         assert_eq!(resolve("again"), resolve("shop"));
         assert_eq!(resolve("shop/up"), to.done(&["resolve", &name]));
@@ -380,7 +382,7 @@ fn a_running_server_is_copied_and_ended_over_its_control_socket() {
     let nowhere = run(&["shutdown", "--control", &folder.text("nowhere")]);
     assert!(nowhere.0 == 1 && nowhere.1.starts_with("error: "), "{nowhere:?}");
 
-    // Over TCP the same key refuses.
+    // Over TCP the same key refuses every call.
     let orb = Orb::new().unwrap();
     let url = server.url.replace("NameService", "CorelaneNamingControl");
     let control_object = ControlRef::unchecked_narrow(&orb.string_to_object(&url).unwrap().unwrap());
@@ -471,7 +473,7 @@ fn block(text: &str) -> &'static str {
     blocks.find(|block| block.contains(text)).and_then(|block| block.split_once('\n')).unwrap().1
 }
 
-/// Makes the changes that the page's lines of `watch` are about, and expects these lines.
+/// Makes the changes that the page's lines of `watch` describe, and expects these lines.
 #[test]
 fn watch_prints_the_lines_of_the_page() {
     let lines: Vec<&str> = block("unbound shop/clock.object").lines().collect();

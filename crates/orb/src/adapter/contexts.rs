@@ -13,17 +13,17 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::Fault;
 use crate::server::connection::Connection;
 
-/// The contents of a request's service contexts.
+/// The information in a request's service contexts.
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The priority as it came, which the reply carries.
+    /// The priority as the client sent it. The reply carries it back.
     pub(super) echo: Option<i16>,
-    /// The exception with which the request is refused because of its contexts.
+    /// The exception with which the request is refused because of its service contexts.
     pub(super) refused: Option<SystemException>,
-    /// The band that `_bind_priority_band` asks for.
+    /// The priority band that the operation `_bind_priority_band` asks for.
     pub(super) band: Option<(i16, i16)>,
-    /// The time that the client waits from the sending of the request on.
+    /// The time for which the client waits, counted from the sending of the request.
     pub(super) remaining: Option<Duration>,
 }
 
@@ -32,7 +32,8 @@ impl RequestContexts {
         self.refused = Some(why.into());
     }
 
-    /// Returns what the priority context of a request says, without its other contexts.
+    /// Returns the information in the priority context of a request. The other contexts are not
+    /// read.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -47,7 +48,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // TAO sends this for no priority.
+            // TAO sends -1 if the request has no priority.
             if number == -1 {
                 self.echo = Some(number);
             } else {
@@ -80,8 +81,8 @@ impl RequestContexts {
         }
     }
 
-    /// Takes a time that the client waits. Several contexts say it: the shortest time is the safest
-    /// one.
+    /// Takes a time for which the client waits. If several contexts give a time, the shortest one
+    /// is used.
     fn shorten(&mut self, time: Duration) {
         self.remaining = Some(self.remaining.map_or(time, |other| other.min(time)));
     }
@@ -94,12 +95,12 @@ impl RequestContexts {
     }
 }
 
-/// The kinds of contexts that have been read, as bits.
+/// The kinds of contexts that have been read so far, as bits.
 #[derive(Default)]
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Returns true at the first context of this kind.
+    /// Returns true if no context of this kind was read before.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;
@@ -107,7 +108,8 @@ impl SeenContexts {
     }
 }
 
-/// Reads the service contexts of a request. Of two contexts of a kind the first counts.
+/// Reads the service contexts of a request. If there are two contexts of a kind, only the first one
+/// is used.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
@@ -141,8 +143,8 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), Fault> {
-    // Code sets that this side lacks leave the ones without negotiation in force: what these cannot
-    // express is refused then.
+    // If the client chose code sets that this side does not have, the ones without negotiation stay
+    // in force. Characters that these cannot express are then refused.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
         connection.set_code_sets(code_sets);
     }

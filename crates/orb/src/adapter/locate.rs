@@ -1,4 +1,4 @@
-//! The answer to a LocateRequest.
+//! The reply to a LocateRequest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,13 @@ pub(super) fn locate(
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
         LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
-        // Earlier versions cannot give the reason.
+        // Earlier versions of GIOP cannot carry the reason.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
     match (status, located) {
         (LocateStatus::ObjectForward, LocateResult::Forward(reference)) => {
-            // A reference that was encoded once is encoded again.
+            // This cannot fail: the reference was encoded before, so it can be encoded again.
             let _ = reference.ior().encode(&mut reply);
         }
         (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),

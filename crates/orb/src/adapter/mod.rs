@@ -2,7 +2,8 @@
 //!
 //! * `object_adapter` holds what all of these need.
 //! * `request` reads a request, has the POAs look up its target, and answers it.
-//! * `contexts` reads its service contexts, `upcall` calls the servant, `reply` sends the reply.
+//! * `contexts` reads the service contexts of a request, `upcall` calls the servant, `reply` sends
+//!   the reply.
 //! * `locate` answers LocateRequests.
 
 mod contexts;

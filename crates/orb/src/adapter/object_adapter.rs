@@ -9,10 +9,11 @@ use crate::client::context::{ClientContext, UpperLayers};
 use crate::poa::PoaTable;
 use crate::server_context::ServerContext;
 
-/// The POAs of an ORB, and the contexts that their requests use. Lanes' threads keep it.
+/// The POAs of an ORB, and the contexts that their requests use. The threads of lanes keep it
+/// alive.
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
-    /// The server's context has it too. Here it saves each request one load.
+    /// A copy of the pointer in the server's context. The copy saves one load for each request.
     client: Arc<ClientContext>,
     server: Arc<ServerContext>,
     poa_table: Arc<PoaTable>,
@@ -23,7 +24,7 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// Has the maintenance thread maintain lanes and POAs too.
+    /// From now on, the maintenance thread also maintains lanes and POAs.
     pub(crate) fn introduce_to_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }
@@ -54,7 +55,7 @@ impl Deref for ObjectAdapter {
     }
 }
 
-/// The object adapter, for the client side of its ORB.
+/// A handle of the object adapter for the client side of its ORB.
 struct AdapterHandle(Weak<ObjectAdapter>);
 
 impl UpperLayers for AdapterHandle {

@@ -12,20 +12,20 @@ use crate::event::Event;
 use crate::servant::ServerCall;
 use crate::server::connection::{Connection, SendError, SendResult};
 
-/// Encodes an outcome other than the servant's results.
+/// Encodes an outcome that is not the servant's results.
 #[cold]
 pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<'_>) {
     match outcome {
         DispatchOutcome::Done | DispatchOutcome::Held(_) => {}
         DispatchOutcome::Forward(reference) => {
-            // A reference that was encoded once is encoded again.
+            // This cannot fail: the reference was encoded before, so it can be encoded again.
             let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
         }
         DispatchOutcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
     }
 }
 
-/// Sends a finished reply, in fragments if the ORB is configured so.
+/// Sends a finished reply. It is sent in fragments if the ORB is configured to do so.
 #[inline(always)]
 pub(super) fn send(
     adapter: &ObjectAdapter,
@@ -44,13 +44,13 @@ pub(super) fn send(
     };
     probe!("reply sent", request_id.into());
     match sent {
-        // A peer that was told of the connection's end expects no reply.
+        // A peer that knows of the connection's end expects no reply.
         SendResult::Complete | SendResult::Queued | SendResult::Failed(SendError::Closing) => {}
         SendResult::Failed(loss) => close_after_send_error(adapter, connection, loss),
     }
 }
 
-/// Like [`send`], for replies that are no results of a servant.
+/// Like [`send`], for replies without results of a servant.
 #[inline(never)]
 pub(super) fn send_slow(
     adapter: &ObjectAdapter,

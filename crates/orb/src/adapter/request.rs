@@ -39,8 +39,8 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Does what one message asks for, which has `waited` since it was read. Its bytes come with the
-/// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
+/// Handles one message, which has `waited` since it was read. The bytes of the message come with
+/// the positions at which GIOP 1.1 fragments begin. Returns false when the connection has ended.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -54,7 +54,7 @@ pub(super) fn handle_message(
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // A hint: a running request goes on, and the client skips its reply.
+        // A CancelRequest is only a hint: the request continues, and the client skips its reply.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => Err(Fault::Unexpected(header.kind)),
@@ -120,7 +120,7 @@ fn handle_request(
     call.arguments().set_fragment_starts(breaks);
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
-        // The client waits only until the request has arrived.
+        // The client waits only until the server has received the request.
         send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
@@ -179,8 +179,8 @@ fn handle_request(
     Ok(())
 }
 
-/// Calls the interceptors before a request runs. Returns the request's number for them. An
-/// exception of theirs is put into `contexts`, and refuses the request.
+/// Calls the interceptors before a request runs. Returns the request's number for the interceptors.
+/// If an interceptor raises an exception, stores it in `contexts`; it then refuses the request.
 #[cold]
 fn begin_interception(
     points: &dyn InterceptionPoints,
@@ -235,8 +235,8 @@ fn describe<'r>(
     }
 }
 
-/// Reports a request whose arguments could not be read. If memory was lacking, the exception says
-/// how much the request needed.
+/// Reports a request whose arguments could not be read. If the reason was a lack of memory, the
+/// exception says how much memory the request needed.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,
@@ -251,7 +251,7 @@ fn report_unreadable(
     }
 }
 
-/// Parks a request, which has `waited` since it was read, until the event in `until`.
+/// Parks a request until the event in `until`. The request has `waited` since it was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -265,17 +265,17 @@ fn park(
         && let Message::Assembled(_, octets, _) = &mut message
         && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
     {
-        // The client has its reply already.
+        // The client already has its reply.
         *flags = 0;
     }
     park_message(adapter, connection, until, message, waited)
 }
 
-/// Offset of the response flags of a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2): after the
-/// header and the request id.
+/// Offset of the response flags of a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2). They follow
+/// the header and the request id.
 const RESPONSE_FLAGS: usize = 16;
 
-/// Returns the object key of a request's target.
+/// Returns the object key from a request's target.
 #[inline]
 pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -284,9 +284,9 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
     }
 }
 
-/// Returns the priority at which a detached request is ordered. The client's own counts where it
-/// will have a say in it; a request that will be refused comes after all others. `None` means the
-/// pool's priority.
+/// Returns the priority that decides the order of a detached request. The client's own priority is
+/// used if it will also decide where the request runs. A request that will be refused comes after
+/// all others. `None` means the pool's priority.
 #[cold]
 pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
@@ -304,7 +304,7 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
         .map(Priority::get)
 }
 
-/// Rejects a request for want of room.
+/// Rejects a request because there is no room for it.
 #[cold]
 pub(super) fn reject_overloaded(
     adapter: &ObjectAdapter,
@@ -322,7 +322,7 @@ pub(super) fn reject_overloaded(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // Earlier versions cannot say that; the call itself will be rejected.
+            // Earlier versions of GIOP cannot carry the reason; the call itself will be rejected.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
@@ -343,7 +343,7 @@ pub(super) fn reject_overloaded(
     memory.reply = call.reply().take_buffer();
 }
 
-/// Parks a message, which has `waited` since it was read, until the event in `until`.
+/// Parks a message until the event in `until`. The message has `waited` since it was read.
 #[cold]
 pub(super) fn park_message(
     adapter: &Arc<ObjectAdapter>,
@@ -355,7 +355,8 @@ pub(super) fn park_message(
     let waiting = connection.add_waiting_request(waited);
     if let WaitFor::Lane(lane) = until {
         connection.record_hand_over();
-        // The only hand-off of a request that came in at another lane than the one that runs it.
+        // This is the only place that counts the hand-over of a request to another lane than the
+        // one at which it arrived.
         adapter.events().handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(LaneTask::Dispatch(waiting, message));
@@ -377,7 +378,7 @@ pub(super) fn park_message(
     };
     match until.park(ParkedRequest { bytes: octets, resume: Box::new(resume) }) {
         ParkResult::Parked => Ok(()),
-        // The event has occurred in between: the request goes on now.
+        // The event has already occurred, so the request continues now.
         ParkResult::AlreadySignalled(held) => {
             held.release();
             Ok(())
@@ -386,8 +387,8 @@ pub(super) fn park_message(
     }
 }
 
-/// Binds a connection to a band, if requests of that band can reach this object: the POA has a lane
-/// in the band, or takes any priority.
+/// Binds a connection to a priority band, if requests of the band can reach this object. They can
+/// if the POA has a lane in the band, or accepts any priority.
 #[cold]
 fn bind_band(
     adapter: &ObjectAdapter,
@@ -412,7 +413,8 @@ fn bind_band(
     Ok(())
 }
 
-/// Reports a request that is refused for its priority, band or deadline, or for want of memory.
+/// Reports a request that is refused because of its priority, band or deadline, or for lack of
+/// memory.
 #[cold]
 fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &[u8], exception: &SystemException) {
     let peer = connection.stream.peer().clone();

@@ -20,17 +20,17 @@ use crate::text;
 
 /// The outcome of dispatching a request.
 pub(crate) enum DispatchOutcome {
-    /// The call holds the results, or a user exception.
+    /// The request is done. The call holds the results, or a user exception.
     Done,
     /// The object is at another address.
     Forward(ObjectRef),
-    /// The request has to wait.
+    /// The request must wait for this event.
     Held(WaitFor),
     /// The request raised a system exception.
     Exception(SystemException),
 }
 
-/// A request whose deadline has passed: its client no longer waits.
+/// A request whose deadline has passed, so that its client no longer waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -47,7 +47,7 @@ impl ExpiredDeadline {
     /// that it may run at.
     ///
     /// # Errors
-    /// TIMEOUT if it does not run.
+    /// TIMEOUT if the request must not run.
     #[cold]
     fn begin(self, orb: &OrbContext, operation: &[u8]) -> Result<Option<Priority>, SystemException> {
         let ExpiredDeadline { waited, remaining } = self;
@@ -64,7 +64,8 @@ impl ExpiredDeadline {
     }
 }
 
-/// Dispatches a request to what the object adapter found.
+/// Dispatches a request to the result of the look-up: the servant, or the reason why none was
+/// found.
 #[inline]
 pub(crate) fn dispatch_to_target(
     orb: &OrbContext,
@@ -89,8 +90,9 @@ pub(crate) fn dispatch_to_target(
     }
 }
 
-/// Answers for an object that does not exist. To `_non_existent` that is a result: some clients
-/// (GlassFish's) pass OBJECT_NOT_EXIST on to their caller, where others take it for "true".
+/// Answers a request for an object that does not exist. For `_non_existent` the answer is the
+/// result true: some clients (GlassFish's) pass OBJECT_NOT_EXIST on to their caller, while others
+/// take it for true.
 #[cold]
 fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
     if !asks_for_existence(operation) {
@@ -100,12 +102,13 @@ fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: System
     DispatchOutcome::Done
 }
 
-/// Returns true for `_non_existent`, and for its name in CORBA 2.2 and before.
+/// Returns true for `_non_existent`, and for the name that this operation had in CORBA 2.2 and
+/// earlier.
 fn asks_for_existence(operation: &[u8]) -> bool {
     matches!(operation, b"_non_existent" | b"_not_existent")
 }
 
-/// Calls the servant. A panic of the servant is UNKNOWN to the caller, and not the server's end.
+/// Calls the servant. If the servant panics, the caller gets UNKNOWN, and the server continues.
 #[inline]
 fn upcall(
     orb: &OrbContext,
@@ -115,7 +118,7 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // A servant that a locator provided goes back to it.
+        // If a servant locator lent the servant, this returns it to the locator.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
@@ -137,8 +140,8 @@ fn upcall(
     target.finish(operation).and(result)
 }
 
-/// Runs an operation that every object has (section 15.4.2, "operation"). Any other one keeps the
-/// exception: the servant itself may have raised it, with a minor code of its own.
+/// Runs an operation that every object has (section 15.4.2, "operation"). For any other operation
+/// the exception stays. The servant itself may have raised it, with a minor code of its own.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,
@@ -153,12 +156,12 @@ fn dispatch_implicit(
         }
         _ if asks_for_existence(operation) => call.reply().write_bool(false),
         b"_repository_id" => call.reply().write_str(target.servant.repository_id())?,
-        // There are no components.
+        // CORBA components are not supported, so the result is nil.
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // A locator's servant is for this one operation: that it has no such operation is the
-        // locator's fault.
+        // The locator gave this servant for this one operation. If the servant does not have the
+        // operation, the locator is at fault.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);

@@ -62,22 +62,23 @@ pub struct OrbBuilder {
     rt: RtConfig,
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
-    /// Function pointers set only by programs that ask for guarantees or early connections. Other
-    /// programs, above all servers, then link without that code.
+    /// Function pointers that are set only by programs which ask for guarantees or early
+    /// connections. Other programs are then linked without the code for them.
     check_guarantees: Option<GuaranteeCheck>,
     preconnect: Option<PreconnectFn>,
-    /// Starts the CPU budget monitor. Set by [`OrbBuilder::real_time`], so that other programs link
-    /// without it.
+    /// Starts the monitor of processor-time budgets. [`OrbBuilder::real_time`] sets the pointer, so
+    /// that other programs are linked without the monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// Set only by programs that have interceptors: others link without their code.
+    /// Set only by programs with interceptors; other programs are linked without their code.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
-    /// The first error of a setter, which `build` returns.
+    /// The first error that a setter found. `build` returns it.
     refused: Option<SystemException>,
 }
 
-/// Connections to make at start: the reference, the priorities, and the number at each priority.
+/// Connections to make at start: the reference, the priorities, and the number of connections at
+/// each priority.
 type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
 type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
@@ -119,7 +120,7 @@ impl OrbBuilder {
         }
     }
 
-    /// Adds a thread pool. Without any, an ORB that [listens](Self::listen) has one pool,
+    /// Adds a thread pool. If none is added, an ORB that [listens](Self::listen) has one pool,
     /// [`PoolConfig::default`].
     pub fn pool(mut self, pool: PoolConfig) -> Self {
         self.pools.push(pool);
@@ -130,17 +131,17 @@ impl OrbBuilder {
     /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
     /// matter.
     ///
-    /// An address is `tcp:HOST:PORT` (port 0: any free one; empty host: every address of the
-    /// machine), `unix:PATH`, or `shm:PATH` (shared memory, with the feature of that name). By
-    /// default the ORB does not listen and is a client.
+    /// An address is `tcp:HOST:PORT`, `unix:PATH`, or `shm:PATH` (with the feature
+    /// `shared-memory`). With port 0 the system chooses a free port. An empty host means every
+    /// address of the machine. By default the ORB does not listen and is only a client.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
     }
 
-    /// Adds an address that references carry instead of those listened at, for servers behind NAT
-    /// or in containers. Port 0 stands for the port listened at. By default references carry the
-    /// addresses listened at.
+    /// Adds an address that references carry instead of the addresses at which the ORB listens. For
+    /// servers behind NAT or in containers. Port 0 stands for the port at which the ORB listens. By
+    /// default references carry the addresses at which the ORB listens.
     pub fn publish(mut self, address: impl Into<String>) -> Self {
         self.publish.push(address.into());
         self
@@ -153,7 +154,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the limits on what a peer can make this ORB spend; [`Limits::DEFAULT`] by default.
+    /// Sets the limits on the resources that a peer can make this ORB use; [`Limits::DEFAULT`] by
+    /// default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -170,29 +172,31 @@ impl OrbBuilder {
     /// - the data that a call to an object of this ORB makes from marshalled arguments, beyond the
     ///   first 64 KiB.
     ///
-    /// The call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
-    /// incomplete, its connection is closed. Memory that large messages leave for later ones, at
-    /// most 64 MiB, is not counted.
+    /// A call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
+    /// incomplete, its connection is closed. Memory that is kept after large messages, for later
+    /// ones, is not counted; it is at most 64 MiB.
     pub fn max_reply_memory(mut self, bytes: usize) -> Self {
         self.max_reply_memory = bytes;
         self
     }
 
-    /// Sets the time-out of calls for which no thread or reference sets another; 30 s by default.
+    /// Sets the time-out of calls for which no thread or reference sets another time-out; 30 s by
+    /// default.
     pub fn call_timeout(mut self, timeout: impl Into<Timeout>) -> Self {
         self.call_policies.timeout = Some(timeout.into());
         self
     }
 
     /// Sets the policies of all calls; a thread or a reference may override them. By default a call
-    /// may take 30 s, of which connecting may take 10 s. The other policies are not set
+    /// may take 30 s, and connecting may take 10 s of this time. The other policies are not set
     /// ([`CallPolicies::NONE`]).
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
         self.call_policies = policies.or(self.call_policies);
         self
     }
 
-    /// Sets what a call does when every connection to its server is in use; by default it waits.
+    /// Sets the reaction of a call if every connection to its server is in use. By default the call
+    /// waits.
     pub fn on_pool_exhausted(mut self, reaction: PoolExhausted) -> Self {
         self.on_pool_exhausted = reaction;
         self
@@ -204,16 +208,16 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how many oneways of [`SyncScope::None`](crate::SyncScope::None) a connection may
-    /// buffer, and how long; 16 KiB and 1 ms by default.
+    /// Sets how many bytes of oneways with [`SyncScope::None`](crate::SyncScope::None) a connection
+    /// may buffer, and for how long; 16 KiB and 1 ms by default.
     pub fn oneway_batch(mut self, batch: OnewayBatch) -> Self {
         self.oneway_batch = batch;
         self
     }
 
-    /// Sets how long a graceful close waits for the peer; 2 s by default. The peer has this time to
-    /// read what it is owed and to close its side, at shutdown and elsewhere. Then the connection
-    /// is cut. The drop of an ORB waits as long for servants to return.
+    /// Sets for how long a graceful close waits for the peer; 2 s by default. In this time, at
+    /// shutdown and at other times, the peer can read its last messages and close its side. After
+    /// it the connection is cut. The drop of an ORB waits for the same time for servants to return.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
@@ -222,64 +226,66 @@ impl OrbBuilder {
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
     /// Idle connections are checked every quarter of this time, but at least every 10 s, and every
     /// second if the ORB listens. Connections of threads with a fixed priority, and of priority
-    /// bands, stay open: the thread that checks could be preempted while it holds one.
+    /// bands, stay open, because the thread that checks could be preempted while it holds such a
+    /// connection.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
     }
 
-    /// Sets the highest GIOP version to use and publish; 1.2 by default.
+    /// Sets the highest GIOP version that the ORB uses and publishes; 1.2 by default.
     pub fn giop_version(mut self, version: Version) -> Self {
         self.version = version.min(Version::HIGHEST);
         self
     }
 
-    /// Sets the native code set of char and string; UTF-8 by default, in which strings need no
-    /// conversion. References name it, and calls use it wherever the server supports it. A single
-    /// `char` beyond ASCII travels in ISO 8859-1 only (CORBA 3.0.3, section 15.3.1.6: a char is one
-    /// octet there).
+    /// Sets the native code set of char and string; UTF-8 by default, for which strings need no
+    /// conversion. References name this code set, and calls use it if the server supports it. A
+    /// single `char` beyond ASCII is always sent in ISO 8859-1, because a char is one octet (CORBA
+    /// 3.0.3, section 15.3.1.6).
     pub fn native_char_set(mut self, set: CharSet) -> Self {
         self.native_char_set = set;
         self
     }
 
-    /// Sends larger GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8, at
-    /// least 64). By default messages are sent whole; GIOP 1.1 messages always are
+    /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8,
+    /// at least 64). By default messages are sent whole. GIOP 1.1 messages are always sent whole
     /// (docs/decisions/0005).
     pub fn fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
     }
 
-    /// Sets how priorities map to the kernel's and the network's, and which scheduling class has
-    /// them; [`RtConfig::default`] by default.
+    /// Sets how priorities are mapped to the kernel's and the network's priorities, and the
+    /// scheduling class of threads with a priority. [`RtConfig::default`] by default.
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
         self.start_cpu_monitor = Some(start_cpu_monitor);
         self
     }
 
-    /// Makes [`build`](Self::build) fail unless the machine gives this guarantee, for example
+    /// Makes [`build`](Self::build) fail unless this guarantee holds on the machine, for example
     /// `scheduling-class` (see [`rt::guarantees`](crate::rt::guarantees)). May be called several
-    /// times; by default no guarantee is required.
+    /// times. By default no guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);
         self.check_guarantees = Some(check_guarantees);
         self
     }
 
-    /// Locks the memory of the whole process from [`build`](Self::build) until the process ends,
-    /// including memory touched later. Server threads touch their stacks before they begin. `build`
-    /// fails where the system does not permit it (the guarantee `memory-lock`). By default memory
-    /// is not locked.
+    /// Makes [`build`](Self::build) lock the memory of the whole process until the process ends,
+    /// including memory that is used later. Server threads touch their stacks before they begin.
+    /// `build` fails if the system does not permit the lock (the guarantee `memory-lock`). By
+    /// default memory is not locked.
     pub fn lock_memory(mut self) -> Self {
         self.locks_memory = true;
         self
     }
 
-    /// Makes `count` connections at each of `priorities` at start, to the object of this reference;
-    /// see [`ObjectRef::preconnect`](crate::ObjectRef::preconnect). By default the first call makes
-    /// a connection.
+    /// Makes [`build`](Self::build) connect to the object of this reference, with `count`
+    /// connections at each of `priorities`; see
+    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect). By default the first call makes a
+    /// connection.
     pub fn preconnect(
         mut self,
         reference: impl Into<String>,
@@ -291,9 +297,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Prints events on standard error. The maximum is ten lines a second for each peer, 100 for
-    /// all peers, and ten for each kind of event of the process itself. A line that would block,
-    /// because a pipe is full, is dropped and counted.
+    /// Prints events on standard error. The maximum is ten lines per second for each peer, 100 for
+    /// all peers together, and ten for each kind of event of the process itself. If a line would
+    /// block because a pipe is full, it is dropped and counted.
     ///
     /// Replaces [`on_event`](Self::on_event). Without either, events are only counted
     /// ([`Orb::event_counts`]).
@@ -314,19 +320,20 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the text of an initial reference: `IOR:`, `corbaloc:` or `corbaname:`. It is resolved when
-    /// [`Orb::resolve_initial_references`] or `corbaloc:rir:` wants it. By default there are none.
-    /// [`build`](Self::build) fails for a text of another form.
+    /// Sets the text of an initial reference: `IOR:`, `corbaloc:` or `corbaname:`. The ORB resolves
+    /// the text when [`Orb::resolve_initial_references`] or `corbaloc:rir:` asks for the reference.
+    /// By default there are no such texts. If the text has another form, [`build`](Self::build)
+    /// fails.
     pub fn initial_reference(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_text(name.into(), text.into());
         self.refused = self.refused.or(set.err());
         self
     }
 
-    /// Sets the beginning of the text of initial references that have none of their own: `/` and the
-    /// name are appended. For example `corbaloc::host:2809` leads to that host's `NameService`. By
-    /// default there is none. [`build`](Self::build) fails for a text that does not become a
-    /// reference.
+    /// Sets the text from which initial references without a text of their own are made: `/` and
+    /// the name are appended to it. For example `corbaloc::host:2809` leads to the `NameService` of
+    /// that host. By default there is no such text. If the result is not a reference,
+    /// [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(text.into());
         self.refused = self.refused.or(set.err());
@@ -338,7 +345,7 @@ impl OrbBuilder {
     /// reads no arguments.
     ///
     /// # Errors
-    /// [`OrbError::Client`] for an option without its value, a text that is no reference, and an
+    /// [`OrbError::Client`] for an option without its value, a text that is not a reference, and an
     /// unknown option that begins with `-ORB`.
     ///
     /// # Examples
@@ -358,8 +365,8 @@ impl OrbBuilder {
         Ok((self, rest))
     }
 
-    /// Adds an interceptor, which sees every request before and after it. May be called several
-    /// times. By default there is none.
+    /// Adds an interceptor, which runs before and after every request. May be called several times.
+    /// By default there are no interceptors.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         let points = self.interceptors.get_or_insert_with(|| Box::new(InterceptorChain::default()));
         points.push(Box::new(interceptor));
@@ -369,8 +376,9 @@ impl OrbBuilder {
     /// Makes the ORB, which listens and serves when this returns.
     ///
     /// # Errors
-    /// If a required guarantee does not hold, or an address is invalid or cannot be listened at; if
-    /// a connection to make at start fails, or the system refuses descriptors or threads.
+    /// If a required guarantee does not hold, an address is invalid, or listening at an address
+    /// fails. Also if a connection to make at start fails, or the system refuses descriptors or
+    /// threads.
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
             check(&self.required)?;
@@ -411,7 +419,7 @@ impl OrbBuilder {
         }
         Poa::root(Arc::downgrade(core.server()), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
-        // Detached when `orb` shuts down.
+        // The transports are detached when `orb` shuts down.
         core.transports().attach_orb();
         let mut lanes = Vec::new();
         let (mut pools, mut listen) = (self.pools, self.listen);
@@ -450,7 +458,7 @@ fn transports() -> Transports {
     ])
 }
 
-/// Makes the connections that the program asked for at start.
+/// Makes the connections for which the program asked at start.
 fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
     for (reference, priorities, count) in wanted {
         if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
@@ -476,8 +484,8 @@ fn parse_address(address: &str) -> Result<Endpoint, OrbError> {
     listen_address::parse(address).ok_or_else(|| OrbError::Address(address.to_owned()))
 }
 
-/// Returns a non-zero number that identifies the ORB and cannot be guessed: the standard library's
-/// hash keys are random.
+/// Returns a number that identifies the ORB. It is not zero, and it cannot be guessed, because the
+/// standard library's hash keys are random.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }

@@ -23,19 +23,19 @@ use crate::poa::{Poa, PoaTable};
 use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
-/// The time for which a shutdown waits for running servants.
+/// The time for which a shutdown waits for servants that still run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShutdownWait {
-    /// Returns at once; a later shutdown waits.
+    /// The shutdown does not wait. A later shutdown may wait.
     DoNotWait,
-    /// Waits for the closing time. A thread that is still in a servant ends when the servant
-    /// returns.
+    /// The shutdown waits for the closing time. A thread that is then still in a servant ends when
+    /// the servant returns.
     ClosingTimeout,
-    /// Waits until the last servant returns.
+    /// The shutdown waits until the last servant returns.
     Unbounded,
 }
 
-/// The internals of an ORB.
+/// The internal state of an ORB.
 #[derive(Debug)]
 pub(crate) struct OrbCore {
     adapter: Arc<ObjectAdapter>,
@@ -68,7 +68,7 @@ impl OrbCore {
         Ok(core)
     }
 
-    /// Returns the object adapter, which answers the requests of lanes.
+    /// Returns the object adapter, which answers the requests that lanes read.
     pub(crate) fn adapter(&self) -> &Arc<ObjectAdapter> {
         &self.adapter
     }
@@ -79,22 +79,23 @@ impl OrbCore {
     }
 
     pub(crate) fn root_poa(&self) -> Poa {
-        // Set before the ORB is handed out.
+        // Set before the builder returns the ORB.
         Poa::from_core(Arc::clone(self.poa_table().root().expect("the builder makes the root POA")))
     }
 
-    /// Starts serving: the lanes, their threads, and the addresses that references carry.
+    /// Starts to serve: the lanes and their threads. Also records the addresses that references
+    /// carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
-        // Stored before their threads run: if one thread cannot be started, the shutdown ends the
-        // others.
+        // The lanes are stored before their threads run. If one thread cannot be started, the
+        // shutdown then ends the others.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
             crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::Thread)?;
         }
         self.client().set_maintenance(self.maintenance_period());
-        // A client needs no maintenance before its first connection.
+        // In a client, maintenance starts with the first connection.
         if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
     }
 
@@ -115,21 +116,21 @@ impl OrbCore {
         &self.initial_references
     }
 
-    /// Registers a reference under a name. Returns false if the name is taken or empty.
+    /// Registers a reference under a name. Returns false if the name is empty or already used.
     pub(crate) fn register_initial_reference(
         &self,
         name: &str,
         reference: &ObjectRef,
     ) -> Result<bool, SystemException> {
         let mut initial = self.initial_references.lock();
-        // Checked under the lock: the shutdown empties the table, and nothing may be added after
-        // that.
+        // Checked under the lock, because the shutdown empties the table, and nothing may be added
+        // afterwards.
         self.check_usable()?;
         Ok(initial.register(name, reference))
     }
 
-    /// Shuts down on behalf of a thread of this ORB. A new thread does the waiting, as this one
-    /// cannot wait for itself.
+    /// Shuts the ORB down for one of its own threads. A new thread does the waiting, because the
+    /// calling thread cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
@@ -137,12 +138,13 @@ impl OrbCore {
             return;
         }
         let core = Arc::clone(self);
-        // The shutdown is not urgent, even if the thread that began it is.
+        // The new thread has no real-time priority, even if the calling thread has one: the
+        // shutdown is not urgent.
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
-            // Without that thread no thread joins the others. They are told to stop, and end when
-            // their requests are done.
+            // The new thread could not be started, so no thread joins the others. They are told to
+            // stop, and end when their requests are done.
             let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));
@@ -154,8 +156,8 @@ impl OrbCore {
     /// Shuts the ORB down; see [`Orb::shutdown`](super::Orb::shutdown).
     pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
         if self.is_forked_copy() {
-            // A forked child has the parent's connections but none of its threads: it must end
-            // nothing here.
+            // A forked child has the connections of its parent, but none of the threads. It must
+            // not end anything.
             return;
         }
         let patient = match patience {
@@ -165,14 +167,15 @@ impl OrbCore {
         };
         if self.begin_shutdown() {
             let root = self.root_poa();
-            // A callback that waits for the shutdown would wait for itself; the scope makes that an
-            // error.
+            // A callback that waits for the shutdown would wait for itself. In this scope such a
+            // wait is an error.
             let _frame = UpcallScope::enter_callback(root.core());
-            // No other thread runs these callbacks any more, and the shutdown waits for them.
+            // The main thread no longer runs these jobs, and the shutdown waits for them, so they
+            // run here.
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {
-                // A reference with direct calls keeps its servant.
+                // A reference with direct calls keeps the servant of its object.
                 root.core().drop_guarded("Servant", || drop(reference));
             }
             root.destroy_root(patient);
@@ -185,9 +188,9 @@ impl OrbCore {
         if patience == ShutdownWait::DoNotWait {
             return;
         }
-        // Another thread may have begun the shutdown and may still be closing connections.
+        // Another thread may have begun the shutdown, and may still be closing connections.
         self.wait_until_closed(patient);
-        // It may also have waited less long for servants.
+        // The other thread may have waited for servants for a shorter time.
         self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config().drain_timeout;
         let lanes = self.server().all_lanes();
@@ -197,7 +200,8 @@ impl OrbCore {
         self.join_threads(&lanes, patience);
     }
 
-    /// Joins the threads and closes what is left, after every connection has drained or timed out.
+    /// Joins the threads and closes the remaining connections. Called after every connection has
+    /// closed or timed out.
     fn join_threads(&self, lanes: &[Arc<Lane>], patience: ShutdownWait) {
         let mut threads = self.threads.lock();
         if self.has_ended() {
@@ -213,11 +217,11 @@ impl OrbCore {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 if !thread.is_finished() {
-                    // Still in a servant: the thread ends when the servant returns.
+                    // The thread is still in a servant, and ends when the servant returns.
                     continue;
                 }
             }
-            // A panic of the thread has been reported already; only its end matters here.
+            // If the thread panicked, this has already been reported; only its end matters here.
             let _ = thread.join();
         }
         self.close_connections();
@@ -225,7 +229,8 @@ impl OrbCore {
         self.spares().close();
         self.set_ended();
         drop(threads);
-        // After the unlock: the event handler may use the ORB, or shut it down again.
+        // Called after the lock is released, because the event handler may use the ORB or shut it
+        // down again.
         self.events().replies_unread(unread);
     }
 }

@@ -12,29 +12,29 @@ use crate::listen_address;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OrbError {
-    /// An invalid address; the message shows it and the syntax.
+    /// An address is invalid. The message shows the address and the correct syntax.
     Address(String),
-    /// Listening failed.
+    /// Listening at an endpoint failed.
     Listen {
-        /// The endpoint that could not be listened at.
+        /// The endpoint at which listening failed.
         endpoint: Endpoint,
-        /// The system's error.
+        /// The error that the system returned.
         error: io::Error,
     },
     /// A required guarantee does not hold on this machine.
     Guarantee {
         /// The guarantee's name.
         name: String,
-        /// The state that was found, and what to change.
+        /// The reason why it does not hold, and how to change that.
         why: String,
     },
-    /// The client policies are inconsistent, or connections to make at start cannot be made.
+    /// The client policies are inconsistent, or the connections to make at start failed.
     Client(SystemException),
-    /// A thread could not be started.
+    /// The system refused to start a thread.
     Thread(io::Error),
-    /// The system does not let the process lock its memory.
+    /// The system does not permit the process to lock its memory.
     Memory(io::Error),
-    /// The system is out of descriptors or memory.
+    /// The system has no more descriptors or memory.
     System(io::Error),
 }
 

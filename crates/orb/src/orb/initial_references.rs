@@ -1,8 +1,9 @@
 //! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and
 //! `corbaname:` (OMG Naming Service 1.3, section 2.5).
 //!
-//! A program registers objects, or gives texts by the builder or as `-ORBInitRef`. A text is
-//! resolved each time it is wanted: a name leads to the object that the name service knows then.
+//! A program registers objects, or gives texts to the builder or with `-ORBInitRef`. A text is
+//! resolved each time the reference is asked for. So a name leads to the object that the name
+//! service has at that time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,28 +18,28 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Number of initial references that may lead to one another.
+/// Maximum number of initial references that may refer to one another, one after the other.
 const MAX_LINKS: u32 = 8;
-/// Maximum number of components that an error of a name service is read with.
+/// Maximum number of name components that are read from an error of a name service.
 const MAX_SHOWN: u32 = 64;
 
 /// The initial references of an ORB.
 #[derive(Debug, Default)]
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
-    /// The text that `/` and the name of an unknown reference are appended to.
+    /// The text for references that are not in the table: `/` and the name are appended to it.
     default: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 enum InitialReference {
     Object(ObjectRef),
-    /// Resolved each time it is wanted.
+    /// A text that is resolved each time the reference is asked for.
     Text(String),
 }
 
 impl InitialReferences {
-    /// Registers an object. Returns false if the name is taken or empty.
+    /// Registers an object. Returns false if the name is empty or already used.
     pub(super) fn register(&mut self, name: &str, object: &ObjectRef) -> bool {
         let is_free = !name.is_empty() && !self.by_name.contains_key(name);
         if is_free {
@@ -50,7 +51,7 @@ impl InitialReferences {
     /// Sets the text of a reference. The last one counts.
     ///
     /// # Errors
-    /// BAD_PARAM for an empty name, and for a text that is no reference.
+    /// BAD_PARAM for an empty name, and for a text that is not a reference.
     pub(super) fn set_text(&mut self, name: String, text: String) -> Result<(), SystemException> {
         if name.is_empty() {
             return Err(bad_url(minor::bad_param::URL_OTHER, "an initial reference has no name".into()));
@@ -63,7 +64,7 @@ impl InitialReferences {
     /// Sets the beginning of the texts of unknown references.
     ///
     /// # Errors
-    /// BAD_PARAM for a text that is no reference with an object key behind it.
+    /// BAD_PARAM if the text is not a reference when an object key is appended.
     pub(super) fn set_default(&mut self, text: String) -> Result<(), SystemException> {
         ObjectUrl::parse(&format!("{text}/X"), &Limits::DEFAULT).map_err(|error| invalid_text(&text, error))?;
         self.default = Some(text);
@@ -92,7 +93,8 @@ impl InitialReferences {
 }
 
 impl OrbCore {
-    /// Converts the text of a reference. A name is resolved by a call to its name service.
+    /// Converts the text of a reference. If the text is a name, calls its name service to resolve
+    /// the name.
     pub(super) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.text_to_object(text, MAX_LINKS)
     }
@@ -132,8 +134,8 @@ impl OrbCore {
         }
     }
 
-    /// Has the name service of a `corbaname:` resolve its name. The call has the time-out of any
-    /// other.
+    /// Calls the name service of a `corbaname:` text to resolve the name. The call has the usual
+    /// time-out.
     fn resolve_name(&self, text: &str, url: &Corbaname, links: u32) -> Result<Option<ObjectRef>, SystemException> {
         static RESOLVE: Operation = Operation::new("resolve");
         let context = self.location(&url.context, links)?;
@@ -154,7 +156,7 @@ impl OrbCore {
     }
 }
 
-/// Makes the exception for a name that the name service does not resolve.
+/// Makes the exception for a name that the name service cannot resolve.
 #[cold]
 fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
     let id = reply.exception().unwrap_or_default().to_owned();
@@ -168,7 +170,7 @@ fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
     bad_url(minor::bad_param::URL_OTHER, format!("\"{}\" is not resolved: {why}", excerpt(text)))
 }
 
-/// Reads the members of NotFound: the reason, and the rest of the name.
+/// Reads the members of the exception NotFound: the reason, and the rest of the name.
 fn read_not_found(decoder: &mut Decoder<'_>) -> Result<String, corelane_wire::CdrError> {
     let reason = match decoder.read_u32()? {
         0 => "nothing is bound to",
@@ -199,7 +201,8 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
 /// Takes the ORB's options from a program's arguments (CORBA 3.0.3, section 4.5.3).
 ///
 /// # Errors
-/// [`OrbError::Client`] for an option without its value, and for one that the ORB does not know.
+/// [`OrbError::Client`] for an option without its value, and for an option that the ORB does not
+/// know.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,
@@ -221,7 +224,7 @@ pub(super) fn take_options(
                 initial.set_text(name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
             }
             "DefaultInitRef" => initial.set_default(value()?).map_err(OrbError::Client)?,
-            // The ORBs of a process share nothing, so their names mean nothing.
+            // The name of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {
                 return Err(bad(format!(

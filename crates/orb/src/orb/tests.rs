@@ -1,4 +1,5 @@
-//! Tests of what keeps an ORB's internals alive, and of shutdown from the ORB's own threads.
+//! Tests of the references that keep an ORB's internal state alive, and of a shutdown from the
+//! ORB's own threads.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,10 +19,11 @@ use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server_context::ServerContext;
 
-/// Longer than any step here takes on the slowest machine; a failing test waits this long.
+/// Longer than any step of these tests takes on the slowest machine. A test that fails waits this
+/// long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A servant whose only operation is a closure, and which holds a value until it is dropped.
+/// A servant whose only operation is a closure. It also holds a value until it is dropped.
 struct Does<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
 impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Does<F, K> {
@@ -58,14 +60,15 @@ fn serving(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Returns another ORB and its reference to an object of `orb`.
+/// Returns another ORB, with its reference to an object of `orb`.
 fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
     (client, reference)
 }
 
-/// Waits until no thread or table keeps the server's context, which all internals keep.
+/// Waits until no thread or table keeps the server's context. All internal parts of an ORB keep
+/// this context.
 fn gone(server: &Weak<ServerContext>) {
     let began = Instant::now();
     while server.strong_count() > 0 {
@@ -81,7 +84,7 @@ const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 8 },
 ];
 
-/// An ORB that another owner is to drop.
+/// An ORB that another owner will drop.
 type Owned = Arc<Mutex<Option<Orb>>>;
 
 fn owned() -> Owned {
@@ -105,7 +108,7 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         });
         let (client, object) = from_afar(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
-        // The request that shuts its ORB down gets its reply.
+        // The request that shuts its ORB down still gets its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
         gone(&server);
         drop(client);
@@ -120,8 +123,8 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let owner = owned();
         let poa = orb.root_poa();
         let id = Arc::new(OnceLock::new());
-        // The object is deactivated by its own request. Its servant is dropped after that request,
-        // outside any upcall.
+        // The object is deactivated by its own request. The servant is dropped after this request,
+        // and so outside any upcall.
         let servant = Servant::new(Does(
             {
                 let (poa, id) = (poa.clone(), Arc::clone(&id));
@@ -133,8 +136,8 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let (client, object) = from_afar(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
-        // The ORB may cut the connection before the reply is sent: its own servant caused the
-        // shutdown.
+        // The ORB may cut the connection before the reply is sent, because its own servant caused
+        // the shutdown.
         let _ = call(&object);
         gone(&server);
         drop(client);
@@ -154,7 +157,7 @@ fn orb_dropped_in_its_event_handler_shuts_down() {
     gone(&server);
 }
 
-/// A locator and adapter activator that holds a value.
+/// A servant locator and adapter activator that also holds a value.
 struct Keeper(#[allow(dead_code, reason = "kept to be dropped")] Mutex<Vec<Box<dyn Any + Send>>>);
 
 impl ServantLocator for Keeper {
@@ -212,7 +215,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
     drop(orb);
-    // A remaining reference keeps only itself alive.
+    // A reference that remains keeps only itself alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
     gone(&server);

@@ -18,7 +18,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Bit that marks ids made for a reference without a servant; no slot number has it.
+/// Bit that marks ids made for a reference without a servant. A slot number never has this bit.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
@@ -26,8 +26,8 @@ impl Poa {
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`]
-    /// with UNIQUE_ID; OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES beyond 67
-    /// million objects.
+    /// with UNIQUE_ID; OBJECT_NOT_EXIST 4 once the POA is being destroyed; NO_RESOURCES if 67
+    /// million objects are active.
     pub fn activate_object(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         self.core.check_policy(self.core.retains() && self.core.assigns_ids())?;
         self.core.activate_new(servant, None)
@@ -46,8 +46,8 @@ impl Poa {
     /// end of that.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also for an
-    /// object whose deactivation ends only with the calling upcall;
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
+    /// object's deactivation waits for the upcall that calls this;
     /// [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id
     /// that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
@@ -64,8 +64,8 @@ impl Poa {
 
     /// Deactivates the object without waiting. When its last running request is done, a servant
     /// activator etherealizes it, and its servant is dropped. Until then a POA with a servant
-    /// manager parks new requests. Otherwise they go to the default servant or are OBJECT_NOT_EXIST
-    /// 2.
+    /// manager parks new requests. In other POAs they go to the default servant, or raise
+    /// OBJECT_NOT_EXIST 2.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
@@ -75,7 +75,7 @@ impl Poa {
         self.core.deactivate(&id.0, DeactivationReason::DEACTIVATED)
     }
 
-    /// Creates a reference to a new, inactive object. It gets a servant from a later
+    /// Creates a reference to a new, inactive object. The object gets a servant from a later
     /// [`activate_object_with_id`](Self::activate_object_with_id), the default servant or a servant
     /// manager.
     ///
@@ -97,10 +97,10 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID it is the active
-    /// object; otherwise, with IMPLICIT_ACTIVATION, a new one. Else it is the object of the request
-    /// that the servant runs on this thread. In a POA with a default servant, that must be the
-    /// default servant.
+    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID this is the active
+    /// object; otherwise, with IMPLICIT_ACTIVATION, a new one. If neither applies, it is the object
+    /// of the request that the servant runs on this thread. In a POA with a default servant, only
+    /// the default servant has such an object.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT unless there is RETAIN with UNIQUE_ID
@@ -112,8 +112,7 @@ impl Poa {
         core.check_not_dead()?;
         match core.activation_of(servant)? {
             Some(id) => Ok(id),
-            // Counts upcalls of the default servant; upcalls of other servants only in a POA
-            // without a default servant.
+            // In a POA with a default servant, only upcalls of the default servant count.
             None if core.default_is(servant) || !default => {
                 crate::current::upcall_on(core, servant.identity()).ok_or(PoaError::ServantNotActive)
             }
@@ -121,7 +120,7 @@ impl Poa {
         }
     }
 
-    /// Returns a reference to the object that `servant` incarnates, as for
+    /// Returns a reference to the object that `servant` incarnates. The object is found as in
     /// [`servant_to_id`](Self::servant_to_id). Inside an upcall on the servant this works in every
     /// POA.
     ///
@@ -140,7 +139,8 @@ impl Poa {
         Ok(core.reference(id.as_octets(), servant.repository_id())?)
     }
 
-    /// Returns the servant of the reference's object: the active one, else the default servant.
+    /// Returns the servant of the reference's object: the active one, otherwise the default
+    /// servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::WrongAdapter`]
@@ -165,7 +165,7 @@ impl Poa {
         Ok(ObjectId::from(id))
     }
 
-    /// Returns the servant of the object: the active one, else the default servant.
+    /// Returns the servant of the object: the active one, otherwise the default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT;
@@ -223,8 +223,9 @@ impl Poa {
     /// Sets the servant manager, which can be done only once.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if one is set;
-    /// OBJ_ADAPTER 4 for one of the wrong kind: RETAIN needs an activator, NON_RETAIN a locator.
+    /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is
+    /// already set; OBJ_ADAPTER 4 for the wrong kind of manager (RETAIN needs an activator,
+    /// NON_RETAIN a locator).
     pub fn set_servant_manager(&self, manager: ServantManager) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.policies.request_processing == RequestProcessing::ServantManager)?;
@@ -256,7 +257,8 @@ impl PoaCore {
         self.policies.id_assignment == IdAssignment::System
     }
 
-    /// Returns true with RETAIN if a servant has one id or gets one.
+    /// Returns true if the POA can find the id of a servant: with RETAIN, if servants have unique
+    /// ids or are activated implicitly.
     fn knows_servants(&self) -> bool {
         self.retains() && (self.is_unique() || self.is_implicit())
     }
@@ -291,8 +293,8 @@ impl PoaCore {
         Ok(ObjectId::from(&*id))
     }
 
-    /// Returns a system id that this POA never made before. A persistent id is also new among all
-    /// POAs of this path in earlier and later runs.
+    /// Returns a system id that this POA never made before. If the POA is persistent, no POA of
+    /// this path makes the same id in another run.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -309,8 +311,8 @@ impl PoaCore {
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // Cannot distinguish ids of earlier runs from invented ones. Refuses ids from the
-            // future.
+            // Ids of earlier runs look like ids that a client invents, so both are accepted. Ids
+            // with a later time than this run are refused.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -355,7 +357,7 @@ impl PoaCore {
                 {
                     return Ok(None);
                 }
-                // Another thread was faster.
+                // Another thread activated the servant first.
                 Err(PoaError::ServantAlreadyActive) => std::thread::yield_now(),
                 Err(other) => return Err(other),
             }

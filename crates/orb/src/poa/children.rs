@@ -8,7 +8,7 @@ use super::servant_manager::AdapterActivator;
 
 #[derive(Default)]
 pub(super) struct Children {
-    /// Children in the order of their names.
+    /// Children, sorted by name.
     pub(super) list: Vec<Arc<PoaCore>>,
     /// Children that the adapter activator is creating, one for each of its running calls.
     pub(super) pending: Vec<PendingChild>,

@@ -1,5 +1,5 @@
-//! Calls that stay in the process. The object adapter finds the servant as for any request; nothing
-//! is marshalled if the stub knows the interface.
+//! Calls that stay in the process. The object adapter finds the servant as for any request. If the
+//! stub knows the interface, nothing is encoded or decoded.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -38,37 +38,37 @@ const MAX_FORWARDS: usize = 10;
 enum DirectCallResult {
     Completed,
     Forward(ObjectRef),
-    /// The call must be marshalled, or must wait.
+    /// The call must be encoded, or must wait.
     Marshal,
 }
 
-/// The part of a direct call that does not depend on the operation, so that its code is compiled
-/// once. The rest is [`DirectInvocation`].
+/// The part of a direct call that does not depend on the operation. It is separate so that its code
+/// is compiled only once. The other part is [`DirectInvocation`].
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// True while the lookup is for the reference's own object, not for a forward's or plain key's
-    /// target.
+    /// True while the look-up is for the reference's own object, and not for the target of a
+    /// forward or plain key.
     is_original: bool,
     operation: &'static str,
-    /// Interface that the servant must implement.
+    /// Type of the interface that the servant must implement.
     interface: TypeId,
 }
 
 /// The part of a direct call that depends on the operation.
 trait DirectInvocation {
-    /// Returns the servant as the interface, for the reference to keep.
+    /// Returns the servant as the interface. The reference keeps this servant.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     /// Calls the servant through the interface.
     fn run(&mut self, servant: &ErasedRef<'_>);
-    /// Sets the result to an exception, replacing any earlier one.
+    /// Sets the result to an exception. It replaces any earlier result.
     fn set_error(&mut self, exception: SystemException);
 }
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// Result of the operation, separate from the error: copying both together stalls store
-    /// forwarding (docs/performance.md).
+    /// Result of the operation. It is separate from the error, because copying both together just
+    /// after one is written would make the processor wait for the write (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,
@@ -98,8 +98,8 @@ where
     }
 }
 
-/// Calls the servant of `object` directly, if it is local and implements `I`. `None` sends the call
-/// the usual way.
+/// Calls the servant of `object` directly, if the object is local and its servant implements `I`.
+/// With `None` the caller sends the request as usual.
 #[inline]
 pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
@@ -136,8 +136,8 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The place of a reference's object in its POA's own part of the map. A call through it parses no
-/// key and pins the object alone.
+/// The place of a reference's object, in the part of the map that belongs to the object's POA. A
+/// call that uses the place parses no key, and pins only the object.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -146,18 +146,19 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Returns the place of the object that a call has found, if it can be kept.
+    /// Returns the place of the object that a call has found. `None` if a reference cannot keep the
+    /// place.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
         let (poa, place) = (target.poa, SlotId::from_octets(id));
         let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
-        // A user-chosen id may look like a slot.
+        // An id that the user chose may look like a slot, so the slot is checked.
         let found = stays && poa.own_object(place).is_some();
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
-    /// Returns true if the call has a result, false if it must be marshalled. `None` sends it to
+    /// Returns true if the call has a result, false if it must be encoded. `None` sends the call to
     /// the slow path.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
@@ -165,7 +166,7 @@ impl CollocatedTarget {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // Checked again now that `own_object` has counted this user: see
+        // The check is repeated now that `own_object` has counted this user: see
         // `GenerationalSlab::has_users`.
         if !self.poa.has_fast_path() {
             return None;
@@ -182,7 +183,7 @@ impl CollocatedTarget {
 fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> DirectCallResult {
     let priority = ClientPriority::CallingThread;
     let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
-    // A plain key may lead elsewhere the next time.
+    // A plain key may have another target for the next call.
     let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
     let Some(table) = PoaTable::of(call.object.client()) else { return DirectCallResult::Marshal };
     table.look_up(wanted, |found| match found {
@@ -203,7 +204,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     })
 }
 
-/// Calls the servant. Returns false if the call must be marshalled.
+/// Calls the servant. Returns false if the call must be encoded.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
     let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);
@@ -217,7 +218,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         call.object.add_bypass_servant(|| direct.to_owned_servant(target.servant));
     }
     let Some(_frame) = UpcallScope::enter(target) else {
-        // Gives the servant back to its locator, if it has one.
+        // If a servant locator lent the servant, this returns it to the locator.
         let _ = target.finish(operation);
         direct.set_error(super::incarnation::too_deep());
         return true;
@@ -237,7 +238,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
     true
 }
 
-/// Follows the forwards of an object. Returns false if the call must be marshalled.
+/// Follows the forwards of an object. Returns false if the call must be encoded.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
     let (object, client) = (call.object, call.object.client());
@@ -245,12 +246,12 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     for _ in 0..MAX_FORWARDS {
         let Some(key) = reference.binding().local_key(client) else {
             if named {
-                // The plain key may lead elsewhere the next time, so nothing is remembered and the
-                // forwarding object is asked again.
+                // The plain key may have another target for the next call. So the forward is not
+                // remembered, and the next call asks the forwarding object again.
                 return false;
             }
-            // The marshalled call begins at the target, so that no object is asked twice for one
-            // call.
+            // The encoded call begins at the target, so that no servant manager is asked twice for
+            // one call.
             let target = object.binding().target(client, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
@@ -265,11 +266,11 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     true
 }
 
-/// The result of a local call: its outcome, its encoded results, and true if they are a user
+/// The result of a local call: its outcome, its encoded results, and true if the results are a user
 /// exception.
 type LocalOutcome = (DispatchOutcome, Vec<u8>, bool);
 
-/// Runs a marshalled request on the calling thread.
+/// Runs an encoded request on the calling thread.
 fn run_marshalled(
     client: &Arc<ClientContext>,
     key: &[u8],
@@ -305,7 +306,7 @@ fn run_marshalled(
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes a marshalled call within the process, for a stub without the interface or a dynamic
+/// Makes an encoded call within the process, for a stub without the interface or for a dynamic
 /// servant.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
@@ -370,11 +371,11 @@ enum HandoverState {
     Waiting,
     Running,
     Done(LocalOutcome),
-    /// The caller has given up.
+    /// The caller no longer waits.
     Abandoned,
 }
 
-/// Runs the request on the main thread or a lane's thread, and waits for it.
+/// Runs the request on the main thread or a thread of a lane, and waits for the result.
 fn run_on_other_thread(
     client: &Arc<ClientContext>,
     hold: &WaitFor,
@@ -418,7 +419,7 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // If no thread is left to run the work, the queue has dropped it.
+    // If no thread is left to run the work, the queue has dropped it, and the count falls to 1.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -448,21 +449,22 @@ fn run_on_other_thread(
     }
 }
 
-/// Makes a oneway call within the process, on the caller's thread or one that its POA requires.
+/// Makes a oneway call within the process, on the caller's thread or on a thread that its POA
+/// requires.
 pub(crate) fn send_local<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // As for a remote oneway, the servant's exception is dropped. Only the end of the ORB is
+    // The servant's exception is dropped, as for a remote oneway. Only the end of the ORB is
     // reported.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())
 }
 
-/// Checks that a local object exists, as far as possible without a call. Returns `Ok` for a remote
-/// or forwarded object.
+/// Checks that a local object exists, as far as this is possible without a call. Returns `Ok` for
+/// an object that is remote, or that is forwarded.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;
@@ -471,7 +473,7 @@ pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
         match table.locate(key) {
-            // If only the main thread can tell, the first call finds out.
+            // If only the main thread can answer, the first call finds out.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());
             }

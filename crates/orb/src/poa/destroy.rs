@@ -4,8 +4,8 @@
 //! destroy --> Destroying: new requests TRANSIENT 4     --> its requests are done, its   --> objects etherealized --> Dead, the
 //!                 descendants are told to end first        children are dead                or let go                name is free
 //! ```
-//! No thread waits along this way: the thread that removes the last obstacle continues. Only
-//! callers of `destroy` wait, if they asked for it.
+//! No thread waits for these steps: the thread that removes the last obstacle of a step continues.
+//! Only callers of `destroy` wait, if they asked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,8 +26,8 @@ impl Poa {
     /// call's flag.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB; nothing is
-    /// destroyed then.
+    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB. In this case
+    /// nothing is destroyed.
     pub fn destroy(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         let core = &self.core;
         if wait_for_completion && crate::upcall_stack::in_upcall_of(core.stamp) {
@@ -40,7 +40,7 @@ impl Poa {
         Ok(())
     }
 
-    /// Destroys the root POA with its ORB, and waits for that until `deadline`.
+    /// Destroys the root POA of an ORB that ends, and waits for the destruction until `deadline`.
     pub(crate) fn destroy_root(&self, deadline: Option<Monotonic>) {
         self.core.begin_destruction(true);
         self.core.wait_for_end(deadline);
@@ -58,7 +58,8 @@ impl PoaCore {
             if self.phase() != PoaPhase::Alive {
                 return;
             }
-            // One for each living child, two for running requests, one for this function.
+            // There is one blocker for each living child, two for running requests, and one for
+            // this function.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -69,8 +70,8 @@ impl PoaCore {
         if let Some(orb) = &orb {
             PoaTable::of_server(orb).add_ending(self);
         }
-        // Last child first: each removes itself from the list of children, which is cheapest at its
-        // end.
+        // The last child is destroyed first: each child removes itself from the list, which is
+        // cheapest at the end of the list.
         for child in children.into_iter().rev() {
             child.begin_destruction(etherealize);
         }
@@ -81,20 +82,20 @@ impl PoaCore {
             }
         }
         self.check_objects_unused();
-        // Wakes the waiters, which find that the POA is being destroyed.
+        // Wakes the waiting requests. They then find that the POA is being destroyed.
         self.manager.release_poa(self.slot_id);
         self.release_parked();
         self.notify_changed();
         self.remove_blocker();
     }
 
-    /// Called when the last request has left a POA that is being destroyed.
+    /// Continues the destruction after the last request has left the POA.
     pub(super) fn on_requests_done(self: &Arc<Self>) {
         self.remove_blocker();
     }
 
-    /// Continues the destruction if no thread pins an object of the POA's own. New requests cannot
-    /// pin one: they find that the POA is being destroyed.
+    /// Continues the destruction if no thread pins an object in the POA's own part of the map. New
+    /// requests cannot pin such an object: they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -109,10 +110,10 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates the objects: no request runs and the children are dead.
+    /// Deactivates the objects. At this point no request runs, and the children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
-            // Stored under the lock, so that no thread inserts an object afterwards.
+            // The phase is stored under the lock, so that no thread inserts an object afterwards.
             let _tables = self.tables.lock();
             self.phase.store(PoaPhase::Deactivating as u8, Ordering::Release);
         }
@@ -127,7 +128,7 @@ impl PoaCore {
         self.continue_closing();
     }
 
-    /// Called when an id is no longer busy. Finishes the destruction if it was the last one.
+    /// Called when an id is no longer busy. If it was the last busy id, finishes the destruction.
     pub(super) fn continue_closing(self: &Arc<Self>) {
         if self.phase() != PoaPhase::Closing {
             return;
@@ -137,7 +138,7 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // False if an object was being inserted while the others were deactivated.
+            // The count is not 0 if an object was being inserted while the others were deactivated.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && self.objects.is_empty();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
@@ -148,13 +149,13 @@ impl PoaCore {
         if over { self.finish_destruction() } else { self.deactivate_objects() }
     }
 
-    /// Frees the name and continues the parent's destruction.
+    /// Frees the name of the POA, and continues the destruction of its parent.
     fn finish_destruction(self: &Arc<Self>) {
         if let Ok(orb) = self.orb() {
             PoaTable::of_server(&orb).remove_poa(self);
         }
         self.manager.remove_poa(self);
-        // These may hold this POA itself, or references of the ORB.
+        // The servant manager and the activator may hold this POA itself, or references of the ORB.
         self.drop_guarded("ServantManager", || {
             self.servant_manager.store(Arc::new(None));
             self.servant_manager.reclaim();

@@ -13,25 +13,25 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub enum PoaError {
     /// A child with this name exists.
     AdapterAlreadyExists,
-    /// There is no such child, and no activator created it.
+    /// No child has this name, and no activator created one.
     AdapterNonExistent,
-    /// The manager is inactive, permanently.
+    /// The manager is inactive, which is permanent.
     AdapterInactive,
     /// The policies conflict; the index is into [`PoaPolicies::LIST`].
     InvalidPolicy(PolicyIndex),
     /// A POA manager with this name exists.
     ManagerAlreadyExists,
-    /// There is no default servant.
+    /// No default servant is set.
     NoServant,
     /// The object is active.
     ObjectAlreadyActive,
     /// The object is not active.
     ObjectNotActive,
-    /// The servant incarnates an object already and the POA has UNIQUE_ID.
+    /// The servant already incarnates an object, and the POA has UNIQUE_ID.
     ServantAlreadyActive,
     /// The servant incarnates no object.
     ServantNotActive,
-    /// The reference was made by another POA.
+    /// Another POA made the reference.
     WrongAdapter,
     /// The POA's policies do not allow the operation.
     WrongPolicy,
@@ -46,8 +46,8 @@ impl From<SystemException> for PoaError {
 }
 
 impl From<PoaError> for SystemException {
-    /// Lets servants pass the error on with `?`. Returns the contained system exception, or else
-    /// OBJ_ADAPTER 0, COMPLETED_NO, with the error as its detail.
+    /// Lets servants pass the error on with `?`. Returns the system exception that the error holds.
+    /// Other errors become OBJ_ADAPTER 0, COMPLETED_NO, with the error as its detail.
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,
@@ -104,7 +104,7 @@ pub(super) fn destroyed_error() -> SystemException {
         .because("the POA has been destroyed")
 }
 
-/// NO_RESOURCES: the maximum number of objects is active.
+/// NO_RESOURCES: the maximum number of active objects is reached.
 #[cold]
 pub(super) fn too_many_objects() -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")

@@ -1,4 +1,4 @@
-//! Calls of servant managers for a servant.
+//! Calls in which a servant manager supplies a servant.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
 impl PoaCore {
-    /// Asks the servant activator for a servant for an object that is not in the map.
+    /// Asks the servant activator for the servant of an object that is not in the map.
     pub(super) fn incarnate(self: &Arc<Self>, id: &[u8]) -> IncarnateResult {
         let reservation = match self.try_reserve(id) {
             Ok(ReserveResult::Yes(reservation)) => reservation,

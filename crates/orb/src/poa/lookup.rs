@@ -1,29 +1,30 @@
-//! The description of a request for the lookup of its servant.
+//! The input for the look-up of a servant: what the look-up must know of a request.
 
 use corelane_sched::{Priority, PriorityBand};
 
 use crate::rt::CallerPriority;
 use crate::server::connection::ConnectionOrigin;
 
-/// The description of a request, for the lookup of its servant.
+/// The parts of a request that the look-up of its servant needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'w> {
     pub(crate) key: &'w [u8],
-    /// Operation name, for a servant locator.
+    /// Name of the operation, for a servant locator.
     pub(crate) operation: &'w [u8],
     pub(crate) priority: ClientPriority,
     /// Band of the request's connection.
     pub(crate) band: Option<PriorityBand>,
-    /// Connection that the request came by; `None` within the process.
+    /// Connection on which the request arrived; `None` within the process.
     pub(crate) origin: Option<&'w ConnectionOrigin>,
 }
 
-/// The source of the priority that the client propagates.
+/// The source of the client's priority, which the request carries.
 #[derive(Clone, Copy)]
 pub(crate) enum ClientPriority {
     Propagated(Option<Priority>),
-    /// The calling thread is the client. Its priority is determined only if needed, which is rare.
+    /// The calling thread is the client. Its priority is determined only if it is needed, which is
+    /// rare.
     CallingThread,
-    /// The priority of another thread, which waits for the call.
+    /// Another thread waits for the call and has this priority.
     WaitingCaller(CallerPriority),
 }

@@ -1,5 +1,5 @@
-//! The results of looking up a servant, an object or a POA, and the events that a request may have
-//! to wait for first.
+//! The results of looking up a servant, an object or a POA, and the events for which a request may
+//! have to wait first.
 
 use std::sync::Arc;
 
@@ -19,17 +19,17 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// A servant, pinned for the call. Passed by reference: copying the target stalls store
-    /// forwarding (docs/performance.md).
+    /// A servant, pinned for the call. The target is passed by reference, because copying it just
+    /// after it is written would make the processor wait for the write (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
     /// The request cannot run yet.
     MustWait(WaitFor),
-    /// The object does not exist, according to its adapter or servant manager: OBJECT_NOT_EXIST, or
-    /// true for `_non_existent`.
+    /// The object does not exist, according to its adapter or servant manager. The reply is
+    /// OBJECT_NOT_EXIST, or true for `_non_existent`.
     Missing(SystemException),
     Refused(SystemException),
-    /// The request is refused at the priority that it asks for.
+    /// The priority that the request asks for is refused.
     PriorityRefused(SystemException),
 }
 
@@ -49,28 +49,28 @@ pub(crate) struct UpcallTarget<'f> {
     pub(crate) poa: &'f Arc<PoaCore>,
     pub(crate) servant: &'f Servant,
     pub(crate) id: &'f [u8],
-    /// True if the active object map has the servant under this id.
+    /// True if the servant is in the active object map under this id.
     pub(crate) in_map: bool,
-    /// CORBA priority of the upcall; `None` leaves the thread's priority.
+    /// CORBA priority of the upcall; `None` if the thread keeps its priority.
     pub(crate) priority: Option<Priority>,
     /// Set if a servant locator lent the servant; `finish` returns it.
     pub(super) locator: Option<&'f LocatorServant>,
 }
 
 impl UpcallTarget<'_> {
-    /// Returns true if a servant locator gave the servant, for this request alone.
+    /// Returns true if a servant locator lent the servant for this one request.
     pub(crate) fn is_from_locator(&self) -> bool {
         self.locator.is_some()
     }
 
     pub(crate) fn deactivate(&self) {
         if self.in_map {
-            // Another thread may have done it already.
+            // Fails if another thread has already deactivated the object.
             let _ = self.poa.deactivate(self.id, DeactivationReason::DEACTIVATED);
         }
     }
 
-    /// Ends the request after the operation, successful or not.
+    /// Ends the request after the operation, whether it succeeded or not.
     ///
     /// # Errors
     /// The servant locator's exception, which replaces the operation's result.
@@ -83,7 +83,7 @@ impl UpcallTarget<'_> {
     }
 }
 
-/// The location of an object, as LocateRequest asks for it.
+/// The location of an object, which is the reply to a LocateRequest.
 pub(crate) enum LocateResult {
     ObjectHere,
     UnknownObject,
@@ -94,9 +94,10 @@ pub(crate) enum LocateResult {
 }
 
 pub(super) enum IncarnateResult {
-    /// The object is in the map now. The activator or another thread put it there.
+    /// The object is now in the map, because the activator or another thread put it there. The
+    /// look-up must be repeated.
     Retry,
-    /// The object is entering or leaving the map.
+    /// The object is being inserted into the map, or removed from it.
     MustWait(WaitFor),
     Forward(ObjectRef),
     Refused(SystemException),
@@ -110,21 +111,21 @@ pub(super) enum PreinvokeResult {
 
 pub(super) enum ChildResult {
     Found(Arc<PoaCore>),
-    /// Its adapter activator runs.
+    /// The POA's adapter activator still runs.
     MustWait(WaitFor),
     Missing,
-    /// The adapter activator raised an exception: OBJ_ADAPTER 1.
+    /// The adapter activator raised an exception. The client gets OBJ_ADAPTER 1.
     Raised(SystemException),
 }
 
-/// The event that a request waits for.
+/// An event for which a request waits.
 #[derive(Debug)]
 pub(crate) enum WaitFor {
-    /// The manager of this POA leaves the holding state.
+    /// The manager of the POA in this slot leaves the holding state.
     Manager(PoaManager, SlotId),
-    /// An object finishes entering or leaving the active object map.
+    /// The insertion of this object into the active object map, or its removal, is complete.
     Object(Arc<PoaCore>, ObjectId),
-    /// The adapter activator of this POA returns, which is creating the child with this name.
+    /// The adapter activator of this POA returns. It is creating the child with this name.
     Adapter(Arc<PoaCore>, String),
     /// The main thread runs the request.
     MainThread(Arc<ServerContext>),
@@ -133,7 +134,7 @@ pub(crate) enum WaitFor {
 }
 
 impl WaitFor {
-    /// Parks a request until the event.
+    /// Parks a request until the event happens.
     pub(crate) fn park(&self, held: ParkedRequest) -> ParkResult {
         match self {
             WaitFor::Manager(manager, place) => manager.park(*place, held),
@@ -154,8 +155,8 @@ impl WaitFor {
         }
     }
 
-    /// Waits for the event on the calling thread. Returns false past the deadline. Returns at once
-    /// for the main thread or a lane, which are given the work instead.
+    /// Waits for the event on the calling thread. Returns false if the deadline passes first. For
+    /// the main thread or a lane it returns at once, because they receive the work instead.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),

@@ -22,10 +22,10 @@ use crate::orb_context::OrbContext;
 use crate::server::parked_request::ParkedRequest;
 use crate::server_context::{self, ServerContext};
 
-/// The treatment of requests by a POA manager.
+/// The way in which a POA manager treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerState {
-    /// Requests wait; the state of a new manager.
+    /// Requests wait. This is the state of a new manager.
     Holding,
     /// Requests run.
     Active,
@@ -49,8 +49,8 @@ impl ManagerState {
 
 /// Controls the requests of one or more POAs. Clones are the same manager.
 ///
-/// In the holding state up to 1,024 requests of 64 MiB in total wait without a thread. Further ones
-/// are answered with TRANSIENT 1.
+/// In the holding state up to 1,024 requests of 64 MiB in total wait without a thread. Further
+/// requests are answered with TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
@@ -63,7 +63,8 @@ pub(super) struct ManagerCore {
     parked: Mutex<ParkedRequests>,
     /// True once the manager has left the holding state. Stored with Release, loaded with Acquire.
     has_left_holding: AtomicBool,
-    /// Monotonic time in nanoseconds when held requests were last reported; 0 for never. Relaxed.
+    /// Monotonic time in nanoseconds at which held requests were last reported; 0 for never.
+    /// Relaxed.
     reported_at: AtomicU64,
     poas: Mutex<Vec<Weak<PoaCore>>>,
 }
@@ -79,8 +80,8 @@ const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// Minimum time between two reports of one manager's held requests.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval at which a thread that waits for requests to complete checks again. A signal at the end
-/// of each request would cost it a fence.
+/// Interval at which a thread that waits for requests to complete checks again. If each request
+/// signalled its end instead, it would need a memory fence.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
@@ -98,7 +99,8 @@ impl PoaManager {
         }))
     }
 
-    /// Returns the manager's name, unique in its ORB; `RootPOAManager` for the root POA's.
+    /// Returns the manager's name, which is unique in its ORB. The root POA's manager is called
+    /// `RootPOAManager`.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
@@ -114,8 +116,8 @@ impl PoaManager {
     /// Runs requests, beginning with those held, in the order of their arrival.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`] once the manager is inactive, and BAD_INV_ORDER 4 once the ORB
-    /// has been shut down, as for every change.
+    /// Like every change of the state: [`PoaError::AdapterInactive`] once the manager is inactive,
+    /// and BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn activate(&self) -> Result<(), PoaError> {
         self.set_state(ManagerState::Active, false)
     }
@@ -124,8 +126,9 @@ impl PoaManager {
     /// no request runs, or when another thread has changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall
-    /// of the same ORB, the state unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3, without a change of state, with
+    /// `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 once the ORB has
+    /// been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)
     }
@@ -144,7 +147,8 @@ impl PoaManager {
     /// With `wait_for_completion` the call returns when that is over. A second call has no effect.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB, the state
+    /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
+    /// the same ORB; BAD_INV_ORDER 4 once the ORB has been shut down.
     /// unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.set_state(ManagerState::Inactive, wait_for_completion) {
@@ -188,7 +192,7 @@ impl PoaManager {
         Ok(())
     }
 
-    /// Waits until no request runs in the manager's POAs, or the state is no longer `state`.
+    /// Waits until no request runs in the manager's POAs, or until the state is no longer `state`.
     fn wait_for_requests(&self, state: ManagerState) {
         loop {
             let over = || (self.state() != state || !self.is_running()).then_some(());
@@ -224,7 +228,7 @@ impl PoaManager {
         self.0.stamp
     }
 
-    /// Parks a request until the state changes.
+    /// Parks a request for the POA at `place` until the state changes.
     pub(super) fn park(&self, place: SlotId, request: ParkedRequest) -> ParkResult {
         let mut held = self.0.parked.lock();
         if self.state() != ManagerState::Holding || self.is_poa_ending(place) {
@@ -240,8 +244,8 @@ impl PoaManager {
         server_context::notify(&self.0.orb, &self.0.changed);
     }
 
-    /// Waits until the manager no longer holds the requests of this POA. Returns false past the
-    /// deadline.
+    /// Waits until the manager no longer holds the requests of this POA. Returns false if the
+    /// deadline passes first.
     pub(super) fn wait_released(&self, place: SlotId, deadline: Option<Monotonic>) -> bool {
         let released = || (self.state() != ManagerState::Holding || self.is_poa_ending(place)).then_some(());
         let wait = |until| server_context::wait_for(&self.0.orb, &self.0.changed, until, released).is_some();
@@ -265,8 +269,8 @@ impl PoaManager {
         }
     }
 
-    /// Reports `requests` held requests, the oldest since `since`. Skipped if that is recent, or if
-    /// the last report is.
+    /// Reports `requests` held requests, the oldest of which has waited since `since`. Reports
+    /// nothing if this or the last report was too short a time ago.
     #[cold]
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
@@ -301,7 +305,7 @@ impl PartialEq for PoaManager {
 
 impl Eq for PoaManager {}
 
-/// Returns the ORB, unless it has ended.
+/// Returns the ORB, or an error if it has ended.
 fn usable_orb(orb: &Weak<ServerContext>) -> Result<Arc<ServerContext>, SystemException> {
     let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
     let orb = orb.upgrade().ok_or_else(ended)?;
@@ -319,13 +323,13 @@ impl PoaManagers {
         PoaManagers { list: Mutex::new("POA managers", Scope::Orb, Vec::new()) }
     }
 
-    /// Reports requests that have been held for long.
+    /// Reports requests that have been held for too long.
     #[cold]
     pub(crate) fn report_parked(&self, orb: &OrbContext) {
         self.all().iter().for_each(|manager| manager.report_oldest_parked(orb));
     }
 
-    /// Reports managers that were never activated and have POAs with servants.
+    /// Reports managers that were never activated although their POAs have servants.
     #[cold]
     pub(crate) fn report_never_activated(&self, orb: &OrbContext) {
         for manager in self.all().iter().filter(|manager| manager.was_never_activated()) {
@@ -363,7 +367,7 @@ impl PoaManagers {
     }
 }
 
-/// Creates and finds the POA managers of an ORB. It does not keep the ORB alive.
+/// Creates and finds the POA managers of an ORB. The factory does not keep the ORB alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<ServerContext>,
@@ -374,7 +378,7 @@ impl PoaManagerFactory {
         PoaManagerFactory { orb }
     }
 
-    /// Creates a manager, which holds requests until it is activated.
+    /// Creates a manager called `id`. The manager holds requests until it is activated.
     ///
     /// # Errors
     /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
@@ -387,7 +391,7 @@ impl PoaManagerFactory {
         Ok(PoaManagers::insert(&mut list, id.to_owned(), &orb))
     }
 
-    /// Returns all managers in use.
+    /// Returns all managers that are in use.
     #[must_use]
     pub fn list(&self) -> Vec<PoaManager> {
         let Some(orb) = self.orb.upgrade() else { return Vec::new() };

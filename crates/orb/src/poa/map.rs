@@ -4,7 +4,8 @@
 //! objects are entries of the ORB's table of keys. These have persistent and user-chosen ids, or
 //! system ids that were activated again or only after their reference was made.
 //!
-//! An id is *busy* while it is inserted, removed, incarnated or etherealized. The thread that made
+//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread
+//! that made it busy has the right to change it.
 //! it busy has the right to change it.
 
 use std::ops::Deref;
@@ -28,8 +29,9 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// A pinned entry of the POA's own part of the map. A request that found it by its slot needs no
-/// other pin. Its drop checks if the POA's destruction waits for it.
+/// A pinned entry in the part of the map that belongs to the POA. A request that found the entry by
+/// its slot pins nothing else. When this is dropped, it checks if the POA's destruction waits for
+/// it.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
     // Declared last, so that it is dropped after `active`.
@@ -62,7 +64,7 @@ impl Drop for UnpinCheck<'_> {
     }
 }
 
-/// The activation of a servant under UNIQUE_ID.
+/// The state of a servant's activation under UNIQUE_ID.
 pub(super) enum UniqueActivation {
     /// The servant is active under this id.
     At(ObjectId),
@@ -106,7 +108,7 @@ impl PinnedEntry<'_> {
     }
 }
 
-/// The right to change an id, returned on drop.
+/// The right to change an id. Dropping it returns the right.
 pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],
@@ -127,17 +129,17 @@ pub(super) enum ReserveResult<'p> {
 }
 
 impl PoaCore {
-    /// Returns the object in this slot of the POA's own part of the map.
+    /// Returns the object in this slot of the part of the map that belongs to the POA.
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // Created first, because a failing `get` counts as a user for a moment too.
+        // Made before `get`: even a `get` that fails counts as a user for a moment.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
     }
 
-    /// Calls `look` with the servant of an active object; `None` if it is not active. Must be
-    /// called without any lock: releasing the object may end it.
+    /// Calls `look` with the servant of an active object; `None` if the object is not active. The
+    /// caller must hold no lock, because releasing the object may end it.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -181,8 +183,8 @@ impl PoaCore {
         PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// Returns the id under which a servant is active under UNIQUE_ID. Must be called without any
-    /// lock, as [`with_servant`](Self::with_servant).
+    /// Returns the id under which a servant is active under UNIQUE_ID. The caller must hold no
+    /// lock, as for [`with_servant`](Self::with_servant).
     pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
@@ -228,8 +230,9 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if the calling thread would wait for itself. That is in an upcall on the object
-    /// or, if the POA serializes requests, in any of its upcalls.
+    /// Returns true if a wait of the calling thread for this id would be a wait for itself. This is
+    /// so in an upcall on the object. If the POA serializes requests, it is so in any of its
+    /// upcalls.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -238,7 +241,8 @@ impl PoaCore {
         }
     }
 
-    /// Makes an id busy as soon as it is free; `None` if the calling thread would wait for itself.
+    /// Makes an id busy as soon as no other thread changes it; `None` if the calling thread would
+    /// wait for itself.
     pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
@@ -249,7 +253,7 @@ impl PoaCore {
         }
     }
 
-    /// Ends the change of an id and continues the requests that wait for it.
+    /// Ends the change of an id, and continues the requests that wait for it.
     fn release_id(self: &Arc<Self>, id: &[u8]) {
         let busy = self.tables.lock().busy.remove(id);
         let leaving = busy.and_then(|busy| {
@@ -263,7 +267,7 @@ impl PoaCore {
         }
     }
 
-    /// Parks a request until the id is free.
+    /// Parks a request until the id is no longer busy.
     pub(super) fn park_for_object(&self, id: &[u8], held: ParkedRequest) -> ParkResult {
         match self.tables.lock().busy.get_mut(id) {
             None => ParkResult::AlreadySignalled(held),
@@ -271,7 +275,7 @@ impl PoaCore {
         }
     }
 
-    /// Waits until the id is free. Returns false past the deadline.
+    /// Waits until the id is no longer busy. Returns false if the deadline passes first.
     pub(super) fn wait_for_object(&self, id: &[u8], deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || !self.tables.lock().busy.contains_key(id))
     }
@@ -305,7 +309,7 @@ impl PoaCore {
         }
     }
 
-    /// Removes one activation of a servant. Returns true if more remain.
+    /// Removes one activation of a servant. Returns true if the servant has other activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
@@ -322,8 +326,8 @@ impl PoaCore {
     }
 
     /// Inserts an object into the ORB's table of keys. The caller has reserved the id and knows
-    /// that it is not active. `running` is true on behalf of a running request, for which a POA's
-    /// destruction waits.
+    /// that it is not active. `running` is true if a running request needs the object; a POA's
+    /// destruction waits for such a request.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -343,8 +347,8 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // Counted before the insertion, so that no thread that knows the object takes the POA for
-        // empty.
+        // The object is counted before it is inserted, so that no thread which knows the object
+        // takes the POA for empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -359,7 +363,7 @@ impl PoaCore {
         }
     }
 
-    /// Inserts a new object into the POA's own table, which gives it its id.
+    /// Inserts a new object into the POA's own table. Its slot becomes its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -402,20 +406,22 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // The removing thread may be done, which makes this the last reference.
+            // If the thread that removes the object has finished, this is the last reference to the
+            // servant.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // Another thread has reserved the id and will find that it is active.
+            // Another thread has reserved the id for an activation: it will find that the object is
+            // active.
             self.wait_for_object(id, None);
         }
     }
 
-    /// Removes an object whose id has been made busy for that.
+    /// Removes an object. Its id must have been made busy for this purpose.
     fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
-        // Before the id was busy, other threads may have removed the object and activated another
-        // one.
+        // Before the id became busy, other threads may have removed the object and activated
+        // another one under this id.
         let Some((place, servant)) = self.find_location(id) else {
             self.release_id(id);
             return Err(PoaError::ObjectNotActive);
@@ -434,8 +440,8 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // Counted before the removal, after which another thread may finish the
-                // deactivation at once. Until then the busy id keeps the POA alive.
+                // The count is reduced before the removal, because after it another thread may
+                // finish the deactivation at once. Until then the busy id keeps the POA alive.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -457,13 +463,14 @@ impl PoaCore {
         }
     }
 
-    /// Finishes a deactivation after the object's last request. Called without any lock.
+    /// Finishes a deactivation after the object's last request. The caller must hold no lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The servant moves along, so that no other thread drops the last reference.
+            // The servant moves into the job, so that no other thread drops the last reference to
+            // it.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {
@@ -474,7 +481,7 @@ impl PoaCore {
         self.etherealize(id, servant);
     }
 
-    /// Etherealizes the object, if required, and drops its servant.
+    /// Etherealizes the object if the deactivation requires it, and drops its servant.
     fn etherealize(self: &Arc<Self>, id: &[u8], servant: Servant) {
         let why = {
             let mut tables = self.tables.lock();
@@ -492,8 +499,8 @@ impl PoaCore {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
             let _frame = UpcallScope::enter_callback(self);
             let (id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
-            // A panic has been reported. It is otherwise ignored, as the specification ignores
-            // exceptions of etherealize.
+            // A panic has already been reported. It has no other effect, because the specification
+            // ignores exceptions of etherealize.
             let _ = run_guarded(&poa, "ServantActivator", "etherealize", || {
                 activator.etherealize(&id, &poa, &servant, cleanup, remaining);
             });
@@ -515,7 +522,7 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // An error means that another thread deactivates the object.
+            // On an error, another thread already deactivates the object.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {
@@ -545,7 +552,8 @@ mod tests {
         }
     }
 
-    /// Other threads may replace an active object between its lookup and the reservation of its id.
+    /// Tests that other threads may replace an active object between its look-up and the
+    /// reservation of its id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();
@@ -564,7 +572,7 @@ mod tests {
         core.remove_object(id.as_octets(), why).unwrap();
         assert!(core.find_location(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
         assert_eq!(core.keyed_objects.load(Ordering::Acquire), 0);
-        // UNIQUE_ID: the servant that was active is free again.
+        // With UNIQUE_ID, the earlier servant can now be activated again.
         poa.activate_object_with_id(&id, &now).unwrap();
         poa.deactivate_object(&id).unwrap();
         reserve_late();

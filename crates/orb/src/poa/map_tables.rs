@@ -1,4 +1,4 @@
-//! The tables of the active object map, as data. `map` has the rules by which they change.
+//! The tables of the active object map. The rules for changing them are in `map`.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use corelane_sched::Priority;
 use super::parked::ParkedRequests;
 use crate::servant::Servant;
 
-/// An entry of the POA's own part of the map.
+/// An entry of the part of the map that belongs to the POA.
 #[derive(Debug)]
 pub(super) struct ActiveObject {
     pub(super) servant: Servant,
@@ -15,35 +15,36 @@ pub(super) struct ActiveObject {
     pub(super) priority: Option<Priority>,
 }
 
-/// The tables that only changes of the map use.
+/// The tables that are needed only to change the map.
 #[derive(Debug, Default)]
 pub(super) struct MapTables {
     pub(super) busy: HashMap<Box<[u8]>, BusyId>,
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// The place or number of a servant's activations. Small, because every servant has one: it omits
-/// the slot's generation, so readers check that the servant is still there.
+/// The place of a servant's activation, or the number of activations. The type is small, because
+/// every servant has one. It omits the slot's generation, so readers check that the slot still has
+/// this servant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
-    /// UNIQUE_ID: being inserted.
+    /// UNIQUE_ID: the servant is being inserted.
     Entering,
-    /// UNIQUE_ID: in this slot of the POA's own table.
+    /// UNIQUE_ID: the servant is in this slot of the POA's own table.
     Own(u32),
-    /// UNIQUE_ID: in this slot of the ORB's table of keys.
+    /// UNIQUE_ID: the servant is in this slot of the ORB's table of keys.
     Keyed(u32),
-    /// MULTIPLE_ID with a servant activator: number of activations, from which
-    /// `remaining_activations` follows.
+    /// MULTIPLE_ID with a servant activator: number of activations. `remaining_activations` follows
+    /// from this number.
     Count(u32),
 }
 
-/// An id that a thread is changing.
+/// An id that a thread changes.
 #[derive(Debug)]
 pub(super) struct BusyId {
-    /// Set while the id is being removed: the leaving servant.
+    /// The servant that leaves, while the id is being removed.
     pub(super) leaving: Option<LeavingServant>,
-    /// Number of the thread that changes the id. 0 if no thread works on it yet: a deactivation
-    /// waits for the running requests.
+    /// Number of the thread that changes the id. 0 if a deactivation waits for the running
+    /// requests, so that no thread works on the id yet.
     pub(super) thread: u64,
     pub(super) held: ParkedRequests,
 }
@@ -56,9 +57,9 @@ pub(super) struct LeavingServant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeactivationReason {
-    /// The POA is being destroyed, or its manager was deactivated.
+    /// The reason is the destruction of the POA or the deactivation of its manager.
     pub(super) cleanup: bool,
-    /// The servant activator etherealizes the object.
+    /// True if the servant activator etherealizes the object.
     pub(super) etherealize: bool,
 }
 

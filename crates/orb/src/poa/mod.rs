@@ -14,8 +14,8 @@
 //!   is over. The thread of the last request drops a deactivated object's servant, or etherealizes
 //!   a destroyed POA's objects. An entry in the POA's own part of the map pins the POA too: a
 //!   collocated call that knows its object's place pins nothing else.
-//! * One thread at a time changes an object id. Meantime the id is listed as busy (`map`), and
-//!   requests that need it are parked there.
+//! * Only one thread at a time changes an object id. Meanwhile the id is listed as busy (`map`),
+//!   and requests that need the id are parked in this list.
 //! * No lock of this module is held while the application's code runs. Nor is one held while a slab
 //!   entry is released, because that may run such code. Locks are taken in the order children,
 //!   tables, key index.
@@ -112,18 +112,18 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A POA. Clones are the same POA. It does not keep its ORB alive.
+/// A POA. Clones refer to the same POA. A `Poa` does not keep its ORB alive.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Reasons for the slow path of a POA's requests. Without any, and with an active manager, requests
-/// take the fast path.
+/// Reasons for which a POA's requests take the slow path. If there are no reasons and the manager
+/// is active, requests take the fast path.
 mod slow_path {
-    /// The POA's thread policy requires it.
+    /// The POA's thread policy requires the slow path.
     pub(super) const THREAD_POLICY: u8 = 1;
-    /// The adapter activator that created the POA has not returned.
+    /// The adapter activator that created the POA has not yet returned.
     pub(super) const ACTIVATING: u8 = 2;
     pub(super) const DESTROYING: u8 = 4;
 }
@@ -131,9 +131,9 @@ mod slow_path {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoaPhase {
     Alive,
-    /// `destroy` was called; requests still run, or children live.
+    /// `destroy` was called. Requests still run, or children are still alive.
     Destroying,
-    /// Objects are being deactivated, and no new ones are accepted.
+    /// Objects are being deactivated. No new objects are accepted.
     Deactivating,
     /// The last deactivations are running.
     Closing,
@@ -145,13 +145,13 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Bits of [`slow_path`]. Changed with AcqRel; the fast path reads them with Relaxed, others
-    /// with Acquire.
+    /// Bits of [`slow_path`]. Changed with AcqRel. The fast path reads them with Relaxed, other
+    /// code with Acquire.
     slow_path: AtomicU8,
     policies: PoaPolicies,
-    /// Active objects whose ids are their slots.
+    /// Active objects whose ids are their slots in this slab.
     objects: GenerationalSlab<ActiveObject>,
-    /// Beginning of the keys of the POA's objects; the object id follows.
+    /// The first bytes of the keys of the POA's objects; the object id follows them.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
@@ -166,18 +166,19 @@ pub(crate) struct PoaCore {
     default_servant: RcuCell<Option<Servant>>,
     servant_manager: RcuCell<Option<ServantManager>>,
     serial: SerialLock,
-    /// Number of ids made for references without an object, and of persistent system ids. Relaxed.
+    /// Number of ids made so far for references without an object, and of persistent system ids.
+    /// Relaxed.
     ids: AtomicU64,
     /// Time of creation in nanoseconds since 1970. Makes persistent system ids unique across runs.
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions that destruction waits for, changed with AcqRel. There is one for each
+    /// Number of conditions for which destruction waits, changed with AcqRel. There is one for each
     /// living child, one for requests that pin the POA, one for requests that pin its objects, and
     /// one for the caller of `destroy`.
     destruction_blockers: AtomicUsize,
     /// During destruction: true once no thread pins an object. Swapped with AcqRel.
     objects_unused: AtomicBool,
-    /// During destruction: objects are etherealized.
+    /// During destruction: true if objects are etherealized.
     etherealizes: AtomicBool,
 }
 
@@ -196,7 +197,7 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Waits until `over` returns true. Returns false past the deadline.
+    /// Waits until `over` returns true. Returns false if the deadline passes first.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
@@ -206,8 +207,8 @@ impl PoaCore {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// Drops what the application gave. The drop runs as a callback: it cannot wait for the ORB,
-    /// which waits for it, and its panic is caught.
+    /// Drops an object that the application gave to the POA. The drop runs as a callback: it must
+    /// not wait for the ORB, because the ORB waits for the drop. A panic of the drop is caught.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
@@ -262,8 +263,8 @@ impl PoaCore {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Returns OBJECT_NOT_EXIST 4 if the POA is dead. For operations that a POA supports while its
-    /// requests run.
+    /// Returns OBJECT_NOT_EXIST 4 if the POA is dead. For operations that a POA supports as long as
+    /// its requests run.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }
@@ -294,7 +295,7 @@ impl Poa {
         &self.core
     }
 
-    /// Returns the name given at creation.
+    /// Returns the name that was given at creation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
@@ -306,7 +307,7 @@ impl Poa {
         self.core.parent.as_ref().and_then(Weak::upgrade).map(Poa::from_core)
     }
 
-    /// Returns an id unique among all POAs of the ORB, including past ones.
+    /// Returns an id that no other POA of the ORB has or had.
     #[must_use]
     pub fn id(&self) -> Vec<u8> {
         [&self.core.stamp.to_be_bytes()[..], &self.core.slot_id.to_octets()].concat()
@@ -318,7 +319,8 @@ impl Poa {
         &self.core.policies
     }
 
-    /// Returns the real-time policies, with those inherited from the ORB; `None` without any.
+    /// Returns the real-time policies, including those inherited from the ORB. `None` if the POA
+    /// has none.
     #[must_use]
     pub fn rt_policies(&self) -> Option<&RtPolicies> {
         self.core.rt.as_ref().map(|rt| &rt.policies)
@@ -351,7 +353,7 @@ impl fmt::Debug for PoaCore {
     }
 }
 
-/// The users' page about POAs; its examples are tests.
+/// The users' documentation of POAs. Its examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/poa.md")]
 mod user_page {}

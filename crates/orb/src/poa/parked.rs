@@ -1,5 +1,5 @@
-//! Requests that cannot run yet. None of them occupies a thread: bounded lists keep what is needed
-//! to run them later.
+//! Requests that cannot run yet. They do not occupy threads: bounded lists keep the data that is
+//! needed to run them later.
 
 use corelane_sys::clock::Monotonic;
 
@@ -35,12 +35,13 @@ impl ParkedRequests {
         Ok(())
     }
 
-    /// Returns the number of requests and the time when the oldest was parked; `None` if empty.
+    /// Returns the number of requests and the time at which the oldest was parked; `None` if no
+    /// request is parked.
     pub(crate) fn oldest(&self) -> Option<(usize, Monotonic)> {
         self.list.first().map(|entry| (self.list.len(), entry.parked_at))
     }
 
-    /// Takes the requests for one POA.
+    /// Removes the requests for one POA, and returns them.
     pub(crate) fn take_poa(&mut self, place: SlotId) -> ParkedRequests {
         let (taken, left) =
             std::mem::take(&mut self.list).into_iter().partition(|entry: &ParkedEntry| entry.poa == place);
@@ -63,8 +64,8 @@ impl ParkedRequests {
 #[derive(Debug)]
 pub(crate) enum ParkResult {
     Parked,
-    /// The event has already happened.
+    /// The event has already happened, so the request was not parked.
     AlreadySignalled(ParkedRequest),
-    /// The list is full: TRANSIENT 1.
+    /// The list is full. The client gets TRANSIENT 1.
     Full,
 }

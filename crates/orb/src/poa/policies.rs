@@ -4,19 +4,19 @@
 /// The threads that run requests of the POA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Threading {
-    /// Any thread of the pool, several at a time.
+    /// Any thread of the pool. Several requests may run at the same time.
     #[default]
     OrbControlled,
-    /// One request at a time over all objects of the POA.
+    /// Any thread of the pool, but only one request at a time over all objects of the POA.
     SingleThread,
-    /// The thread that runs [`Orb::run`](crate::Orb::run).
+    /// Only the thread that runs [`Orb::run`](crate::Orb::run).
     MainThread,
 }
 
 /// The lifetime of the POA's references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lifespan {
-    /// References become invalid with the POA.
+    /// References become invalid when the POA ends.
     #[default]
     Transient,
     /// References stay valid for a POA of the same name in a later process at the same address.
@@ -26,10 +26,10 @@ pub enum Lifespan {
 /// The number of objects that one servant may incarnate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdUniqueness {
-    /// One object for each servant.
+    /// One servant incarnates one object.
     #[default]
     Unique,
-    /// Any number of objects.
+    /// One servant incarnates any number of objects.
     Multiple,
 }
 
@@ -43,23 +43,23 @@ pub enum IdAssignment {
     System,
 }
 
-/// The activation of a servant that is used as a reference.
+/// The way in which a servant that is used as a reference is activated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ImplicitActivation {
-    /// The use activates the servant.
+    /// The use itself activates the servant.
     Implicit,
     /// The application must activate the servant explicitly.
     #[default]
     Explicit,
 }
 
-/// The retention of active servants in a map.
+/// Whether the POA keeps a map of active servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantRetention {
     /// The POA keeps active servants in its active object map.
     #[default]
     Retain,
-    /// Every request asks the default servant or the servant locator.
+    /// The POA keeps no map. Every request asks the default servant or the servant locator.
     NonRetain,
 }
 
@@ -75,8 +75,7 @@ pub enum RequestProcessing {
     ServantManager,
 }
 
-/// The policies of a POA. [`PoaPolicies::default`] has the values that `create_POA` uses for
-/// policies not given.
+/// The policies of a POA. [`PoaPolicies::default`] has the default values of `create_POA`.
 ///
 /// # Examples
 /// ```
@@ -86,42 +85,42 @@ pub enum RequestProcessing {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PoaPolicies {
-    /// ThreadPolicy (16).
+    /// The threads that run requests: ThreadPolicy (16).
     pub threading: Threading,
-    /// LifespanPolicy (17).
+    /// The lifetime of references: LifespanPolicy (17).
     pub lifespan: Lifespan,
-    /// IdUniquenessPolicy (18).
+    /// The number of objects that a servant may incarnate: IdUniquenessPolicy (18).
     pub id_uniqueness: IdUniqueness,
-    /// IdAssignmentPolicy (19).
+    /// The source of object ids: IdAssignmentPolicy (19).
     pub id_assignment: IdAssignment,
-    /// ImplicitActivationPolicy (20).
+    /// The activation of servants that are used as references: ImplicitActivationPolicy (20).
     pub implicit_activation: ImplicitActivation,
-    /// ServantRetentionPolicy (21).
+    /// The map of active servants: ServantRetentionPolicy (21).
     pub servant_retention: ServantRetention,
-    /// RequestProcessingPolicy (22).
+    /// The treatment of requests for objects that are not in the map: RequestProcessingPolicy (22).
     pub request_processing: RequestProcessing,
-    /// Treatment of an object whose servant panicked.
+    /// The treatment of an object whose servant panicked.
     pub on_panic: OnPanic,
-    /// Hints in persistent keys.
+    /// Slot hints in persistent keys.
     pub key_hints: KeyHints,
 }
 
-/// Slot hints in the references of persistent POAs. No effect on transient ones, whose keys always
-/// have a slot.
+/// Slot hints in the references of persistent POAs. This policy has no effect on transient POAs,
+/// whose keys always have a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHints {
-    /// No hint: the key of an object is equal in every run and is found by hashing.
+    /// No hint. The key of an object is equal in every run, and the server finds it by hashing.
     #[default]
     None,
-    /// References of active objects carry the object's slot, where the server looks first (active
-    /// demultiplexing). If another object has the slot, this costs one comparison; references stay
-    /// valid from run to run. Two references to one object may differ, and then do not count as
-    /// equivalent.
+    /// References of active objects carry the object's slot, in which the server looks first
+    /// (active demultiplexing). If another object has the slot, the wrong hint costs one
+    /// comparison. References stay valid from run to run. Two references to one object may differ,
+    /// and then do not count as equivalent.
     Slots,
 }
 
-/// Treatment of an object whose servant panicked. The caller gets UNKNOWN, COMPLETED_MAYBE in any
-/// case.
+/// The treatment of an object whose servant panicked. In any case the caller gets UNKNOWN,
+/// COMPLETED_MAYBE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnPanic {
     /// The object stays active.
@@ -131,7 +130,8 @@ pub enum OnPanic {
     Deactivate,
 }
 
-/// The index of a policy in [`PoaPolicies::LIST`], as reported in InvalidPolicy.
+/// The index of a policy in [`PoaPolicies::LIST`], which
+/// [`PoaError::InvalidPolicy`](super::PoaError::InvalidPolicy) carries.
 pub type PolicyIndex = u16;
 
 impl PoaPolicies {
@@ -148,7 +148,8 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// Policy names by the index in InvalidPolicy, in the order of the policy types.
+    /// Policy names, in the order of the policy types. The position of a name is the index in
+    /// InvalidPolicy.
     pub const LIST: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Checks the rules of CORBA 3.0.3, section 11.3.8, over all combinations of the five policies
-    /// concerned.
+    /// in these rules.
     #[test]
     fn policy_check_matches_the_rules_for_every_combination() {
         let mut legal = 0;
@@ -223,8 +224,8 @@ mod tests {
                 }
             }
         }
-        // As listed in poa.md: 6 with AOM only, 6 with a manager, 3 with a default servant;
-        // NON_RETAIN: 2 and 4.
+        // With RETAIN: 6 with only the map, 6 with a servant manager, 3 with a default servant.
+        // With NON_RETAIN: 2 and 4. The numbers are in poa.md.
         assert_eq!(legal, 6 + 6 + 3 + 2 + 4);
     }
 

@@ -13,9 +13,9 @@ impl Poa {
     /// Activates an object with its own priority, like [`activate_object`](Self::activate_object).
     ///
     /// # Errors
-    /// As for `activate_object`; [`PoaError::WrongPolicy`] unless priorities are server declared,
-    /// and with IMPLICIT_ACTIVATION; BAD_PARAM for a priority out of range, or that no lane or band
-    /// has.
+    /// As for `activate_object`; [`PoaError::WrongPolicy`] with IMPLICIT_ACTIVATION, or if the
+    /// POA's priorities are not server declared; BAD_PARAM for a priority that is out of range, or
+    /// that no lane or band has.
     pub fn activate_object_with_priority(&self, servant: &Servant, priority: i16) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let priority = core.declaring()?.check_priority(priority)?;
@@ -85,13 +85,14 @@ impl Poa {
 }
 
 impl PoaCore {
-    /// Returns the real-time part, or WrongPolicy unless objects may have their own priorities.
+    /// Returns the real-time part of the POA. WrongPolicy if its objects cannot have their own
+    /// priorities.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Returns true if connections can carry this band to the POA's objects; `None` without
-    /// priorities.
+    /// Returns true if connections of this band can carry requests to the POA's objects; `None` if
+    /// the POA has no priorities.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.rt.as_ref()?.can_carry_band(band)
     }

@@ -7,8 +7,8 @@ use crate::thread_context::thread_number;
 /// The lock that serializes the upcalls of a POA.
 #[derive(Debug)]
 pub(crate) struct SerialLock {
-    /// The lock's state. Requests of every priority pass here; the waiter with the highest priority
-    /// comes next.
+    /// The lock's state. Requests of every priority use this lock; of those that wait, the one with
+    /// the highest priority is next.
     state: PiMutex<State>,
     free: PiCondvar,
 }
@@ -21,7 +21,7 @@ struct State {
     depth: usize,
 }
 
-/// The calling thread's hold on the lock, released on drop.
+/// The calling thread's ownership of the lock, which ends when this is dropped.
 #[must_use = "the turn ends at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);
@@ -31,7 +31,7 @@ impl SerialLock {
         SerialLock { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
     }
 
-    /// Waits until no other thread holds the lock, and takes it.
+    /// Waits until no other thread holds the lock, and locks it.
     pub(crate) fn enter(&self) -> SerialGuard<'_> {
         let me = thread_number();
         let mut state = self.state.lock();

@@ -14,7 +14,7 @@ use crate::servant::Servant;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServantManagerError {
-    /// ForwardRequest: the object is elsewhere, and the client is forwarded there.
+    /// ForwardRequest: the client must use this other object.
     Forward(ObjectRef),
     /// A system exception for the client.
     System(SystemException),
@@ -37,13 +37,13 @@ impl fmt::Display for ServantManagerError {
 
 impl std::error::Error for ServantManagerError {}
 
-/// The result of a servant manager. `Ok(None)` is a null servant, which the client sees as
-/// OBJ_ADAPTER 7. For an object that does not exist, return
-/// `Err(ServantManagerError::no_such_object())`, which is OBJECT_NOT_EXIST.
+/// The result of a servant manager. `Ok(None)` is a null servant, for which the client gets
+/// OBJ_ADAPTER 7. If the object does not exist, return
+/// `Err(ServantManagerError::no_such_object())`; the client then gets OBJECT_NOT_EXIST.
 pub type ServantResult<T> = Result<T, ServantManagerError>;
 
 impl ServantManagerError {
-    /// Returns OBJECT_NOT_EXIST 2: there is no such object.
+    /// Returns OBJECT_NOT_EXIST 2, for an object that does not exist.
     #[must_use]
     pub fn no_such_object() -> Self {
         ServantManagerError::System(super::no_such_object())
@@ -52,21 +52,21 @@ impl ServantManagerError {
 
 /// Creates servants on first use, for POAs with RETAIN and USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap, and a new servant is requested only
-/// after the old one is gone. Several threads may call it at once for different objects, unless the
-/// POA has SINGLE_THREAD.
+/// For one object, `incarnate` and `etherealize` never overlap. `incarnate` is called again only
+/// after the old servant was etherealized. For different objects several threads may call the
+/// activator at the same time, unless the POA has SINGLE_THREAD.
 pub trait ServantActivator: Send + Sync + 'static {
-    /// Returns a servant for the object `id`, which then stays in the active object map. In a
-    /// UNIQUE_ID POA, a servant that is already active gives the client OBJ_ADAPTER 5.
+    /// Returns a servant for the object `id`, which then stays in the active object map. In a POA
+    /// with UNIQUE_ID, if the servant is already active, the client gets OBJ_ADAPTER 5.
     ///
     /// # Errors
     /// The reason why there is no servant.
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>>;
 
-    /// Called after the last request of a deactivated object. `cleanup_in_progress` is true if its
-    /// POA is being destroyed or its manager deactivated. `remaining_activations` is true if the
-    /// servant still incarnates other objects of the POA. A panic is reported and otherwise
-    /// ignored.
+    /// Called after the last request of a deactivated object. `cleanup_in_progress` is true if the
+    /// POA is being destroyed or its manager was deactivated. `remaining_activations` is true if
+    /// the servant still incarnates other objects of the POA. A panic is reported and has no other
+    /// effect.
     fn etherealize(
         &self,
         id: &ObjectId,
@@ -77,17 +77,17 @@ pub trait ServantActivator: Send + Sync + 'static {
     );
 }
 
-/// A value that a servant locator passes from `preinvoke` to `postinvoke`. `Box::new(())` allocates
-/// nothing.
+/// A value that a servant locator passes from `preinvoke` to `postinvoke`. `Box::new(())` does not
+/// allocate.
 pub type Cookie = Box<dyn Any + Send>;
 
-/// Supplies a servant for every single request, for POAs with NON_RETAIN and USE_SERVANT_MANAGER.
+/// Supplies a servant for each single request, for POAs with NON_RETAIN and USE_SERVANT_MANAGER.
 ///
-/// `preinvoke`, the operation and `postinvoke` run on one thread, in exact pairs. `postinvoke` also
-/// runs after a failed operation, but not after a failed `preinvoke`.
+/// `preinvoke`, the operation and `postinvoke` run on one thread. There is one `postinvoke` for
+/// each successful `preinvoke`, even if the operation fails.
 pub trait ServantLocator: Send + Sync + 'static {
-    /// Returns a servant for this request. `operation` is the name on the wire: `_get_x` for an
-    /// attribute, also `_is_a`.
+    /// Returns a servant for this request. `operation` is the name on the wire, for example
+    /// `_get_x` for an attribute `x`, or `_is_a`.
     ///
     /// # Errors
     /// The reason why there is no servant.
@@ -128,15 +128,15 @@ impl fmt::Debug for ServantManager {
 /// Creates child POAs on first use.
 pub trait AdapterActivator: Send + Sync + 'static {
     /// Creates the missing child `name` of `parent` with [`Poa::create_poa`], and returns true if
-    /// it did. Requests for the new POA wait until this returns. Calls for one parent and name
-    /// never overlap.
+    /// it did. Requests for the new POA wait until this returns. Two calls for the same parent and
+    /// name never overlap.
     ///
     /// # Errors
     /// The caller that asked for the POA gets OBJ_ADAPTER 1.
     fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException>;
 }
 
-/// A servant that a locator lent for one request, and what is needed to return it.
+/// A servant that a locator lent for one request, with the data that is needed to return it.
 pub(crate) struct LocatorServant {
     pub(crate) locator: Arc<dyn ServantLocator>,
     pub(crate) id: ObjectId,
@@ -155,7 +155,8 @@ impl LocatorServant {
     }
 }
 
-/// Runs a callback of the application. Returns `None` if it panicked, which is reported.
+/// Runs a callback of the application. If the callback panics, reports the panic and returns
+/// `None`.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

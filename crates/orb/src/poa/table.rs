@@ -1,9 +1,9 @@
 //! The lookup of the servant for an object key, in constant time and without a lock.
 //!
-//! The fast path serves objects in the map of an open POA. It takes two array accesses for a system
-//! id; for any other id, one search of the key index and three array accesses. The slow path
-//! follows the specification's algorithm for everything else: inactive managers, thread policies,
-//! default servants, servant managers and POAs to be created first.
+//! The fast path serves objects in the map of an open POA. For a system id it takes two array
+//! accesses. For any other id it takes one search of the key index and three array accesses. The
+//! slow path follows the specification's algorithm. It serves all other cases: inactive managers,
+//! thread policies, default servants, servant managers, and POAs that must first be created.
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,7 +38,7 @@ const MAX_KEYS: u32 = 1 << 26;
 /// Maximum number of POAs in one ORB.
 const MAX_POAS: u32 = 1 << 16;
 
-/// The POAs of an ORB and the table of all keys that are not slots.
+/// The POAs of an ORB, and the table of all keys that do not name a slot.
 #[derive(Debug)]
 pub(crate) struct PoaTable {
     /// Random number of the ORB, part of every transient key.
@@ -51,24 +51,24 @@ pub(crate) struct PoaTable {
     writer: Mutex<HashIndexWriter>,
     /// POAs that are being destroyed.
     ending: Mutex<Vec<Arc<PoaCore>>>,
-    /// Held while a plain key is bound or unbound.
+    /// Locked while a plain key is bound or unbound.
     plain_keys: Mutex<PlainKeyState>,
 }
 
 #[derive(Debug, Default)]
 struct PlainKeyState {
-    /// Number of bindings and unbindings so far.
+    /// Number of times that a plain key was bound or unbound so far.
     changes: u64,
-    /// True once the ORB has ended; no plain key can be bound then.
+    /// True once the ORB has ended. From then on no plain key can be bound.
     closed: bool,
 }
 
-/// The target of a key in the table.
+/// The entry of a key in the table.
 #[derive(Debug)]
 pub(crate) enum KeyEntry {
-    /// An active object. Its key is its POA's prefix followed by its id.
+    /// An active object. Its key is the prefix of its POA followed by its id.
     Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
-    /// A POA, found by its path.
+    /// A POA, which is found by its path.
     Adapter(Arc<PoaCore>),
     /// A plain key and its target.
     Plain(Box<PlainKey>),
@@ -78,13 +78,13 @@ pub(crate) enum KeyEntry {
 pub(crate) struct PlainKey {
     key: Box<[u8]>,
     target: ObjectRef,
-    /// [`PoaTable::local_object_key`] behind a pointer: programs that bind no plain keys are linked
-    /// without it.
+    /// [`PoaTable::local_object_key`] behind a pointer, so that programs which bind no plain keys
+    /// are linked without it.
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
 impl KeyEntry {
-    /// Returns true for the active object with this key.
+    /// Returns true if the entry is the active object with this key.
     #[inline]
     fn is_object(&self, key: &[u8]) -> bool {
         match self {
@@ -99,7 +99,7 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", Scope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // A reference with direct calls keeps its servant.
+            // A reference with direct calls keeps the servant of its object.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -123,17 +123,17 @@ impl PoaTable {
         }
     }
 
-    /// Returns the POAs of an ORB.
+    /// Returns the table of an ORB's POAs.
     #[inline]
     pub(crate) fn of(client: &ClientContext) -> Option<&PoaTable> {
         client.adapter()
     }
 
-    /// Returns the POAs of an ORB, for what requests seldom do.
+    /// Returns the table of an ORB's POAs, for operations that requests seldom need.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_server(orb: &ServerContext) -> &PoaTable {
-        // Set before the ORB's root POA is made.
+        // The table is set before the ORB's root POA is made.
         Self::of(orb.client()).expect("an ORB has a table of POAs")
     }
 
@@ -142,14 +142,15 @@ impl PoaTable {
     }
 
     pub(crate) fn set_root(&self, root: Arc<PoaCore>) {
-        // Set once, by the builder of the ORB.
+        // Never set before, because an ORB is built once.
         let _ = self.root.set(root);
     }
 
     /// Looks up the servant and passes the result to `act`, which runs while the servant is pinned.
     ///
-    /// The result borrows from the guards that pin POA and object, and the object's guard borrows
-    /// from the POA's. A value with both would borrow from itself, or cost a reference count.
+    /// The result borrows from the guards that pin the POA and the object. The object's guard
+    /// borrows from the POA's guard. A value that holds both guards would borrow from itself, or
+    /// cost a reference count.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -190,7 +191,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the POA of the key's object, if it exists now.
+    /// Returns the POA of the key's object, if the POA exists now.
     #[cold]
     pub(crate) fn poa_of(&self, key: &[u8]) -> Option<Arc<PoaCore>> {
         match ObjectKey::parse(key) {
@@ -204,8 +205,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority of a request that asks for `asked`, under its object's policies; `None`
-    /// means the pool's own.
+    /// Returns the priority of a request that asks for `asked`, under the policies of its object.
+    /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -274,20 +275,20 @@ impl PoaTable {
         found
     }
 
-    /// Returns the active object with this key, if it is in the table of keys.
+    /// Returns the active object with this key, if the table of keys has it.
     #[inline]
     pub(super) fn find_object(&self, key: &[u8]) -> Option<SlabGuard<'_, KeyEntry>> {
         self.find_entry(key, |entry| entry.is_object(key))
     }
 
-    /// Looks up a persistent key or one with a user-chosen id.
+    /// Looks up a persistent key, or a key with an id that the user chose.
     #[inline]
     fn find_by_key<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         self.find_active(self.find_object(wanted.key), wanted, act)
     }
 
-    /// Looks up a key with a hint: one array access if the object is still in the slot that the
-    /// reference names.
+    /// Looks up a key with a hint. This takes one array access if the object is still in the slot
+    /// that the hint names.
     #[inline]
     fn find_hinted<R>(&self, slot: u32, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.entries.get_current(slot).filter(|entry| entry.is_object(wanted.key));
@@ -304,7 +305,7 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // Checked again now that `get` has counted this user: see
+            // The check is repeated now that `get` has counted this user: see
             // `GenerationalSlab::user_count`.
             && running.has_fast_path()
         {
@@ -328,7 +329,8 @@ impl PoaTable {
         self.find_in_poa(wanted, act)
     }
 
-    /// Looks up, through its POA, an object that is not in the table or cannot take the fast path.
+    /// Looks up an object through its POA, if the object is not in the table or cannot take the
+    /// fast path.
     fn find_in_poa<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let (place, id) = match ObjectKey::parse(wanted.key) {
             ObjectKey::User { stamp, poa, id } if stamp == self.stamp => (poa, id),
@@ -344,8 +346,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the persistent POA with this path. Asks adapter activators, from the root on, for
-    /// POAs that do not exist.
+    /// Returns the persistent POA with this path. If POAs on the path do not exist, asks the
+    /// adapter activators for them, beginning at the root.
     fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
         if let Some(poa) = self.poa_by_path(path) {
             return if poa.phase() == PoaPhase::Alive {
@@ -384,7 +386,8 @@ impl PoaTable {
         }
     }
 
-    /// Runs the specification's algorithm from the POA on: manager, thread, servant.
+    /// Runs the specification's algorithm from the POA on: first the manager, then the thread, then
+    /// the servant.
     #[cold]
     fn find_slow<R>(
         &self,
@@ -467,13 +470,14 @@ impl PoaTable {
         }
     }
 
-    /// Returns the reason, if any, why requests of this POA do not run now on this thread.
+    /// Returns the reason for which requests of this POA cannot run now on this thread; `None` if
+    /// they can.
     fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
         }
-        // Checked after `wait_for_activator`: an activator that gave up because of the POA's
-        // destruction may just have returned.
+        // Checked after `wait_for_activator`, because an activator may just have returned after a
+        // failure which the destruction of this POA caused.
         if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
             return Some(LookupResult::Refused(being_destroyed()));
         }
@@ -490,9 +494,9 @@ impl PoaTable {
         None
     }
 
-    /// Looks up a plain key. An object of this ORB is served as under its own key; any other is
-    /// forwarded to. If the target is gone, a client may ask the plain key again without end, as
-    /// omniORB's does.
+    /// Looks up a plain key. An object of this ORB is served as if under its own key; a request for
+    /// any other object is forwarded. If the target no longer exists, some clients ask for the
+    /// plain key again without end, for example omniORB's.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
@@ -504,7 +508,7 @@ impl PoaTable {
         }
     }
 
-    /// Applies `of` to the key of this ORB's object that a plain key leads to.
+    /// Applies `of` to the object key that a plain key leads to, if the object belongs to this ORB.
     fn through_plain_key<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
         let entry = self.plain_key(key)?;
         let KeyEntry::Plain(plain) = &*entry else { return None };
@@ -512,7 +516,7 @@ impl PoaTable {
     }
 
     /// Returns the object key of a reference to an object of this ORB. `None` for a plain key,
-    /// which may lead anywhere, even to itself.
+    /// which may lead to any object, even back to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -563,7 +567,7 @@ impl PoaTable {
             return of_found(self.missing_poa(place));
         };
         let poa: &Arc<PoaCore> = &running;
-        // The answer does not depend on the thread.
+        // This result does not depend on the thread.
         if let Some(found) = self.obstacle(poa)
             && !matches!(found, LookupResult::MustWait(WaitFor::MainThread(_)))
         {
@@ -626,7 +630,7 @@ impl PoaTable {
         }
     }
 
-    /// Drops every reference when the ORB has ended.
+    /// Drops every reference in the table. Called when the ORB has ended.
     pub(crate) fn close(&self) {
         self.plain_keys.lock().closed = true;
         let plain = self.entries.iter().filter_map(|entry| match &*entry {
@@ -636,12 +640,12 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // A reference with direct calls keeps its servant.
+            // A reference with direct calls keeps the servant of its object.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }
 
-    /// Inserts a key. The caller has checked that it is new.
+    /// Inserts a key. The caller has checked that the key is not in the table.
     pub(super) fn insert(&self, key: &[u8], entry: KeyEntry) -> Result<SlotId, SystemException> {
         let mut writer = self.writer.lock();
         let (slot, generation) = self.entries.insert(entry).map_err(|_| too_many_objects())?;
@@ -649,12 +653,12 @@ impl PoaTable {
         Ok(SlotId { slot, generation })
     }
 
-    /// Removes a key and its entry. The caller drops the entry without holding a lock.
+    /// Removes a key and its entry. The caller drops the entry, without holding a lock.
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();
             // Another thread may have removed the entry, and its slot may hold another entry, even
-            // of an equal key. Under this lock no entry is inserted.
+            // of an equal key. While this lock is held no entry is inserted.
             if self.entries.last_generation(place.slot) != place.generation {
                 return RetireResult::Stale;
             }
@@ -671,7 +675,8 @@ impl PoaTable {
         self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
     }
 
-    /// Returns the ids of a POA's objects in the table of keys. Scans all entries of the ORB.
+    /// Returns the ids of a POA's objects in the table of keys. All entries of the ORB are
+    /// searched.
     pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
         let ids = self.entries.iter().filter_map(|entry| match &*entry {
             KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),
@@ -680,7 +685,7 @@ impl PoaTable {
         ids.collect()
     }
 
-    /// Returns the POA in this slot unless it is dead.
+    /// Returns the POA in this slot, unless the POA is dead.
     pub(crate) fn running(&self, place: SlotId) -> Option<Arc<PoaCore>> {
         let running = self.poas.get(place.slot, place.generation).map(|poa| Arc::clone(&poa));
         running.or_else(|| self.ending.lock().iter().find(|poa| poa.slot_id == place).cloned())
@@ -700,8 +705,8 @@ impl PoaTable {
         self.ending.lock().retain(|of| !Arc::ptr_eq(of, poa));
     }
 
-    /// Returns the reason why a slot has no POA: it is being destroyed, or it is dead or never
-    /// existed.
+    /// Returns the reason for which a slot has no POA: the POA is being destroyed, is dead, or
+    /// never existed.
     #[cold]
     fn missing_poa(&self, place: SlotId) -> LookupResult<'static> {
         let is_ending = self.ending.lock().iter().any(|poa| poa.slot_id == place);
@@ -709,14 +714,14 @@ impl PoaTable {
     }
 }
 
-/// Returns true if requests of this POA run on the calling thread unchanged, because neither has to
-/// do with priorities.
+/// Returns true if requests of this POA run on the calling thread without a change of priority,
+/// because neither the POA nor the thread uses priorities.
 #[inline]
 pub(super) fn is_outside_rt(poa: &PoaCore) -> bool {
     poa.rt.is_none() && thread_context::is_outside_rt_pools()
 }
 
-/// Returns the result of a request whose POA manager is not active.
+/// Returns the result of a request whose POA has a manager that is not active.
 #[cold]
 pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'static> {
     match adapter.manager.state() {

@@ -40,8 +40,8 @@ impl Poa {
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
     /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is
-    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM for a name with a NUL or a path
-    /// above 65,535 bytes.
+    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL or the path
+    /// is longer than 65,535 bytes.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
         self.create_rt_poa(name, manager, policies, &RtPolicies::default())
     }
@@ -51,10 +51,10 @@ impl Poa {
     /// [`RtOrb::set_policies`](crate::rt::RtOrb::set_policies).
     ///
     /// # Errors
-    /// As for [`create_poa`](Self::create_poa); [`PoaError::InvalidPolicy`] for conflicting
-    /// real-time policies: an unknown pool, a pool with lanes or bands without a priority model, a
+    /// As for [`create_poa`](Self::create_poa), and [`PoaError::InvalidPolicy`] for conflicting
+    /// real-time policies. These are an unknown pool, lanes or bands without a priority model, a
     /// server priority that no lane or band has, a band without a lane, a protocol without a
-    /// listener, a policy for clients only.
+    /// listener, and a policy for clients.
     pub fn create_rt_poa(
         &self,
         name: &str,
@@ -103,7 +103,7 @@ impl Poa {
         Ok(Poa { core: child })
     }
 
-    /// Returns the child with this name. If there is none and `activate_it` is set, asks the
+    /// Returns the child with this name. If the child is missing and `activate_it` is set, asks the
     /// adapter activator to create it.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Poa {
         }
     }
 
-    /// Returns the children that are not being destroyed, in the order of their names.
+    /// Returns the children that are not being destroyed, sorted by name.
     #[must_use]
     pub fn children(&self) -> Vec<Poa> {
         let family = self.core.children.lock();
@@ -138,7 +138,7 @@ impl Poa {
     /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
-        // A dead POA keeps nothing that the application gave it.
+        // A dead POA keeps no object that the application gave to it.
         let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {
@@ -148,7 +148,7 @@ impl Poa {
         drop(old);
     }
 
-    /// Returns the factory of managers that several POAs share.
+    /// Returns the factory of the managers. Several POAs can share a manager.
     #[must_use]
     pub fn manager_factory(&self) -> PoaManagerFactory {
         PoaManagerFactory::new(self.core.orb.clone())
@@ -160,7 +160,7 @@ impl Poa {
         let policies = PoaPolicies::ROOT;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
-        // Cannot fail: the table and the index are empty.
+        // This cannot fail, because the table and the index are empty.
         let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }
@@ -179,7 +179,7 @@ struct NewPoa<'n> {
 }
 
 impl NewPoa<'_> {
-    /// Creates the POA and enters it in the ORB's tables.
+    /// Creates the POA, and inserts it into the ORB's tables.
     fn insert(self, orb: Weak<ServerContext>, adapters: &PoaTable) -> Result<Arc<PoaCore>, SystemException> {
         let persistent = self.policies.lifespan == super::Lifespan::Persistent;
         let manager = self.manager.clone();
@@ -258,7 +258,8 @@ impl PoaCore {
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // A child that the activator has created is visible on the activator's own thread.
+                // On the activator's own thread, a child that the activator has created is visible
+                // before the activator returns.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);
@@ -303,7 +304,7 @@ impl PoaCore {
         }
     }
 
-    /// Calls the adapter activator; `None` if it panicked.
+    /// Calls the adapter activator; `None` if the activator panicked.
     fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,
@@ -320,7 +321,8 @@ impl PoaCore {
         run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Returns the reason why a request may not ask the adapter activator now, as its result.
+    /// Returns the reason for which a request may not call the adapter activator now, as a result
+    /// of the look-up.
     pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
             return Some(LookupResult::Refused(being_destroyed()));
@@ -328,7 +330,7 @@ impl PoaCore {
         if self.manager.state() != ManagerState::Active {
             return Some(inactive_manager_result(self));
         }
-        // The request continues on the main thread, which asks then.
+        // The request continues on the main thread, which then calls the activator.
         let orb = self
             .orb()
             .ok()
@@ -336,8 +338,8 @@ impl PoaCore {
         Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// Returns the wait for the adapter activator that is creating this POA. `None` if it has
-    /// returned, and on its own thread.
+    /// Returns the event for which requests of this POA wait while the adapter activator creates
+    /// it. `None` on the activator's own thread, and after the activator has returned.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;
@@ -357,7 +359,7 @@ impl PoaCore {
         }
     }
 
-    /// Waits until the adapter activator has returned. Returns false past the deadline.
+    /// Waits until the adapter activator has returned. Returns false if the deadline passes first.
     pub(super) fn wait_for_child(&self, name: &str, deadline: Option<Monotonic>) -> bool {
         self.wait_until(deadline, || self.children.lock().pending(name).is_none())
     }

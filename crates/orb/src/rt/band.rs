@@ -1,4 +1,4 @@
-//! Bands: the sets of calls that may share connections.
+//! Bands: each is a set of calls that may share connections.
 
 use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
 use corelane_sys::thread::{self, Scheduling};
@@ -6,12 +6,14 @@ use corelane_sys::thread::{self, Scheduling};
 use super::config::RtConfig;
 use crate::exception::SystemException;
 
-/// A set of calls that may share connections. These are the calls of threads with one native
-/// priority, or, for a reference with priority bands, of one band.
+/// A set of calls that may share connections. Without priority bands these are the calls of all
+/// threads with one native priority. For a reference with priority bands they are the calls of one
+/// band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Band(u32);
 
-/// Marks a range of priorities. Its ends, of 15 bits each, are in the lower bits.
+/// Marks a band that is a range of priorities. The lower bits hold the two ends of the range, 15
+/// bits each.
 const RANGE_FLAG: u32 = 1 << 31;
 
 impl Band {
@@ -21,7 +23,7 @@ impl Band {
         Band(thread::native_priority().into())
     }
 
-    /// Returns the band of calls of threads at `priority`.
+    /// Returns the band for the calls of threads at `priority`.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
@@ -30,15 +32,15 @@ impl Band {
         Ok(native.map_or_else(Self::for_current_thread, |native| Band(native.priority().into())))
     }
 
-    /// Returns the band of calls in a range of priorities. References with the same range share its
-    /// connections.
+    /// Returns the band for calls with a range of priorities. References with the same range share
+    /// its connections.
     pub(crate) fn for_range(range: PriorityBand) -> Self {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
         Band(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
-    /// Returns the priority that represents the band: the highest of a range, else that of the
-    /// threads. `None` without a fixed priority.
+    /// Returns the priority that represents the band: the highest priority of a range, otherwise
+    /// the priority of the threads. `None` if the threads have no fixed priority.
     pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
         match self.range() {
             Some((_, high)) => Priority::new(high),
@@ -47,20 +49,21 @@ impl Band {
         }
     }
 
-    /// Returns the range of priorities, if the band is one.
+    /// Returns the range of priorities; `None` if the band is not a range.
     pub(crate) fn range(self) -> Option<(i16, i16)> {
         let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
         if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
-    /// Returns the scheduling of the band's highest callers; `None` for the ordinary class.
+    /// Returns the scheduling of those callers of the band that have the highest priority. `None`
+    /// for the ordinary class.
     ///
     /// # Errors
-    /// DATA_CONVERSION 2 for a range with an end that cannot be mapped.
+    /// DATA_CONVERSION 2 if an end of the range cannot be mapped.
     pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
-            // Callers of the deadline class precede all fixed priorities.
+            // Callers of the deadline class come before all fixed priorities.
             (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
             (None, _) => Ok(None),
         }
@@ -71,7 +74,7 @@ impl Band {
         self.0 != 0
     }
 
-    /// Returns a unique number, for names.
+    /// Returns a number that is unique to this band. Names of threads contain it.
     pub(crate) fn id(self) -> u32 {
         self.0
     }

@@ -1,5 +1,5 @@
-//! The client's real-time policies: of the ORB, a thread or a reference, and in a reference's
-//! profile.
+//! The client's real-time policies: those of the ORB, of a thread or a reference, and those in the
+//! profile of a reference.
 
 use corelane_net::Endpoint;
 use corelane_sched::{PriorityBands, PriorityModel, selection};
@@ -11,17 +11,19 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
-    /// PriorityBandedConnectionPolicy (45), low and high ends. Calls of one band share connections;
-    /// calls of two bands never do.
+    /// PriorityBandedConnectionPolicy (45): low and high end of each band. Calls of one band share
+    /// connections; calls of different bands never do.
     pub priority_bands: Option<Vec<(i16, i16)>>,
-    /// PrivateConnectionPolicy (44): only this reference and its copies use its connections.
+    /// PrivateConnectionPolicy (44): if true, only this reference and its copies use its
+    /// connections.
     pub private_connection: bool,
-    /// ClientProtocolPolicy (43): permitted protocols, preferred first, with their socket
-    /// properties. If empty, the reference's list applies, else all protocols.
+    /// ClientProtocolPolicy (43): permitted protocols with their socket properties, preferred
+    /// first. If the list is empty, the list in the reference applies; if that is empty too, all
+    /// protocols are permitted.
     pub client_protocols: Vec<Protocol>,
 }
 
-/// The real-time policies in one profile of a reference.
+/// The real-time policies that one profile of a reference holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfilePolicies {
     pub(crate) model: Option<(PriorityModel, i16)>,
@@ -29,7 +31,7 @@ pub(crate) struct ProfilePolicies {
     pub(crate) protocols: Vec<Protocol>,
 }
 
-/// Checked policies of a client.
+/// The policies of a client, checked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
@@ -38,7 +40,7 @@ pub(crate) struct ClientPolicies {
 }
 
 impl ClientPolicies {
-    /// Completes these policies with the ORB's where unset.
+    /// Completes these policies: where one is not set, the ORB's policy in `wider` is used.
     pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {
@@ -53,7 +55,7 @@ impl RtClientPolicies {
     /// Checks the policies.
     ///
     /// # Errors
-    /// BAD_PARAM for invalid bands and for negative sizes.
+    /// BAD_PARAM for invalid bands and for negative buffer sizes.
     pub(crate) fn check(&self) -> Result<ClientPolicies, SystemException> {
         let bands = self.priority_bands.clone();
         if let Some(bands) = &bands {
@@ -69,14 +71,14 @@ impl RtClientPolicies {
     }
 }
 
-/// Returns the protocols that a client may use, from the side that sets some. `None` if both sides
-/// do.
+/// Returns the protocols that a client may use: the client's list or the reference's list. `None`
+/// if both sides list protocols.
 pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
     selection::reconcile(&client.protocols, &profile.protocols).ok()
 }
 
-/// Returns the rank of an endpoint's protocol among those permitted, and its socket settings.
-/// `None` if it is not permitted.
+/// Returns the rank of an endpoint's protocol among the permitted ones, with the socket settings of
+/// the protocol. `None` if the protocol is not permitted.
 pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
     if protocols.is_empty() {
         return Some((0, SocketSettings::default()));

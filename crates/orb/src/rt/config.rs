@@ -14,7 +14,7 @@ use super::client_policies::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::server::config::{ConnectionLimits, NestedWait};
 
-/// The class of the kernel's scheduler that runs threads with a priority.
+/// The class of the kernel's scheduler for threads that have a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SchedulingClass {
     /// SCHED_FIFO.
@@ -22,70 +22,69 @@ pub enum SchedulingClass {
     Fifo,
     /// SCHED_RR: threads of equal priority take turns.
     RoundRobin,
-    /// The ordinary class. Priorities order lanes and travel with requests, but the kernel ignores
-    /// them. For tests, and for machines that grant nothing better.
+    /// The ordinary class. Priorities order lanes and are sent with requests, but the kernel
+    /// ignores them. For tests, and for machines that grant no other class.
     Fair,
 }
 
-/// Treatment of a request whose client stopped waiting before the upcall. The ORB counts and
-/// reports it in any case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
+/// The treatment of a request whose client stopped waiting before the upcall. The ORB counts and
+/// reports such a request in any case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ExpiredRequestAction {
     /// The request runs.
     #[default]
     Run,
-    /// The request does not run: TIMEOUT, COMPLETED_NO.
+    /// The request does not run. The client gets TIMEOUT, COMPLETED_NO.
     Reject,
-    /// The request runs in its lane, at this CORBA priority at most.
+    /// The request runs in its lane, at most at this CORBA priority.
     LowerPriority(i16),
 }
 
-/// Treatment of an operation that exceeded its declared processor time (`@wcet`), and of its
-/// results. The ORB counts and reports it in any case ([`Event::Overrun`](crate::Event::Overrun)).
+/// The treatment of an operation that exceeded its declared processor time (`@wcet`), and of its
+/// results. The ORB counts and reports such an operation in any case
+/// ([`Event::Overrun`](crate::Event::Overrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OverrunAction {
     /// The client gets the results.
     #[default]
     Run,
-    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES.
-    /// Exceptions of the servant stay.
+    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If
+    /// the servant raised an exception, the client gets that exception.
     Reject,
     /// The client gets the results, and the rest of the operation runs at this CORBA priority.
     ///
-    /// Applies to threads whose fixed priority is higher. The thread is lowered while the servant
-    /// runs, at the first tick of the kernel's clock after the declared time is used. It gets its
-    /// priority back at the end of the upcall. Each operation that declares a time costs two more
-    /// system calls.
+    /// Applies to threads whose fixed priority is higher. The thread is lowered at the first tick
+    /// of the kernel's clock after the declared time is used, while the servant runs. The thread
+    /// gets its priority back at the end of the upcall. Each operation that declares a time costs
+    /// two more system calls.
     LowerPriority(i16),
 }
 
-/// Real-time settings that hold for all priorities of an ORB.
+/// The real-time settings of an ORB, for all its priorities.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RtConfig {
-    /// Mapping between CORBA priorities and native ones.
-    /// Default: linear over the native priorities 1 to 99.
+    /// Mapping between CORBA priorities and native priorities. Default: linear over the native
+    /// priorities 1 to 99.
     pub mapping: Arc<dyn PriorityMapping>,
-    /// Transform of request priorities on the way in and out.
+    /// Change of the priorities that requests carry, when they arrive and when they are sent.
     /// Default: `None`.
     pub transform: Option<Arc<dyn PriorityTransform>>,
-    /// Mapping from a priority to the code point of its packets; `None` leaves sockets as they are.
-    /// Default: `None`.
+    /// Mapping from a priority to the code point of its packets. `None` does not change the
+    /// sockets. Default: `None`.
     pub network: Option<Arc<dyn NetworkPriorityMapping>>,
     /// Scheduling class of threads with a priority.
     /// Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
-    /// Treatment of requests whose deadline passed before their upcall.
-    /// Default: they run.
+    /// Treatment of requests whose deadline passed before their upcall. Default: the requests run.
     pub expired_requests: ExpiredRequestAction,
-    /// Treatment of operations that take longer than they declare.
-    /// Default: the client gets the results.
+    /// Treatment of operations that take more processor time than they declare. Default: the client
+    /// gets the results.
     pub overruns: OverrunAction,
-    /// Policies of references that have none of their own. With bands, calls on objects without a
-    /// priority model are INV_POLICY.
-    /// Default: [`RtClientPolicies::default`].
+    /// Policies of references that do not have their own. With bands, calls of objects without a
+    /// priority model raise INV_POLICY. Default: [`RtClientPolicies::default`].
     pub client: RtClientPolicies,
 }
 
@@ -114,7 +113,7 @@ setters!(RtConfig {
 });
 
 impl RtConfig {
-    /// Returns the kernel scheduling of a thread at this priority; `None` in the ordinary class.
+    /// Returns the kernel scheduling for a thread at this priority; `None` for the ordinary class.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
@@ -131,7 +130,8 @@ impl RtConfig {
         }
     }
 
-    /// Returns the CORBA priority of a thread scheduled like this; `None` without a fixed priority.
+    /// Returns the CORBA priority of a thread with the scheduling `native`; `None` without a fixed
+    /// priority.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
@@ -140,7 +140,7 @@ impl RtConfig {
     }
 }
 
-/// DATA_CONVERSION 2: the mapping or the kernel refused the priority.
+/// Makes a DATA_CONVERSION 2: the mapping or the kernel refused the priority.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
     SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)
@@ -150,48 +150,40 @@ pub(crate) fn unmappable() -> SystemException {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ThreadpoolConfig {
-    /// The pool's name in thread names.
-    /// Default: `rt`.
+    /// The pool's name, which is part of its threads' names. Default: `rt`.
     pub name: String,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
-    /// Number of threads created at once; with the dynamic ones at most 4,096.
-    /// Default: 1.
+    /// Number of threads that are created with the pool. Static and dynamic threads together may be
+    /// at most 4,096. Default: 1.
     pub static_threads: u32,
-    /// Number of threads created when all are busy, which end after
-    /// [`idle_thread_timeout`](field@Self::idle_thread_timeout).
-    /// Default: 0.
+    /// Maximum number of threads that are added while all threads are busy. They end after
+    /// [`idle_thread_timeout`](field@Self::idle_thread_timeout) without work. Default: 0.
     pub dynamic_threads: u32,
-    /// CORBA priority of idle threads, and of requests without one; 0 to 32767.
-    /// Default: 0.
+    /// CORBA priority of idle threads, and of requests without a priority; 0 to 32767. Default: 0.
     pub default_priority: i16,
-    /// Bound on requests that wait while all threads are busy; further ones are refused with
-    /// TRANSIENT 1. With `None` they stay in the transport.
-    /// Default: `None`.
+    /// Bound on requests that wait while all threads are busy. Further requests are refused with
+    /// TRANSIENT 1. With `None`, waiting requests stay in the transport. Default: `None`.
     pub buffering: Option<BufferBounds>,
     /// Addresses at which the pool listens, as for
-    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). Without any, it listens at a free port
-    /// beside each address of the ORB.
-    /// Default: empty.
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens at
+    /// a free port beside each address of the ORB. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses; above it
-    /// NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers may ask for
-    /// none above that of a client which sends no priority. [`i16::MAX`] opens the pool to them.
-    /// Default: `None`.
+    /// Highest CORBA priority that a request may ask for at these addresses; a higher one is
+    /// refused with NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers
+    /// get at most the priority of a request without a priority. [`i16::MAX`] permits every
+    /// priority to them too. Default: `None`.
     pub ceiling: Option<i16>,
-    /// Cores on which the threads may run; empty: any.
-    /// Default: empty.
+    /// Cores on which the threads may run; empty for all cores. Default: empty.
     pub cores: Vec<usize>,
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// Behaviour of a thread while a call made by its servant waits for the reply; `None` means
-    /// [`NestedWait::Block`].
-    /// Default: `None`.
+    /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
+    /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Bounds on connections.
-    /// Default: [`ConnectionLimits::default`].
+    /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
 
@@ -250,33 +242,28 @@ const THREAD_STACK_SIZE: usize = 1 << 20;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LaneConfig {
-    /// CORBA priority of the lane, 0 to 32767.
-    /// Default: 0.
+    /// CORBA priority of the lane, from 0 to 32767. Default: 0.
     pub priority: i16,
-    /// Number of threads created at once; with the dynamic ones at most 4,096.
-    /// Default: 1.
+    /// Number of threads that are created with the lane. Static and dynamic threads together may be
+    /// at most 4,096. Default: 1.
     pub static_threads: u32,
-    /// Number of threads created when all are busy, which end after the pool's
-    /// [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout).
+    /// Maximum number of threads that are added while all threads are busy. They end after the
+    /// pool's [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout) without work.
     /// Default: 0.
     pub dynamic_threads: u32,
-    /// Addresses at which the lane listens. Without any, the lane listens at a free port beside
-    /// each address of the ORB.
-    /// Default: empty.
+    /// Addresses at which the lane listens. If the list is empty, the lane listens at a free port
+    /// beside each address of the ORB. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses; above it
-    /// NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers may ask for
-    /// none above that of a client which sends no priority; the pool's lowest lane reads their
-    /// connections. [`i16::MAX`] opens the lane to them.
-    /// Default: `None`.
+    /// Highest CORBA priority that a request may ask for at these addresses; a higher one is
+    /// refused with NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers
+    /// get at most the priority of a request without a priority, and the pool's lowest lane reads
+    /// their connections. [`i16::MAX`] permits every priority to them too. Default: `None`.
     pub ceiling: Option<i16>,
-    /// Cores on which the threads may run; empty: any.
-    /// Default: empty.
+    /// Cores on which the threads may run; empty for all cores. Default: empty.
     pub cores: Vec<usize>,
     /// Processor time of each thread in the deadline class (SCHED_DEADLINE), instead of a fixed
-    /// priority. Such a thread runs before every fixed priority and never takes more. Excludes
-    /// `cores` and borrowing.
-    /// Default: `None`.
+    /// priority. Such a thread runs before threads of every fixed priority, but never takes more
+    /// than its reservation. Cannot be combined with `cores` or borrowing. Default: `None`.
     pub reservation: Option<Reservation>,
 }
 
@@ -318,17 +305,19 @@ impl LaneConfig {
     }
 }
 
-/// Treatment of a request with a priority that no lane of the pool has. Applies if neither the
-/// POA's policies nor the connection name a band that leads to a lane.
+/// The treatment of a request whose priority no lane of the pool has. Applies only if no band leads
+/// to a lane, neither by the POA's policies nor by the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnmatchedPriority {
-    /// TRANSIENT 2 (Real-time CORBA 1.2: the priority of the request equals that of a lane).
+    /// The request is refused with TRANSIENT 2. Real-time CORBA 1.2 requires that a request's
+    /// priority equals that of a lane.
     #[default]
     Refuse,
-    /// The lane at whose own endpoint the request arrived serves it, at the lane's priority and
-    /// under the endpoint's ceiling. For clients such as TAO's, which choose a lane's endpoint by
-    /// their own bands without telling the server. Refused at the endpoints of the builder's pools.
+    /// If the request arrived at a lane's own endpoint, this lane serves it, at the lane's priority
+    /// and under the endpoint's ceiling. For clients such as TAO's, which choose a lane's endpoint
+    /// by their own bands and do not tell the server. At the endpoints of the builder's pools such
+    /// requests are refused.
     ServeInReachedLane,
 }
 
@@ -336,8 +325,7 @@ pub enum UnmatchedPriority {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LanesConfig {
-    /// The pool's name in thread names.
-    /// Default: `rt`.
+    /// The pool's name, which is part of its threads' names. Default: `rt`.
     pub name: String,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
@@ -345,26 +333,23 @@ pub struct LanesConfig {
     /// The lanes, in any order.
     /// Default: empty.
     pub lanes: Vec<LaneConfig>,
-    /// Treatment of requests whose priority no lane has.
-    /// Default: they are refused with TRANSIENT 2.
+    /// Treatment of requests whose priority no lane has. Default: the requests are refused with
+    /// TRANSIENT 2.
     pub unmatched_priority: UnmatchedPriority,
-    /// Allows a lane whose threads are all busy to borrow an idle one of a lower lane. The thread
-    /// runs at the lane's priority until it goes back.
-    /// Default: `false`.
+    /// Allows a lane whose threads are all busy to borrow an idle thread of a lower lane. The
+    /// thread runs at the borrowing lane's priority until it returns. Default: `false`.
     pub allow_borrowing: bool,
-    /// Bound on requests that wait in each lane while all its threads are busy. Further ones are
-    /// refused with TRANSIENT 1. With `None` they stay in the transport.
-    /// Default: `None`.
+    /// Bound on requests that wait in each lane while all its threads are busy. Further requests
+    /// are refused with TRANSIENT 1. With `None`, waiting requests stay in the transport. Default:
+    /// `None`.
     pub buffering: Option<BufferBounds>,
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// Behaviour of a thread while a call made by its servant waits for the reply; `None` means
-    /// [`NestedWait::Block`].
-    /// Default: `None`.
+    /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
+    /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Bounds on the connections of each lane.
-    /// Default: [`ConnectionLimits::default`].
+    /// Limits on the connections of each lane. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
 

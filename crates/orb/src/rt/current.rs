@@ -9,7 +9,7 @@ use super::thread_priority::{set_scheduling, set_thread_priority, thread_priorit
 use crate::client::context::ClientContext;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// `RTCORBA::Current` of one ORB.
+/// The `RTCORBA::Current` of one ORB.
 #[derive(Clone, Debug)]
 pub struct RtCurrent {
     context: Weak<ClientContext>,
@@ -30,6 +30,7 @@ impl RtCurrent {
     /// Threads that it starts have none of their own, though they inherit its native scheduling.
     ///
     /// # Errors
+    /// INITIALIZE if no priority has been set.
     /// INITIALIZE if none has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
@@ -42,8 +43,8 @@ impl RtCurrent {
     /// upcall both last until the upcall ends.
     ///
     /// # Errors
-    /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 for one that cannot be mapped or that
-    /// the kernel refuses.
+    /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 if the priority cannot be mapped or the
+    /// kernel refuses it.
     pub fn set_priority(&self, priority: i16) -> Result<(), SystemException> {
         let context = self.context()?;
         let Some(priority) = Priority::new(priority) else {

@@ -10,8 +10,8 @@
 //! # Invariants
 //! * A lane's thread never changes its priority. A thread of a pool without lanes restores its
 //!   priority after the upcall.
-//! * A request runs in a lane of its POA's own pool. A request that arrives elsewhere is handed
-//!   over once, and never by a thread that waits.
+//! * A request runs in a lane of its POA's own pool. A request that arrives at another lane is
+//!   handed over once. The thread that hands it over does not wait for it.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
@@ -56,9 +56,10 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees the machine gives to this process, as `corelane doctor` shows
-/// them. [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) refuses to build
-/// an ORB without one.
+/// Checks which real-time guarantees this process has on this machine. The command `corelane
+/// doctor` shows the same list. With
+/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) the builder fails if a
+/// guarantee does not hold.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
@@ -67,17 +68,18 @@ pub fn guarantees() -> Vec<GuaranteeReport> {
 /// pool or part, role and number (`flight/l0`, `orb/watch`; see docs/real-time.md).
 ///
 /// # Errors
+/// If the system has no `/proc`.
 /// There is no `/proc`.
 pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list()
 }
 
-/// The users' page about real time; its examples are tests.
+/// The users' documentation of real time. Its examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/real-time.md")]
 mod user_page {}
 
-/// `RTCORBA::RTORB`: creates thread pools and mutexes. It does not keep its ORB alive.
+/// `RTCORBA::RTORB`: creates thread pools and mutexes. An `RtOrb` does not keep its ORB alive.
 ///
 /// # Examples
 /// ```
@@ -120,8 +122,8 @@ impl RtOrb {
     /// request's priority for its upcall.
     ///
     /// # Errors
-    /// BAD_PARAM without static threads, for a priority below 0 and for an invalid address;
-    /// DATA_CONVERSION 2 for a priority that cannot be mapped; NO_RESOURCES if the system refuses
+    /// BAD_PARAM without static threads, for a negative priority and for an invalid address;
+    /// DATA_CONVERSION 2 if a priority cannot be mapped; NO_RESOURCES if the system refuses
     /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create(&self.adapter()?, config)
@@ -131,14 +133,14 @@ impl RtOrb {
     /// priority never changes.
     ///
     /// # Errors
-    /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM without
-    /// lanes and for two lanes of one priority.
+    /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM if
+    /// there are no lanes, or two lanes with the same priority.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create_with_lanes(&self.adapter()?, config)
     }
 
-    /// Destroys a pool: refuses new requests, finishes running ones, closes connections in order
-    /// and joins the threads.
+    /// Destroys a pool: refuses new requests, finishes running requests, closes the connections
+    /// gracefully and joins the threads.
     ///
     /// # Errors
     /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on
@@ -165,14 +167,15 @@ impl RtOrb {
         Ok(RtCurrent::new(self.adapter()?.client()))
     }
 
-    /// Creates a mutex with priority inheritance: its holder runs at least at each waiter's
-    /// priority.
+    /// Creates a mutex with priority inheritance: the thread that holds the mutex runs at least at
+    /// the priority of each waiter.
     #[must_use]
     pub fn create_mutex(&self) -> RtMutex {
         RtMutex::new()
     }
 
-    /// Returns the mutex with this name, and true if this call created it. Names belong to one ORB.
+    /// Returns the mutex with this name, and true if this call created it. Each ORB has its own
+    /// names.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -191,7 +194,7 @@ impl RtOrb {
         Ok(self.adapter()?.server().rt().mutexes.lock().get(name).cloned())
     }
 
-    /// Removes a mutex's name. Existing clones of the mutex stay usable.
+    /// Removes the name of a mutex. Existing clones of the mutex can still be used.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

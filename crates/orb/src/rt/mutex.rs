@@ -9,7 +9,7 @@ use corelane_sys::lock::{PiGuard, PiMutex, Scope};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// A mutex with priority inheritance. Clones are the same mutex. Locking it uncontended makes no
+/// A mutex with priority inheritance. Clones refer to the same mutex. Locking a free mutex makes no
 /// system call.
 ///
 /// # Examples
@@ -25,7 +25,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 #[derive(Clone)]
 pub struct RtMutex(Arc<PiMutex<()>>);
 
-/// Proof that the calling thread holds an [`RtMutex`]; dropping it unlocks.
+/// Shows that the calling thread holds an [`RtMutex`]. Dropping it unlocks the mutex.
 #[must_use = "the mutex is unlocked at once"]
 pub struct RtMutexGuard<'m> {
     _held: PiGuard<'m, ()>,
@@ -39,7 +39,7 @@ impl RtMutex {
     /// Locks the mutex and waits for its holder if necessary.
     ///
     /// # Errors
-    /// BAD_INV_ORDER if the calling thread holds it already.
+    /// BAD_INV_ORDER if the calling thread already holds the mutex.
     pub fn lock(&self) -> Result<RtMutexGuard<'_>, SystemException> {
         self.check()?;
         Ok(RtMutexGuard { _held: self.0.lock() })
@@ -49,7 +49,7 @@ impl RtMutex {
     /// on time-out.
     ///
     /// # Errors
-    /// BAD_INV_ORDER if the calling thread holds it already.
+    /// BAD_INV_ORDER if the calling thread already holds the mutex.
     pub fn try_lock(&self, wait: Duration) -> Result<Option<RtMutexGuard<'_>>, SystemException> {
         self.check()?;
         let held = if wait.is_zero() { self.0.try_lock() } else { self.0.lock_until(Some(Monotonic::now() + wait)) };

@@ -1,11 +1,11 @@
-//! Detection of operations that take longer than they declare (`@wcet`).
+//! Detection of operations that take more processor time than they declare (`@wcet`).
 //!
-//! The clock is the thread's processor time. It excludes waiting, preemption, and requests served
-//! while a nested call waits. It is read twice for each request whose operation declares a time,
-//! and never otherwise.
+//! What counts is the processor time of the thread. It excludes waiting, preemption, and requests
+//! that the thread serves while a nested call waits. This clock is read twice for each request
+//! whose operation declares a time, and not for other requests.
 //!
-//! With [`OverrunAction::LowerPriority`] the kernel also watches that clock while the operation
-//! runs, and the monitor lowers the thread (`sys::cpu_budget`).
+//! With [`OverrunAction::LowerPriority`] the kernel also watches the clock while the operation
+//! runs. The monitor lowers the thread when the time is used up (`sys::cpu_budget`).
 
 use std::io;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::orb_context::OrbContext;
 use crate::servant::ServerCall;
 
-/// The measurement of a running operation that declared its maximum processor time.
+/// The measurement of a running operation that declares its maximum processor time.
 #[derive(Debug)]
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// Lowers the thread when the declared time is used; ends with the operation.
+    /// Lowers the thread when the declared time is used up. It ends with the operation.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }
@@ -34,19 +34,19 @@ pub(crate) struct OverrunMonitor {
 /// Starts the CPU budget monitor if the configuration needs one.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// If the system refuses a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // If the system refuses fixed priorities here, the lanes have none either.
+    // If the system refuses fixed priorities to this thread, the lanes have none either.
     orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 
-/// Starts a budget that has the kernel lower the calling thread to CORBA priority `to`.
+/// Starts a budget. When it is used up, the calling thread is lowered to the CORBA priority `to`.
 #[cold]
 fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
     let monitor = orb.cpu_monitor()?;
@@ -65,7 +65,7 @@ impl OverrunMonitor {
         OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
-    /// Ends the measurement of an operation that returned `result`.
+    /// Ends the measurement of an operation, which returned `result`.
     ///
     /// # Errors
     /// The error in `result`; TIMEOUT if the configuration rejects late results.
@@ -118,8 +118,8 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression: an operation whose thread is low already took the budget of the operation that
-    /// called it.
+    /// Regression test: an operation on a thread with a low priority took the budget of the
+    /// operation that called it.
     #[test]
     fn enclosing_budget_goes_on_where_none_is_started() {
         const LOW: i16 = 335;
@@ -133,7 +133,7 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The outer budget is used up long before.
+            // The outer budget is used up long before this limit.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

@@ -29,23 +29,24 @@ pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
     model: Option<DeclaredModel>,
     bands: Option<PriorityBands>,
-    /// The POA's thread pool; `None` means the pools of the ORB's builder.
+    /// The POA's thread pool. `None` if the pools of the ORB's builder serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// Priorities of objects by id. Holds objects that have their own priority and an id that
-    /// outlives their activation.
+    /// Priorities of objects, by object id. An object is here if it has its own priority and an id
+    /// that outlives its activation.
     object_priorities: ObjectPriorities,
-    /// [`RtPoa::make_reference`], reached only through this pointer, so that a program with only
-    /// the root POA is linked without its code.
+    /// [`RtPoa::make_reference`]. It is called only through this pointer, so that a program which
+    /// has only the root POA is linked without its code.
     make_reference: MakeReference,
-    /// [`RtPoa::compute_placement`], behind a pointer for the same reason as `make_reference`.
+    /// [`RtPoa::compute_placement`], which is behind a pointer for the same reason as
+    /// `make_reference`.
     place_request: PlaceRequest,
 }
 
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// The socket properties that a new POA claims on its lanes. Dropping the claim withdraws it,
-/// unless `commit` was called. No other POA can claim properties until then.
+/// A claim of a new POA for the socket properties of its lanes. Without [`commit`](Self::commit),
+/// dropping the claim withdraws it. Meanwhile no other POA can claim properties.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -53,7 +54,7 @@ pub(crate) struct SocketsClaim<'c> {
 }
 
 impl SocketsClaim<'_> {
-    /// Keeps the claimed properties: the POA exists.
+    /// Keeps the claimed properties, because the POA now exists.
     pub(crate) fn commit(mut self) {
         self.lanes.clear();
     }
@@ -68,16 +69,16 @@ impl Drop for SocketsClaim<'_> {
 }
 
 pub(crate) enum RequestPlacement {
-    /// The calling thread, at this priority (`None`: unchanged).
+    /// On the calling thread, at this priority (`None`: the thread's priority does not change).
     CurrentThread(Option<Priority>),
     OtherLane(Arc<Lane>),
-    /// The request is refused with this exception.
+    /// Nowhere: the request is refused with this exception.
     Refused(SystemException),
 }
 
 impl RtPoa {
     /// Returns the real-time part of a POA with these policies, completed by the ORB's. Returns
-    /// `None` if there are no policies.
+    /// `None` if neither has policies.
     ///
     /// # Errors
     /// The policy that conflicts with the others.
@@ -110,7 +111,7 @@ impl RtPoa {
     /// Applies the POA's protocol policies to the sockets of its lanes.
     ///
     /// # Errors
-    /// The policy that conflicts with another POA's, or that the system refuses.
+    /// The policy that conflicts with another POA's policy, or that the system refuses.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -141,8 +142,8 @@ impl RtPoa {
         }
     }
 
-    /// Returns true if connections can carry this band to the POA's objects; `None` without a
-    /// priority model.
+    /// Returns true if connections of this band can carry requests to the POA's objects; `None`
+    /// without a priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -154,7 +155,7 @@ impl RtPoa {
         Some(has_lane && in_band)
     }
 
-    /// Returns true if objects may have priorities of their own.
+    /// Returns true if objects may have their own priorities.
     pub(crate) fn is_server_declared(&self) -> bool {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
@@ -174,7 +175,7 @@ impl RtPoa {
     ///
     /// # Errors
     /// BAD_INV_ORDER 18 if the object has another priority; NO_RESOURCES if too many objects of the
-    /// POA have one.
+    /// POA have priorities.
     pub(crate) fn assign(&self, id: &[u8], priority: Priority) -> Result<(), PoaError> {
         let exception = match self.object_priorities.assign(id, priority) {
             Ok(()) => return Ok(()),
@@ -192,7 +193,7 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// Returns the place where the request described by `wanted` for object `id` runs.
+    /// Returns the place for the request described by `wanted`, for the object `id`.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -227,8 +228,8 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
-            // The client set no priority, so an unsuitable implied one is no reason to refuse the
-            // call.
+            // The client set no priority; its native priority only implied one. That this priority
+            // is unsuitable is no reason to refuse the call.
             Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_reached_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
@@ -239,8 +240,8 @@ impl RtPoa {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A band may lead to a lane above the requested priority, which passed the endpoint's
-        // ceiling.
+        // A band may lead to a lane above the requested priority. The endpoint's ceiling permitted
+        // only the requested priority.
         if let (Some(found), Some(asked)) = (priority, asked)
             && found > asked.max(ceiling)
             && !self.is_server_declared()
@@ -265,14 +266,15 @@ impl RtPoa {
         }
     }
 
-    /// Returns the priority of a request that asks for none. `object` is the object's own priority.
+    /// Returns the priority of a request that asks for no priority. `object` is the object's own
+    /// priority.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns the lane at whose endpoint a request arrived, if it serves priorities that no lane
-    /// has.
+    /// Returns the lane at whose endpoint a request arrived, if this lane serves priorities that no
+    /// lane has.
     #[cold]
     fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.station);
@@ -283,7 +285,7 @@ impl RtPoa {
         in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
     }
 
-    /// Builds the exception for a refused request, with the requested priority and the available
+    /// Makes the exception for a refused request. It names the requested priority and the available
     /// ones.
     #[cold]
     fn violation_error(&self, violation: PolicyViolation, asked: Option<Priority>) -> SystemException {
@@ -308,8 +310,8 @@ impl RtPoa {
         .because(why)
     }
 
-    /// Returns the priority that a request for object `id` would run at if it asks for `asked`.
-    /// `None` means the pool's own.
+    /// Returns the priority at which a request for the object `id` would run if it asked for
+    /// `asked`. `None` means the pool's priority.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -321,7 +323,7 @@ impl RtPoa {
     ) -> Option<Priority> {
         let declared = self.model?;
         match declared.model {
-            // The request will be refused.
+            // A request without a suitable priority will be refused.
             PriorityModel::ClientPropagated
                 if ceiling == Ceiling::Unset && asked > Some(self.default_priority(object)) =>
             {
@@ -372,7 +374,7 @@ impl RtPoa {
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // Fastest first.
+            // The protocols, fastest first.
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
@@ -383,13 +385,13 @@ impl RtPoa {
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
-        // Cannot fail: this ORB's own priorities and bands can always be encoded.
+        // This cannot fail: the ORB's own priorities and bands can always be encoded.
         let policies = self.policies.reference_policies(object).unwrap_or_default();
         orb.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
-/// Places a request for a POA without its own pool that arrived at a lane of another pool.
+/// Places a request that arrived at a lane of another pool, for a POA without its own pool.
 pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
     match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
@@ -397,7 +399,8 @@ pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priori
     }
 }
 
-/// Applies the ORB's transform, if any, to the priority that a request for object `id` asks for.
+/// Applies the ORB's transform, if there is one, to the priority that a request for the object `id`
+/// asks for.
 fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
     match (&orb.config().rt.transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
@@ -405,7 +408,7 @@ fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Res
     }
 }
 
-/// The transform refused the priority.
+/// The error if the transform refuses the priority.
 struct Unmappable;
 
 #[cold]

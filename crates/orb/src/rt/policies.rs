@@ -9,7 +9,7 @@ use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
 use crate::thread_context::ThreadpoolId;
 
-/// Indices into [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
+/// Positions of policies in [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
 pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 
@@ -21,26 +21,27 @@ pub(crate) mod policy_index {
     pub(crate) const BANDS: PolicyIndex = 12;
 }
 
-/// The real-time policies of a POA. Priority model, thread pool and server protocols that are not
-/// set are inherited from [`RtOrb::set_policies`](super::RtOrb::set_policies).
+/// The real-time policies of a POA. A priority model, thread pool or server protocols that are not
+/// set come from [`RtOrb::set_policies`](super::RtOrb::set_policies).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtPolicies {
     /// PriorityModelPolicy (40): the model and the server priority.
     pub priority_model: Option<(PriorityModel, i16)>,
-    /// ThreadpoolPolicy (41). Without one, the pools of the ORB's builder serve the POA.
+    /// ThreadpoolPolicy (41). If it is not set, the pools of the ORB's builder serve the POA.
     pub threadpool: Option<ThreadpoolId>,
-    /// ServerProtocolPolicy (42): protocols that references offer, in this order; empty means all.
+    /// ServerProtocolPolicy (42): the protocols that references offer, in this order; empty for all
+    /// protocols.
     pub server_protocols: Vec<Protocol>,
-    /// ClientProtocolPolicy (43): protocols that clients shall use, in this order; empty means
-    /// unspecified.
+    /// ClientProtocolPolicy (43): the protocols that clients must use, in this order; empty if
+    /// clients may choose.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44): valid for clients only, refused for a POA.
+    /// PrivateConnectionPolicy (44): only for clients, a POA refuses it.
     pub private_connection: bool,
-    /// PriorityBandedConnectionPolicy (45): low and high ends of each band.
+    /// PriorityBandedConnectionPolicy (45): the low and the high end of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
 }
 
-/// Policies that each passed their own check.
+/// Policies of which each has passed the check for one policy alone.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
     pub(crate) model: Option<DeclaredModel>,
@@ -48,7 +49,8 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// Inherits the priority model, thread pool and server protocols from `wider` where unset.
+    /// Completes these policies: if the priority model, thread pool or server protocols are not
+    /// set, those of `wider` are used.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
@@ -64,7 +66,7 @@ impl RtPolicies {
         *self == RtPolicies::default()
     }
 
-    /// Checks the rules that concern one policy alone.
+    /// Checks the rules that concern only one policy.
     pub(crate) fn check(&self) -> Result<CheckedPolicies, PolicyIndex> {
         if self.private_connection {
             return Err(policy_index::PRIVATE_CONNECTION);
@@ -90,7 +92,7 @@ impl RtPolicies {
         })
     }
 
-    /// Returns the policies in a reference to an object with the priority `object`, in the order
+    /// Returns the policies for a reference to an object with the priority `object`, in the order
     /// that other ORBs use.
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
@@ -110,7 +112,7 @@ impl RtPolicies {
     }
 }
 
-/// Returns the policy that breaks a rule between several policies.
+/// Returns the position of the policy that breaks a rule between several policies.
 pub(crate) fn violating_policy(violation: PolicyViolation) -> PolicyIndex {
     match violation {
         PolicyViolation::LanesWithoutModel => policy_index::THREADPOOL,

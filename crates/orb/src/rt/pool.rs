@@ -24,11 +24,11 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// The reason why a pool is not destroyed.
+/// The reason why a pool cannot be destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidThreadpool {
-    /// There is no such pool.
+    /// No pool has this id.
     Unknown,
     /// BAD_INV_ORDER: a POA uses the pool, or the calling thread belongs to it.
     System(SystemException),
@@ -51,8 +51,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a pool or lane. A mistaken number in a configuration is refused
-/// before it exhausts the system's threads.
+/// Maximum number of threads of a pool or lane. A mistake in a configuration is refused before it
+/// uses up the system's threads.
 const MAX_THREADS: u32 = 4096;
 
 fn bad_param(why: impl Into<String>) -> SystemException {
@@ -118,7 +118,7 @@ fn create_pool(
         }
         priorities.push(priority);
     }
-    // This step comes first because its failure leaves nothing behind.
+    // This step comes first: if it fails, it leaves nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     let id = ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
@@ -155,7 +155,7 @@ fn create_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // Checked under the lock: the shutdown of the ORB looks for pools under the same lock.
+    // Checked under the lock, because the shutdown of the ORB looks for pools under the same lock.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);
@@ -165,8 +165,8 @@ fn create_pool(
     Ok(id)
 }
 
-/// Sets the lanes that each lane may borrow threads from, highest first, and the lanes that may
-/// borrow from it.
+/// Sets, for each lane, the lanes from which it may borrow threads, highest first, and the lanes
+/// that may borrow threads from it.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -237,7 +237,7 @@ fn lane_scheduling(
     Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
-/// Creates a listening lane, still without threads.
+/// Creates a lane that listens. It has no threads yet.
 fn open_lane(
     adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,
@@ -274,7 +274,7 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns a free address next to one of the ORB's own.
+/// Returns a free address beside one of the ORB's own addresses.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     match endpoint {
         Endpoint::Tcp { host, .. } => Endpoint::tcp(host, 0),
@@ -303,7 +303,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // Absent if another thread destroyed it first.
+        // The pool is missing if another thread destroyed it first.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
@@ -311,7 +311,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     Ok(())
 }
 
-/// Closes every lane in order and joins the threads.
+/// Closes every lane gracefully, and joins the threads.
 fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(adapter);
@@ -324,7 +324,8 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // A panic has already been reported; only the end of the thread matters here.
+        // If the thread panicked, this has already been reported; only the end of the thread
+        // matters here.
         let _ = thread.join();
     }
 }

@@ -1,4 +1,4 @@
-//! The protocols of Real-time CORBA policies, and the socket settings that they stand for.
+//! The protocols that Real-time CORBA policies name, and the socket settings for them.
 
 use corelane_net::{ConnectionProperties, Endpoint};
 use corelane_wire::ior::profile_tag;
@@ -7,18 +7,18 @@ use corelane_wire::rt::ProtocolValue;
 /// Properties of TCP sockets (`RTCORBA::TCPProtocolProperties`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpProperties {
-    /// Kernel's send buffer in bytes; 0 keeps the system's default.
+    /// The kernel's send buffer in bytes; 0 for the system's default.
     pub send_buffer_size: i32,
-    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
+    /// The kernel's receive buffer in bytes; 0 for the system's default.
     pub recv_buffer_size: i32,
-    /// Probes idle connections (`SO_KEEPALIVE`).
+    /// True to test idle connections (`SO_KEEPALIVE`).
     pub keep_alive: bool,
-    /// Restricts connections to hosts of directly attached networks (`SO_DONTROUTE`).
+    /// True to permit connections only to hosts of directly attached networks (`SO_DONTROUTE`).
     pub dont_route: bool,
-    /// Sends small messages at once (`TCP_NODELAY`).
+    /// True to send small messages at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// Marks packets with the code point of [`RtConfig::network`](super::RtConfig::network), if one
-    /// is configured.
+    /// True to mark packets with the code point that
+    /// [`RtConfig::network`](super::RtConfig::network) gives, if it is configured.
     pub enable_network_priority: bool,
 }
 
@@ -38,13 +38,13 @@ impl Default for TcpProperties {
 /// Properties of Unix sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnixProperties {
-    /// Kernel's send buffer in bytes; 0 keeps the system's default.
+    /// The kernel's send buffer in bytes; 0 for the system's default.
     pub send_buffer_size: i32,
-    /// Kernel's receive buffer in bytes; 0 keeps the system's default.
+    /// The kernel's receive buffer in bytes; 0 for the system's default.
     pub recv_buffer_size: i32,
 }
 
-/// A protocol of a ServerProtocol or ClientProtocol policy.
+/// A protocol in a ServerProtocol or ClientProtocol policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -59,7 +59,7 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
-    /// Packets carry the code point of their connection's priority.
+    /// True if packets carry the code point of their connection's priority.
     pub(crate) network_priority: bool,
 }
 
@@ -116,7 +116,8 @@ impl Protocol {
         }
     }
 
-    /// Converts the protocol that a reference carries. Invalid sizes are ignored later.
+    /// Converts a protocol from a reference. Invalid buffer sizes are kept, and ignored when they
+    /// are used.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

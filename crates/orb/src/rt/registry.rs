@@ -20,7 +20,7 @@ use crate::thread_context::{self, ThreadpoolId};
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    /// Priorities of the lanes, in their order; empty in a pool without lanes.
+    /// Priorities of the lanes, in the order of the lanes; empty in a pool without lanes.
     pub(crate) priorities: Box<[Priority]>,
     pub(crate) unmatched_priority: UnmatchedPriority,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
@@ -29,15 +29,15 @@ pub(crate) struct Threadpool {
 /// The real-time state of an ORB that the request path does not read.
 #[derive(Debug)]
 pub(crate) struct RtRegistry {
-    /// Existing pools in the order of their creation.
+    /// The pools that exist, in the order of their creation.
     pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
-    /// Number of the pool created last.
+    /// Number of the pool that was created last.
     pub(super) last_id: AtomicU32,
-    /// Set at the first thread pool or POA with priorities. Threads of different priorities may
-    /// then serve one connection. Written with AcqRel, read with Acquire.
+    /// True once the ORB has a thread pool or a POA with priorities. From then on, threads of
+    /// different priorities may serve one connection. Written with AcqRel, read with Acquire.
     is_used: AtomicBool,
     pub(crate) policies: Mutex<RtPolicies>,
-    /// Held while a POA claims the socket properties of its lanes.
+    /// Locked while a POA claims the socket properties of its lanes.
     pub(crate) socket_claims: Mutex<()>,
     pub(crate) mutexes: Mutex<HashMap<String, RtMutex>>,
 }
@@ -54,13 +54,13 @@ impl RtRegistry {
         }
     }
 
-    /// Records that this ORB has a thread pool or a POA with priorities. Returns true the first
-    /// time.
+    /// Records that this ORB has a thread pool or a POA with priorities. Returns true at the first
+    /// call.
     pub(crate) fn mark_used(&self) -> bool {
         !self.is_used.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns true if the ORB has had a thread pool or a POA with priorities.
+    /// Returns true if the ORB has, or once had, a thread pool or a POA with priorities.
     pub(crate) fn is_in_use(&self) -> bool {
         self.is_used.load(Ordering::Acquire)
     }
@@ -73,7 +73,8 @@ impl RtRegistry {
         self.pools.lock().iter().flat_map(|pool| pool.lanes.iter().cloned()).collect()
     }
 
-    /// Takes the threads of every pool. None is added later, because the ORB is ending.
+    /// Removes the threads of every pool and returns them. No pool is added later, because the ORB
+    /// is ending.
     pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
         self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
     }

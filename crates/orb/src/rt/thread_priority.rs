@@ -1,4 +1,5 @@
-//! The CORBA priority of a thread, one for each ORB that the thread works for, and of its upcalls.
+//! The CORBA priority of a thread and of its upcalls. A thread has a priority for each ORB that it
+//! works for.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,8 +20,8 @@ struct OrbPriority {
 
 thread_local! {
     static PRIORITY: Cell<OrbPriority> = const { Cell::new(OrbPriority { stamp: 0, priority: -1 }) };
-    /// The thread's priorities in all ORBs but one: `PRIORITY` holds that of the ORB that set it
-    /// last.
+    /// The thread's priorities in all ORBs but the last one that set a priority; `PRIORITY` holds
+    /// the last one's.
     static OTHER_ORBS: RefCell<Vec<OrbPriority>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -46,8 +47,8 @@ pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
 fn save_for_other_orb(now: OrbPriority) {
     OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // A thread works for a few ORBs at most. Beyond eight, the oldest entry goes; its ORB has
-        // most likely ended.
+        // A thread works for only a few ORBs. If there are more than eight entries, the oldest is
+        // removed; its ORB has probably ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }
@@ -57,16 +58,16 @@ fn save_for_other_orb(now: OrbPriority) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
-    /// The program set it for the thread, or the ORB did for an upcall.
+    /// The program set this priority for the thread, or the ORB set it for an upcall.
     Set(Priority),
-    /// The CORBA priority of the thread's native fixed priority; none was set. It counts if a lane
-    /// or band of the object has it.
+    /// No priority was set. This is the CORBA priority that corresponds to the thread's native
+    /// fixed priority. It is used if a lane or band of the object has it.
     Implied(Priority),
     Unset,
 }
 
 impl CallerPriority {
-    /// Returns the priority, and true if the call may fall back to none.
+    /// Returns the priority, and true if the call may be made without it.
     pub(crate) fn parts(self) -> (Option<Priority>, bool) {
         match self {
             CallerPriority::Set(priority) => (Some(priority), false),
@@ -76,7 +77,8 @@ impl CallerPriority {
     }
 }
 
-/// Returns the calling thread's priority, which its calls carry or run at in this process.
+/// Returns the priority of the calling thread, with which its calls are sent, or run if they stay
+/// in this process.
 pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     if let Some(priority) = thread_priority(orb.stamp()) {
         return CallerPriority::Set(priority);
@@ -85,7 +87,7 @@ pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
 }
 
-/// Sets the calling thread's scheduling; DATA_CONVERSION 2 if the kernel refuses.
+/// Sets the calling thread's scheduling. DATA_CONVERSION 2 if the kernel refuses it.
 pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
@@ -103,7 +105,7 @@ impl UpcallPriority {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// Runs the upcall at `priority` (`None`: unchanged), but not above `most`.
+    /// Runs the upcall at `priority` (`None`: the priority does not change), but not above `most`.
     #[inline]
     pub(crate) fn apply(
         &self,
@@ -121,14 +123,14 @@ impl UpcallPriority {
     }
 }
 
-/// Lowers a thread that `apply_priority` left above `most`: a lane's thread, or one without a
-/// priority.
+/// Lowers a thread that is still above `most` after `apply_priority`: a lane's thread, or a thread
+/// without a priority.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
         && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
     {
-        // The kernel never refuses to lower.
+        // The kernel never refuses to lower a thread.
         let _ = thread_context::set_scheduling(native);
     }
 }

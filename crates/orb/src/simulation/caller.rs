@@ -18,7 +18,8 @@ use crate::object::ObjectRef;
 use crate::orb::OrbCore;
 use crate::policy::{CallPolicies, Timeout};
 
-/// Numbers of client processes, of threads in all, and of calls of each thread.
+/// Number of client processes. The next two are the number of threads in all clients, and of calls
+/// of each thread.
 const CLIENTS: usize = 2;
 pub(super) const CALLERS: usize = 6;
 pub(super) const CALLS: usize = 10;
@@ -66,7 +67,7 @@ pub(super) fn plans(
     faults: bool,
 ) -> Vec<Vec<CallPlan>> {
     let ids: [&'static str; 8] = ["c0", "c0", "c0", "c1", "c2", "c10", "c11", "loop"];
-    // Threads of a process share its references, with their bindings.
+    // The threads of a process share its references, and so the bindings of the references.
     let shared: Vec<Vec<ObjectRef>> = clients
         .iter()
         .map(|client| {
@@ -118,8 +119,8 @@ pub(super) fn plans(
         let reachable =
             match unresponsive {
                 None => !matches!(ids[which], "c11" | "loop"),
-                // The object exists at each of these servers, not only at the one that never
-                // answers.
+                // `c0` exists at every server. At least one of the reference's servers must be
+                // other than the server that never answers.
                 Some(unresponsive) => ids[which] == "c0"
                     && object.ior().known_profiles().any(
                         |profile| matches!(profile.address, ProfileAddress::Inet { port, .. } if port != server::port(unresponsive)),
@@ -149,19 +150,20 @@ pub(super) fn plans(
         .collect()
 }
 
-/// A thread of a client.
+/// A thread of a client process.
 pub(super) struct Caller<'w> {
     pub(super) number: usize,
     plans: &'w [CallPlan],
     next: usize,
     call: Option<SimulatedCall<'w, 'w>>,
-    /// Number of times that the call has blocked. Events scheduled for an earlier one are ignored.
+    /// Number of times that the call has blocked. An event scheduled for an earlier block is
+    /// ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,
-    /// Links that the call has used.
+    /// Links that the current call has used.
     links: Vec<usize>,
-    /// Calls that ended with COMPLETED_NO.
+    /// Numbers of the calls that ended with COMPLETED_NO.
     pub(super) never_ran: Vec<u64>,
 }
 
@@ -184,7 +186,7 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Returns the caller's place among simultaneous events; the lowest goes first.
+    /// Returns the caller's rank among events at the same time; the lowest is first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }
@@ -216,7 +218,7 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Continues a call with `step`, unless it has continued already.
+    /// Continues a call with `step`, unless the call has already continued.
     pub(super) fn go_on(
         &mut self,
         number: usize,
@@ -284,7 +286,7 @@ impl<'w> World<'w> {
                 } else if readable {
                     self.arrived(link);
                 }
-                // The call may have returned a connection on the way here.
+                // The call may have returned a connection in this step.
                 self.next_turn();
             }
             BlockedOn::Finished(result) => {
@@ -301,7 +303,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Checks a request that has been completely written.
+    /// Checks a request after all of it was written.
     fn sent_on(&mut self, number: usize, call: u64, link: usize) {
         self.leave_link(number);
         let caller = &mut self.callers[number];
@@ -334,7 +336,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Handles data at the client's end of a link.
+    /// Handles data that arrived at the client's end of a link.
     pub(super) fn arrived(&mut self, link: usize) {
         let Some(number) = self.network.state().links[link].reader else { return };
         let (stop, network) = (self.callers[number].stop, self.network.clone());
@@ -361,7 +363,7 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Ends a call: compares its outcome with the executions.
+    /// Ends a call, and compares its outcome with the number of its executions.
     fn over(&mut self, number: usize, result: Result<Option<Reply<'w>>, SystemException>) {
         let caller = &mut self.callers[number];
         let plan = &caller.plans[caller.next - 1];
@@ -434,7 +436,7 @@ impl<'w> World<'w> {
                 let link = &state.links[*link];
                 link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.is_closing()
             };
-            // Links on which no whole request was sent are not known here.
+            // The list has only links on which a whole request was sent.
             if completed != Completion::No && !caller.links.iter().any(excused) {
                 return Some(format!("fails on a connection that nothing happened to: {exception}"));
             }

@@ -14,9 +14,11 @@
 //! * A connection that fails affects its own calls and no other.
 //! * Connections, and their queues, stay within their bounds; at the end nothing is left.
 //!
-//! Three faults, put into the ORB, are known to be caught:
+//! The simulation has found each of these three faults, which were put into the ORB to test it:
 //! * a request sent again after it was completely written;
 //! * a request that runs after a graceful close;
+//! * forwards followed without a bound.
+//! * forwards followed without a bound.
 //! * forwards followed without a bound.
 
 mod caller;
@@ -34,12 +36,12 @@ use caller::{CallPlan, Caller};
 use network::{AgendaEvent, CLIENT, PortState, SimulatedNetwork};
 use server::{CLOSING_TIME, ExecutionLedger, ServerRun};
 
-/// Number of seeds in a test run.
+/// Number of seeds that a test runs.
 const SEEDS: u64 = 2_000;
 const SERVERS: usize = 3;
-/// Maximum number of times that a server starts.
+/// Maximum number of times that one server starts.
 const RUNS: usize = 4;
-/// Duration of the faults, and the maximum of a whole simulation, in nanoseconds.
+/// Time in nanoseconds during which faults happen, and the maximum length of a whole simulation.
 const BUSY: u64 = 150_000_000;
 const END: u64 = 60_000_000_000;
 
@@ -68,17 +70,17 @@ struct World<'w> {
     summary: Statistics,
 }
 
-/// Runs one seed. On failure, returns the fault and the events before it.
+/// Runs one seed. On failure, returns the fault and the events that led to it.
 fn simulate(seed: u64) -> Result<Statistics, String> {
     crate::client::pool::ConnectionPool::forget_last_slot();
     let network = SimulatedNetwork::new(seed);
-    // The clock is virtual from the beginning.
+    // The clock is virtual from the start, for all code that follows.
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));
     let lanes: Vec<Arc<Lane>> = (0..SERVERS * RUNS).map(|_| server::lane()).collect();
-    // Every fourth seed is without faults: there, every call must succeed.
+    // Every fourth seed has no faults: every call must succeed.
     let faults = !seed.is_multiple_of(4);
-    // In some of these, one server never answers. References that also name another server must
-    // still work.
+    // In some of the seeds without faults, one server never answers. References that also name
+    // another server must still work.
     network.state().unresponsive = (seed % 16 == 4).then_some(0);
     let plans;
     let clients = caller::clients(&network);
@@ -152,7 +154,7 @@ impl<'w> World<'w> {
         CLOSING_TIME / 4
     }
 
-    /// Returns the current run of a server, if it accepts connections.
+    /// Returns the current run of a server, if that run accepts connections.
     fn current(&self, server: usize) -> Option<usize> {
         match self.network.state().ports.get(&server::port(server)) {
             Some((_, PortState::Open(run))) => Some(*run),
@@ -184,12 +186,13 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Handles the end of a caller's last call. After the last caller, shuts down all servers.
+    /// Handles the end of a caller's last call. When all callers have ended, shuts down all
+    /// servers.
     fn caller_done(&mut self) {
         if self.callers.iter().all(Caller::is_done) {
             let mut state = self.network.state();
             state.finished = true;
-            // By then every server runs again.
+            // By this time every server runs again.
             let at = state.now + 2 * BUSY;
             for server in 0..SERVERS {
                 state.schedule(at, 9, AgendaEvent::Hold(server, false));
@@ -314,11 +317,11 @@ impl<'w> World<'w> {
                 octets.push(state.random.next().to_le_bytes()[0]);
             }
         }
-        // The stream ends here, even if the server took only a part.
+        // This stream has no more bytes, even if the server accepted only a part of them.
         let _ = stream.send_vectored(&[std::io::IoSlice::new(&octets)], corelane_net::Wait::Now);
     }
 
-    /// Lets each caller that waits for a connection look again.
+    /// Lets each caller that waits for a connection try again.
     fn next_turn(&mut self) {
         for _ in 0..self.turns.len() {
             let Some(caller) = self.turns.pop_front() else { return };
@@ -327,7 +330,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Checks that nothing is left after the last event.
+    /// Checks, after the last event, that no connection and no request is left.
     fn check_end(&mut self) {
         let waiting = self.callers.iter().find(|caller| !caller.is_done()).map(|caller| caller.number);
         let mut state = self.network.state();
@@ -389,7 +392,8 @@ mod tests {
             all.forwarded += one.forwarded;
         }
         println!("{seeds} seeds: {all:?}");
-        // Events that never happen are not tested.
+        // The simulation tests an event only if the event happens, so each kind must happen often
+        // enough.
         let least = u32::try_from(seeds / 10).unwrap_or(1);
         for count in [all.results, all.never_ran, all.perhaps_ran, all.sent_again, all.forwarded] {
             assert!(count >= least, "{all:?}");

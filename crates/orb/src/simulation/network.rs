@@ -1,4 +1,5 @@
-//! The network between the ORBs: bytes are delayed, split, or lost with their connection.
+//! The simulated network between the ORBs. It delays bytes, splits them, or loses them together
+//! with their connection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -16,18 +17,18 @@ use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
 use super::random::Random;
 
-/// The connecting end of a link, and the accepting end.
+/// Index of the end of a link that connects. The next constant is the end that accepts.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// An event that will happen.
+/// An event in the agenda. The first number is the link, the caller or the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
     /// Bytes arrive at an end of a link.
     Octets(usize, usize, Vec<u8>),
-    /// The other end has shut down writing.
+    /// The other end has shut down its writing direction.
     End(usize, usize),
-    /// The link is lost for this end.
+    /// This end finds that the link is lost.
     Reset(usize, usize),
     /// There is room again for this end to write.
     Room(usize, usize),
@@ -35,7 +36,7 @@ pub(super) enum AgendaEvent {
     Accept(usize),
     /// A caller makes its next call.
     Call(usize),
-    /// The connection for a call is made.
+    /// The connection for a call has been made.
     Connect(usize, u64),
     /// A call's time for connecting is over.
     ConnectTimeOut(usize, u64),
@@ -49,7 +50,7 @@ pub(super) enum AgendaEvent {
     Tidy(usize),
     /// A server crashes.
     Crash(usize),
-    /// A server shuts down gracefully.
+    /// A server begins a graceful shutdown.
     Close(usize),
     /// A server starts.
     Start(usize),
@@ -63,30 +64,30 @@ pub(super) enum AgendaEvent {
 #[derive(Default)]
 struct LinkEnd {
     arrived: VecDeque<u8>,
-    /// Number of bytes in transit to this end, and the time when the last of them arrives.
+    /// Number of bytes in transit to this end, and the time at which the last of them arrives.
     coming: usize,
     last_arrival: u64,
     peer_half_closed: bool,
     reset: bool,
-    /// True once this end has shut down writing (`ended`), or both directions (`closed`).
+    /// True once this end has shut down writing (`ended`), or closed both directions (`closed`).
     ended: bool,
     closed: bool,
     sent: u64,
     /// Number of bytes that this end can send before the link is lost.
     breaks_at: u64,
-    /// Maximum number of bytes that may be unread at the other end.
+    /// Maximum number of bytes from this end that may be unread at the other end.
     window: usize,
     wants_room: bool,
     report: Option<ReadinessCallback>,
 }
 
-/// A connection.
+/// A simulated connection.
 pub(super) struct SimulatedLink {
     ends: [LinkEnd; 2],
-    /// The server, and its run.
+    /// The server at the accepting end, and its run.
     pub(super) server: usize,
     pub(super) run: usize,
-    /// True if anything but a graceful close has happened to it.
+    /// True if something other than a graceful close has happened to the link.
     pub(super) faulty: bool,
     /// The caller that waits for data at the client's end.
     pub(super) reader: Option<usize>,
@@ -97,7 +98,7 @@ pub(super) struct SimulatedLink {
 /// The state of a server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortState {
-    /// Connections are accepted by this run of the server.
+    /// This run of the server accepts connections.
     Open(usize),
     /// Connections are refused.
     Shut,
@@ -110,15 +111,15 @@ pub(super) struct State {
     events: BinaryHeap<Reverse<(u64, u64, u64, AgendaEvent)>>,
     pub(super) links: Vec<SimulatedLink>,
     pub(super) ports: HashMap<u16, (usize, PortState)>,
-    /// Probability that a new link breaks, in percent.
+    /// Probability that a new link is lost after some bytes, in percent.
     pub(super) breaking: u64,
-    /// Probability that a new link is not read from, in percent.
+    /// Probability that the server does not read from a new link, in percent.
     pub(super) stuck: u64,
     pub(super) latency: u64,
     /// The link that a client wrote to last.
     pub(super) written_to: Option<usize>,
     pub(super) trace: VecDeque<String>,
-    /// The server that answers no connection.
+    /// The server that accepts connections but never answers.
     pub(super) unresponsive: Option<usize>,
     /// True once every call has been made.
     pub(super) finished: bool,
@@ -126,7 +127,7 @@ pub(super) struct State {
     pub(super) wrong: Option<String>,
 }
 
-/// The network, and the simulation's agenda.
+/// The network, together with the simulation's agenda.
 #[derive(Clone)]
 pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 
@@ -160,7 +161,7 @@ impl State {
         self.random.between(latency / 2, latency * 3 / 2)
     }
 
-    /// Schedules an arrival at `to`, in order behind all earlier ones.
+    /// Schedules an arrival at the end `to`, after all earlier arrivals.
     fn arrive(&mut self, link: usize, to: usize, event: AgendaEvent) {
         let delay = self.delay();
         let at = (self.now + delay).max(self.links[link].ends[to].last_arrival + 1);
@@ -168,8 +169,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// Cuts a link. The end `by` sees it at once. The other end sees it later, with or without the
-    /// bytes in transit.
+    /// Cuts a link. The end `by` sees the cut at once. The other end sees it later, and may or may
+    /// not get the bytes in transit.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
@@ -208,7 +209,7 @@ impl State {
         self.links[link].ends[from].sent += count as u64;
         let mut octets: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(count).collect();
         self.links[link].ends[to].coming += count;
-        // Split at random positions, at most three.
+        // The bytes are split at up to three random positions.
         for _ in 0..self.random.between(0, 3) {
             if octets.len() > 1 {
                 let at = usize::try_from(self.random.between(1, octets.len() as u64 - 1)).unwrap_or(1);
@@ -254,15 +255,16 @@ impl State {
             end.arrived.clear();
         }
         if unread {
-            // Like a kernel: the peer gets a reset, because not all that it sent was read.
+            // As in a kernel, the peer gets a reset, because not all of the bytes that it sent were
+            // read.
             self.arrive(link, 1 - by, AgendaEvent::Reset(link, 1 - by));
         } else if !already {
             self.arrive(link, 1 - by, AgendaEvent::End(link, 1 - by));
         }
     }
 
-    /// Applies an event to the network. Returns the readiness callback of the affected end, if it
-    /// has one.
+    /// Applies an event to the network. Returns the readiness callback of the affected end, if that
+    /// end has one.
     pub(super) fn happen(&mut self, event: &AgendaEvent) -> Option<ReadinessCallback> {
         let (link, at) = match *event {
             AgendaEvent::Octets(link, at, _)
@@ -299,13 +301,13 @@ impl State {
         end.report.clone()
     }
 
-    /// Returns true if reading at an end would not block.
+    /// Returns true if a read at this end would not block.
     pub(super) fn readable(&self, link: usize, at: usize) -> bool {
         let end = &self.links[link].ends[at];
         !end.arrived.is_empty() || end.reset || end.peer_half_closed
     }
 
-    /// Returns true if an end has not closed the link.
+    /// Returns true if this end has not closed the link.
     pub(super) fn is_open(&self, link: usize, at: usize) -> bool {
         !self.links[link].ends[at].closed
     }
@@ -315,8 +317,8 @@ impl State {
         let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // Few clients get a peer that does not read: their calls end with the first write that
-            // finds no room.
+            // Few clients get a peer that does not read. The calls of such a client end at the
+            // first write that finds no room.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
         }
@@ -425,7 +427,7 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // A blocking write waits for room until its time is over.
+            // A write that may block waits for room until its time-out.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }

@@ -1,4 +1,4 @@
-//! Random numbers that a seed determines.
+//! Random numbers that follow from a seed.
 
 /// SplitMix64 (Steele, Lea and Flood 2014): small, and random enough for a simulation.
 #[derive(Clone, Debug)]

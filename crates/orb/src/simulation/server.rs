@@ -1,4 +1,4 @@
-//! Server processes: a lane, a POA and servants, without their threads.
+//! Simulated server processes: each has a lane, a POA and servants, but no threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
-/// Time that a peer has to close, in nanoseconds.
+/// Time that a graceful close gives a peer to close, in nanoseconds.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// Tasks that a call gives its servant.
+/// What a call asks its servant to do: `RUN`, `REFUSE` or `RUN_AND_FAIL`.
 pub(super) const RUN: u32 = 0;
 pub(super) const REFUSE: u32 = 1;
 pub(super) const RUN_AND_FAIL: u32 = 2;
@@ -58,7 +58,7 @@ impl ExecutionLedger {
     }
 }
 
-/// Makes an ORB of the simulation.
+/// Makes an ORB with the settings of the simulation.
 pub(super) fn core(
     network: &SimulatedNetwork,
     publish: Vec<Endpoint>,
@@ -96,7 +96,7 @@ pub(super) fn port(server: usize) -> u16 {
     1000 + u16::try_from(server).unwrap_or(0)
 }
 
-/// Makes a reference to the object with `key`, with one profile for each server.
+/// Makes a reference to the object with `key`. The reference has one profile for each server.
 pub(super) fn reference(key: &[u8], servers: &[usize]) -> Ior {
     let mut ior = Ior { type_id: TYPE.to_owned(), profiles: Vec::new() };
     for server in servers {
@@ -126,7 +126,8 @@ pub(super) struct ServerRun<'l> {
     pub(super) poa: Poa,
     /// True once the process has crashed.
     pub(super) dead: bool,
-    /// Probability that a request gets a demand for another addressing mode, in percent.
+    /// Probability that the server answers a request with the demand for another addressing mode,
+    /// in percent.
     peculiar: u64,
     slowest: u64,
     worker: Worker,
@@ -136,7 +137,7 @@ pub(super) struct ServerRun<'l> {
 
 /// A request that a thread works on.
 struct RunningRequest<'l> {
-    /// Guards the connection, as a thread would.
+    /// Keeps the connection in use, as the guard of a real thread would.
     started: StartedRequest<'l>,
     number: usize,
 }
@@ -196,7 +197,7 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Returns the key of the object `id`, which is equal in all servers.
+    /// Returns the key of the object `id`. The key is the same in all servers.
     pub(super) fn key(&self, id: &str) -> Vec<u8> {
         let reference = self.poa.create_reference_with_id(&ObjectId::from(id), TYPE).expect("a reference");
         reference.ior().known_profiles().next().expect("a profile").object_key.to_vec()
@@ -236,7 +237,8 @@ impl<'l> ServerRun<'l> {
         state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// Ends the servant's time: the servant runs, in no time, and the reply is sent.
+    /// Ends the time that the servant takes. The servant itself takes no virtual time; it runs now,
+    /// and its reply is sent.
     pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;
@@ -255,20 +257,20 @@ impl<'l> ServerRun<'l> {
         }
     }
 
-    /// Crashes the process.
+    /// Crashes the server process.
     pub(super) fn die(&mut self) {
         self.dead = true;
         self.threads.iter_mut().for_each(|thread| *thread = None);
     }
 
-    /// Returns true if a request runs or a connection drains.
+    /// Returns true if a request runs, or if a connection waits for its peer to close.
     pub(super) fn is_at_work(&self) -> bool {
         !self.dead && (self.threads.iter().any(Option::is_some) || self.lane.poll_all_draining(self.core.adapter()))
     }
 }
 
-/// Asks for another addressing mode, like servers that do not use object keys. Returns false if the
-/// request already has one.
+/// Asks the client for another addressing mode, like a server that does not use object keys.
+/// Returns false if the request already uses another mode.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
@@ -312,8 +314,8 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// Objects of this server, and objects that are forwarded: `c3` is three servers further on, `loop`
-/// always one.
+/// Activates `c0` here, and forwards all other objects to the next server: `c3` becomes `c2` there,
+/// and `loop` stays `loop`.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

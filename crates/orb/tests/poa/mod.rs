@@ -1,4 +1,5 @@
-//! What the tests of the POA share: a servant whose operation is a closure, and the three ways of calling it.
+//! Shared code of the POA tests: a servant whose operation is a closure, and the three ways of
+//! calling it.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::fmt::Debug;
@@ -52,24 +53,24 @@ impl Skeleton for ValueSkeleton {
     }
 }
 
-/// A servant whose operation is `value`.
+/// Returns a servant whose operation is `value`.
 pub(crate) fn servant(value: impl Fn() -> Result<i32, SystemException> + Send + Sync + 'static) -> Servant {
     Servant::new(ValueSkeleton(Arc::new(value)))
 }
 
-/// A servant that answers a number.
+/// Returns a servant whose operation returns `number`.
 pub(crate) fn number(number: i32) -> Servant {
     servant(move || Ok(number))
 }
 
-/// How a call gets to its object.
+/// The way that a call takes to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// From another ORB, over a socket.
+    /// The call comes from another ORB, through a socket.
     Remote,
-    /// In the same ORB, marshalled.
+    /// The call stays in the ORB, and is encoded and decoded.
     Marshalled,
-    /// In the same ORB, straight to the servant where that is allowed.
+    /// The call stays in the ORB and runs the servant directly, if that is allowed.
     Direct,
 }
 
@@ -77,7 +78,7 @@ pub(crate) const WAYS: [Way; 3] = [Way::Remote, Way::Marshalled, Way::Direct];
 
 static OPERATION: Operation = Operation::new("value");
 
-/// Calls `value` without leaving the ORB if the object is in it.
+/// Calls `value`. If the object is in the same ORB, the call does not leave the ORB.
 pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
     if let Some(result) = object.collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
         return result;
@@ -89,7 +90,7 @@ pub(crate) fn call_marshalled(object: &ObjectRef) -> Result<i32, SystemException
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_i32())
 }
 
-/// A server and a client.
+/// A server and a client, each with its own ORB.
 pub(crate) struct World {
     pub(crate) server: Orb,
     pub(crate) client: Orb,
@@ -97,7 +98,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Its root POA is active; calls may take 10 seconds.
+    /// Makes a server with an active root POA, and a client. Calls time out after 10 seconds.
     pub(crate) fn new() -> Self {
         Self::with_threads(4)
     }
@@ -111,7 +112,7 @@ impl World {
         World { server, client: build(Orb::builder()), root }
     }
 
-    /// The reference as the client knows it.
+    /// Returns the same reference in the client's ORB.
     pub(crate) fn remote(&self, object: &ObjectRef) -> ObjectRef {
         self.client.string_to_object(&object.to_string()).unwrap().unwrap()
     }
@@ -124,30 +125,32 @@ impl World {
         }
     }
 
-    /// No servant, servant manager or adapter activator has panicked: assertions there fail the test here.
+    /// Fails if a servant, servant manager or adapter activator has panicked. So assertions inside
+    /// them fail the test.
     #[track_caller]
     pub(crate) fn no_panics(&self) {
         assert_eq!(self.server.event_counts().servants_panicked, 0);
     }
 
-    /// A child of the root with the root's manager.
+    /// Makes a child of the root POA, with the root's manager.
     pub(crate) fn poa(&self, name: &str, policies: PoaPolicies) -> Poa {
         self.root.create_poa(name, Some(self.root.manager()), policies).unwrap()
     }
 }
 
-/// What an exception says, without the vendor's part of the minor code.
+/// Returns the parts of an exception that tests compare. The vendor's part of the minor code is
+/// left out.
 pub(crate) fn says(exception: &SystemException) -> (Kind, u32, Completion) {
     (exception.kind(), exception.minor() & 0xfff, exception.completed())
 }
 
-/// The exception of a call that must fail.
+/// Returns the exception of a call that must fail.
 #[track_caller]
 pub(crate) fn refused<T: Debug>(result: Result<T, SystemException>) -> (Kind, u32, Completion) {
     says(&result.unwrap_err())
 }
 
-/// The system exception of a POA operation that must fail.
+/// Returns the system exception of a POA operation that must fail.
 #[track_caller]
 pub(crate) fn refused_by<T: Debug>(result: Result<T, PoaError>) -> (Kind, u32) {
     match result.unwrap_err() {
@@ -172,7 +175,7 @@ pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {
 pub(crate) const ACTIVATOR: PoaPolicies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..USER };
 pub(crate) const LOCATOR: PoaPolicies = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..ACTIVATOR };
 
-/// All policies that go together, except those about threads.
+/// Returns all legal combinations of policies. The thread policy is always the default.
 pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     let mut all = Vec::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
@@ -205,7 +208,7 @@ pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     all
 }
 
-/// Waits, at most 10 seconds, until something is so.
+/// Waits until `so` returns true, at most 10 seconds.
 #[track_caller]
 pub(crate) fn eventually(so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -215,7 +218,7 @@ pub(crate) fn eventually(so: impl Fn() -> bool) {
     }
 }
 
-/// A servant that stays in its operation until told to go on.
+/// A servant that stays in its operation until [`go_on`](Slow::go_on) is called.
 #[derive(Clone, Default)]
 pub(crate) struct Slow {
     entered: Arc<AtomicUsize>,
@@ -249,7 +252,7 @@ impl Slow {
     }
 }
 
-/// Long enough for something to have happened that must not.
+/// Waits long enough for a forbidden event to happen if the code under test is wrong.
 pub(crate) fn a_while() {
     std::thread::sleep(Duration::from_millis(30));
 }

@@ -11,11 +11,11 @@ pub(super) struct Machine {
     at_start: Option<Ticks>,
 }
 
-/// Times of all cores together since boot, in the kernel's ticks.
+/// Times of all cores together since boot, in ticks of the kernel.
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
-    /// Time that the host of a virtual machine gave to others.
+    /// Time that the host of a virtual machine gave to other machines.
     stolen: u64,
     all: u64,
 }
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// Begins the count of idle time.
+    /// Begins to count idle time.
     pub(super) fn begin(&mut self) {
         self.at_start = ticks();
     }
@@ -46,8 +46,8 @@ impl Machine {
         self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
     }
 
-    /// Returns the percentages of all cores' idle time, and of time that a host gave to other
-    /// machines, since [`begin`](Self::begin). All activity of the machine counts.
+    /// Returns the percentage of time in which the cores were idle, and of time that a host gave to
+    /// other machines, since [`begin`](Self::begin). All activity of the machine counts.
     pub(super) fn idle_and_stolen(&self) -> Option<(f64, f64)> {
         let (before, after) = (self.at_start?, ticks()?);
         let all = after.all.saturating_sub(before.all);
@@ -60,8 +60,8 @@ fn ticks() -> Option<Ticks> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let numbers: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen. Guests' time is already
-    // in the first two.
+    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen. The first two already
+    // include the time of guests.
     let idle = numbers.get(3)? + numbers.get(4)?;
     Some(Ticks { idle, stolen: *numbers.get(7)?, all: numbers.iter().take(8).sum() })
 }

@@ -1,7 +1,7 @@
 //! The stage: starts the server and the clients, shows their progress, and prints a summary.
 //!
-//! It is a CORBA server itself: the clients report to its recorder. Every process that it starts
-//! ends with it.
+//! It is also a CORBA server: the clients report to its recorder. Every process that it starts ends
+//! together with it.
 
 mod machine;
 mod omniorb;
@@ -116,7 +116,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
-    // Reports that arrived last.
+    // Handles the reports that arrived last.
     while let Some(heard) = heard.receive() {
         note(heard, &mut records);
     }
@@ -196,7 +196,7 @@ fn print_clients(records: &[Record]) {
     println!();
 }
 
-/// Describes the run, given the machine's permissions.
+/// Describes the run, depending on the machine's permissions.
 fn standing(machine: &Machine) -> &'static str {
     if machine.is_real_time() {
         "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says what to do about what is lacking."

@@ -15,8 +15,10 @@ pub(super) const NAME: &str = "omniorb";
 const IDL: &str = include_str!("../../avionics.idl");
 const SOURCE: &str = include_str!("../../omniorb/ground_link.cc");
 
-/// Builds the client in `folder` unless it exists already. The error is the reason why there is
-/// none.
+/// Builds the client in `folder` unless it exists already.
+///
+/// # Errors
+/// The reason why the client cannot be built.
 pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     let program = folder.join("ground_link");
     let shown = |error| format!("{}: {error}", folder.display());
@@ -42,7 +44,7 @@ pub(super) fn build(folder: &Path) -> Result<PathBuf, String> {
     let options = ["-std=c++17", "-O1", "-w", "-pthread", "-o", "ground_link.new"];
     let libraries = ["-lomniORB4", "-lomnithread"];
     run(folder, "g++", &[&options[..], &sources, &libraries].concat())?;
-    // Rename the program only when it is complete.
+    // The program gets its name only when it is complete.
     fs::rename(folder.join("ground_link.new"), &program).map_err(shown)?;
     Ok(program)
 }

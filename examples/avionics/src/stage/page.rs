@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_histogram_has_a_bar_and_a_number_for_each_bucket() {
         let drawing = histogram(&record(vec![300_000, 400_000, 600_000, 15_000_000]));
-        // 200 to 500 us, 500 us to 1 ms, three empty ones, 10 to 20 ms.
+        // The buckets are 200 to 500 us, 500 us to 1 ms, three empty ones, and 10 to 20 ms.
         assert_eq!(drawing.matches("<rect").count(), 6);
         assert!(drawing.contains(">2 <tspan class=\"note\" dx=\"6\">50.0 %</tspan>"), "{drawing}");
         assert_eq!(drawing.matches("class=\"late\"").count(), 1);

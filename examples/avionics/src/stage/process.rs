@@ -57,8 +57,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The child has not been waited for, so its id is still valid; if it has ended, nothing
-        // happens.
+        // The child has not been waited for, so its id is still valid. If the child has ended, the
+        // call has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The echo operations: result a, inout a, out b.
+//! The echo operations: the result is a, inout b becomes a, and out c becomes the old b.
 
 use std::fmt::Debug;
 
@@ -48,8 +48,8 @@ impl Client {
     }
 }
 
-/// Defines a group of echo operations: `by value` passes copies, `by reference` passes references,
-/// `of words` slices of strings.
+/// Defines a group of echo operations. `by value` passes copies, `by reference` passes references,
+/// and `of words` passes slices of strings.
 macro_rules! group {
     ($group:ident, by $how:ident: $($operation:ident($value:expr);)*) => { group!($group: $how($($operation, $value;)*)); };
     ($group:ident: value($($operation:ident, $value:expr;)*)) => {

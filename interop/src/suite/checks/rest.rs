@@ -269,7 +269,7 @@ impl Client {
             + &differs("point", &point, &bench.bench_point(&point)?))
     }
 
-    /// The calls of one of several concurrent callers.
+    /// Makes the calls of one of several concurrent callers.
     fn one_caller(&self, theirs: &BouncerRef, number: i32) -> Verdict {
         let s = &self.suite;
         for i in 0..5 {
@@ -311,7 +311,7 @@ impl Client {
             let most = AtomicU32::new(0);
             thread::scope(|scope| {
                 for _ in 0..meet {
-                    // A failed call makes the number too small.
+                    // A call that failed makes the number too small.
                     scope.spawn(|| self.suite.meet(meet, 5000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
                 }
             });
