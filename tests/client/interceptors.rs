@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane::poa::{Poa, PoaPolicies, Threading};
 use corelane::{
-    AddedContexts, CallPolicies, Completion, Interceptor, Orb, PoolExhausted, ReceivedContexts, RequestInfo,
+    AddedContexts, CallPolicies, Completion, Endpoint, Interceptor, Orb, PoolExhausted, ReceivedContexts, RequestInfo,
     RequestOutcome, SystemException, SystemExceptionKind as Kind,
 };
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
 
 /// A service context that no ORB knows.
-const TRACE: u32 = 0x434c_4eff;
+const TRACE: u32 = 0x5445_5354;
 
 /// Keeps a line for each point that a request passes.
 #[derive(Clone)]
@@ -29,6 +30,10 @@ impl Recorder {
         self.lines.lock().push(format!("{} {line}", self.name));
     }
 
+    fn len(&self) -> usize {
+        self.lines.lock().len()
+    }
+
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock())
     }
@@ -37,6 +42,7 @@ impl Recorder {
 fn shown(outcome: &RequestOutcome<'_>) -> String {
     match outcome {
         RequestOutcome::SystemException(exception) => format!("{:?}", exception.kind()),
+        RequestOutcome::Failed { .. } => "Failed".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -77,7 +83,7 @@ struct Pair {
     server: Recorder,
     probe: ProbeRef,
     _orb: Orb,
-    _server: Orb,
+    server_orb: Orb,
 }
 
 fn pair() -> Pair {
@@ -87,7 +93,7 @@ fn pair() -> Pair {
     serving.root_poa().manager().activate().unwrap();
     let orb = Orb::builder().interceptor(client.clone()).build().unwrap();
     let probe = orb.reference(&object.to_string()).unwrap();
-    Pair { client, server, probe, _orb: orb, _server: serving }
+    Pair { client, server, probe, _orb: orb, server_orb: serving }
 }
 
 #[test]
@@ -176,12 +182,108 @@ fn deferred_and_multiplexed_calls_pass_the_same_points() {
 }
 
 #[test]
-fn attempts_that_fail_are_seen_and_counted_apart() {
+fn attempt_without_a_reply_is_reported_as_failed() {
     let pair = pair();
-    assert_eq!(pair.probe.cube_long(1).unwrap(), 1);
-    pair.client.take();
     let policies = CallPolicies { timeout: Some(Duration::from_millis(200).into()), ..CallPolicies::NONE };
     let slow: ProbeRef = pair.probe.with_policies(policies);
     assert_eq!(slow.slow(3_000).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(pair.client.take(), ["client send slow", "client reply slow Failed"]);
+}
+
+#[test]
+fn deferred_call_that_is_dropped_is_abandoned() {
+    let pair = pair();
+    let arguments = |encoder: &mut corelane::Encoder<'static>| {
+        encoder.write_i32(1);
+        Ok(())
+    };
+    drop(pair.probe.as_object().send_deferred("cube_long", arguments).unwrap());
+    assert_eq!(pair.client.take(), ["client send cube_long", "client reply cube_long Abandoned"]);
+}
+
+#[test]
+fn request_that_waits_passes_once_when_it_runs() {
+    let server = Recorder::new("server");
+    let serving = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(server.clone()).build().unwrap();
+    let poa = serving.root_poa();
+    let held = poa.create_poa("held", None, PoaPolicies::default()).unwrap();
+    let main = PoaPolicies { threading: Threading::MainThread, ..PoaPolicies::default() };
+    let main = poa.create_poa("main", Some(held.manager()), main).unwrap();
+    let probe = |poa: &Poa| poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();
+    let (held_probe, main_probe) = (probe(&held), probe(&main));
+    let client = Orb::new().unwrap();
+    std::thread::scope(|scope| {
+        for text in [&held_probe, &main_probe] {
+            let probe = ProbeRef::unchecked_narrow(&client.string_to_object(text).unwrap().unwrap());
+            scope.spawn(move || assert_eq!(probe.cube_long(2).unwrap(), 8));
+        }
+        // The server has read something before the manager lets requests run.
+        while serving.event_counts().connections_opened < 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        held.manager().activate().unwrap();
+        while server.len() < 4 {
+            serving.perform_work();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let (receive, answer) = ("server receive cube_long None", "server answer cube_long Returned");
+    let mut lines = server.take();
+    lines.sort();
+    assert_eq!(lines, [answer, answer, receive, receive]);
+}
+
+#[test]
+fn refused_and_forwarded_requests_are_seen() {
+    let pair = pair();
+    // No object has this key.
+    let missing = pair.probe.to_string();
+    let endpoint = &pair.server_orb.endpoints()[0];
+    let Endpoint::Tcp { port, .. } = endpoint else { panic!("no TCP endpoint: {missing}") };
+    let at = |key: &str| format!("corbaloc::1.2@127.0.0.1:{port}/{key}");
+    let client = Orb::new().unwrap();
+    let nothing = ProbeRef::unchecked_narrow(&client.string_to_object(&at("Nothing")).unwrap().unwrap());
+    assert_eq!(nothing.cube_long(1).unwrap_err().kind(), Kind::ObjectNotExist);
+    assert_eq!(pair.server.take(), ["server receive cube_long None", "server answer cube_long ObjectNotExist"]);
+
+    // A plain key that leads to another server.
+    let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+    let object = other.root_poa().activate(&Probe::servant(TestProbe::default())).unwrap();
+    other.root_poa().manager().activate().unwrap();
+    let abroad = pair.server_orb.string_to_object(&object.to_string()).unwrap().unwrap();
+    pair.server_orb.bind_key("Abroad", &abroad).unwrap();
+    let recorder = Recorder::new("client");
+    let client = Orb::builder().interceptor(recorder.clone()).build().unwrap();
+    let moved = ProbeRef::unchecked_narrow(&client.string_to_object(&at("Abroad")).unwrap().unwrap());
+    assert_eq!(moved.cube_long(2).unwrap(), 8);
+    let expected = ["send cube_long", "reply cube_long Forwarded", "send cube_long", "reply cube_long Returned"];
+    assert_eq!(recorder.take(), expected.map(|line| format!("client {line}")));
+    let seen = ["receive cube_long Some(true)", "answer cube_long Forwarded"];
+    assert_eq!(pair.server.take(), seen.map(|line| format!("server {line}")));
+}
+
+/// Calls the object itself before each request.
+struct Calling {
+    probe: std::sync::OnceLock<ProbeRef>,
+    recorder: Recorder,
+}
+
+impl Interceptor for Calling {
+    fn send_request(&self, request: &RequestInfo<'_>, _: &mut AddedContexts) -> Result<(), SystemException> {
+        self.recorder.note(format!("send {}", request.operation()));
+        assert_eq!(self.probe.get().unwrap().cube_long(1)?, 1);
+        Ok(())
+    }
+}
+
+#[test]
+fn calls_of_an_interceptor_pass_no_interceptor() {
+    let pair = pair();
+    let recorder = Recorder::new("calling");
+    let calling = Arc::new(Calling { probe: std::sync::OnceLock::new(), recorder: recorder.clone() });
+    let orb = Orb::builder().interceptor(Arc::clone(&calling)).build().unwrap();
+    let probe: ProbeRef = ProbeRef::unchecked_narrow(&orb.string_to_object(&pair.probe.to_string()).unwrap().unwrap());
+    calling.probe.set(probe.clone()).unwrap();
+    assert_eq!(probe.length_of("abc").unwrap(), 3);
+    assert_eq!(recorder.take(), ["calling send length_of"]);
 }

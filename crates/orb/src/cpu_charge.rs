@@ -3,7 +3,6 @@
 //! An operation that declares its maximum processor time (`@wcet`) is charged for the thread's
 //! time, except for requests that the thread serves while the operation waits. With a budget
 //! (`sys::cpu_budget`), the thread gets a lower priority when the declared time is used up.
-//! (`sys::cpu_budget`).
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

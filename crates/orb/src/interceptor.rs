@@ -6,28 +6,36 @@
 //! calls take the general path of the [driver](crate::invocation), which allocates.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_net::Peer;
 use corelane_wire::giop::Contexts;
 
-use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{Completion, Detail, SystemException, SystemExceptionKind as Kind};
 
 /// Code of the application that sees every request of an ORB before and after it. Set by
 /// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor).
 ///
-/// Each attempt to send a request passes [`send_request`](Self::send_request) and
-/// [`receive_reply`](Self::receive_reply), on the calling thread. Each request that a server can
-/// read passes [`receive_request`](Self::receive_request) and [`send_reply`](Self::send_reply), on
-/// the thread that serves it. Several interceptors run in the order in which they were set, and
-/// after the request in the reverse order.
+/// Each attempt to send a request passes [`send_request`](Self::send_request), on the calling
+/// thread, and then [`receive_reply`](Self::receive_reply): once for each `send_request` that
+/// returned `Ok`, unless the program panics while it writes the arguments. The reply of a deferred
+/// call passes on the thread that collects it or drops the call. A failure to connect is no attempt
+/// and passes neither.
 ///
-/// Calls within the process pass no interceptor, unless the reference came from outside. Neither do
-/// LocateRequests, nor the ORB's own declaration of a priority band. The reply to a deferred call
-/// passes when the program collects it. If the program drops the call, the reply passes no
-/// interceptor.
-/// drops the call.
+/// Each request that a server can read passes [`receive_request`](Self::receive_request) and
+/// [`send_reply`](Self::send_reply) once, on the thread that serves it, also one that the ORB
+/// refuses. Requests that a full server rejects unread pass neither.
+///
+/// Several interceptors run in the order in which they were set, and after the request in the
+/// reverse order. If one raises an exception, those before it see the outcome. Calls that an
+/// interceptor makes pass no interceptor.
+///
+/// Calls to objects of the same ORB pass no interceptor, wherever the reference came from. Neither
+/// do LocateRequests, nor the ORB's own declaration of a priority band. Interceptors do not see the
+/// service contexts of replies.
 pub trait Interceptor: Send + Sync + 'static {
     /// Called in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.
@@ -44,10 +52,12 @@ pub trait Interceptor: Send + Sync + 'static {
         let _ = (request, outcome);
     }
 
-    /// Called in the server before the servant is looked up.
+    /// Called in the server when the object adapter has found the servant, or the reason why the
+    /// request does not run.
     ///
     /// # Errors
-    /// The exception that the client gets. The request then does not run.
+    /// The exception that the client gets; the request does not run then. The client of a oneway
+    /// with `SyncScope::Server` has its reply already.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -57,9 +67,31 @@ pub trait Interceptor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs in the server when the outcome is known, before the reply is sent.
+    /// Called in the server when the outcome is known, before a reply with it is sent.
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
+    }
+}
+
+impl<T: Interceptor + ?Sized> Interceptor for Arc<T> {
+    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
+        (**self).send_request(request, contexts)
+    }
+
+    fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
+        (**self).receive_reply(request, outcome);
+    }
+
+    fn receive_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &ReceivedContexts<'_>,
+    ) -> Result<(), SystemException> {
+        (**self).receive_request(request, contexts)
+    }
+
+    fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
+        (**self).send_reply(request, outcome);
     }
 }
 
@@ -101,7 +133,8 @@ impl RequestInfo<'_> {
         self.peer
     }
 
-    /// Returns false for a oneway request.
+    /// Returns false if the client waits for no reply at all: for a oneway request without
+    /// `SyncScope::Server` or `SyncScope::Target`.
     #[must_use]
     pub fn is_response_expected(&self) -> bool {
         self.response_expected
@@ -118,15 +151,20 @@ pub enum RequestOutcome<'r> {
     UserException,
     /// The request ended with this system exception.
     SystemException(&'r SystemException),
-    /// The object is at another address, which the client tries next.
+    /// The object is at another address, or is to be addressed in another form; the client tries
+    /// again.
     Forwarded,
-    /// In a client: a oneway request was sent.
+    /// Client: a oneway request was sent.
     Sent,
-    /// In a client: the attempt failed without a reply. The ORB may try again.
-    Failed,
-    /// In a server: the request cannot run yet. The interceptor receives the request again when it
-    /// can run.
-    Parked,
+    /// Client: the attempt ended without a reply, at the deadline or with its connection. Unless the
+    /// call's time is over, the ORB may try again.
+    #[non_exhaustive]
+    Failed {
+        /// The server's address and the reason.
+        detail: &'r Detail,
+    },
+    /// Client: the program dropped a deferred call.
+    Abandoned,
 }
 
 /// The service contexts that an [`Interceptor`] adds to a request.
@@ -205,6 +243,9 @@ impl InterceptorChain {
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,
         after: impl Fn(&dyn Interceptor, &RequestOutcome<'_>),
     ) -> Result<(), SystemException> {
+        if IS_INTERCEPTING.get() {
+            return Ok(());
+        }
         for (index, interceptor) in self.interceptors.iter().enumerate() {
             let result = guarded(|| before(&**interceptor)).unwrap_or_else(|| Err(panicked()));
             if let Err(exception) = result {
@@ -218,13 +259,24 @@ impl InterceptorChain {
     }
 
     fn leave(&self, after: impl Fn(&dyn Interceptor)) {
+        if IS_INTERCEPTING.get() {
+            return;
+        }
         self.interceptors.iter().rev().for_each(|interceptor| _ = guarded(|| after(&**interceptor)));
     }
 }
 
+thread_local! {
+    /// True while the thread runs an interceptor.
+    static IS_INTERCEPTING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Runs the application's code; `None` if it panicked. The panic hook has then reported the panic.
 fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok()
+    IS_INTERCEPTING.set(true);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok();
+    IS_INTERCEPTING.set(false);
+    result
 }
 
 fn panicked() -> SystemException {

@@ -88,7 +88,6 @@ impl Orb {
     /// BAD_PARAM 7 to 10 for any other text; INV_OBJREF or MARSHAL for an IOR that cannot be
     /// decoded; BAD_PARAM 10 for a name that cannot be resolved, and the errors of a call;
     /// BAD_INV_ORDER 4 after shutdown.
-    /// shutdown.
     pub fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.core.check_usable()?;
         self.core.string_to_object(text)

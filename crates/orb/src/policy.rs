@@ -3,7 +3,6 @@
 //! A policy can be set for the ORB, for a thread, for a reference and, on a copy of the reference,
 //! for one call. The setting nearest to the call is used, separately for each policy (CORBA 3.0.3,
 //! section 4.9).
-//! for one call. The nearest level wins, for each policy by itself (CORBA 3.0.3, section 4.9).
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -5,7 +5,6 @@
 //! announces 60 MiB costs nothing until they come. The memory of a large message is used again for
 //! the next message of about the same size (`corelane_sys::buffer::RegionCache`), and counts as
 //! held from then on.
-//! counts as held from then.
 
 use std::sync::Arc;
 

@@ -28,8 +28,9 @@ pub(super) struct RequestContexts {
 }
 
 impl RequestContexts {
+    /// Refuses the request. The first reason counts.
     fn refuse(&mut self, why: impl Into<SystemException>) {
-        self.refused = Some(why.into());
+        self.refused.get_or_insert_with(|| why.into());
     }
 
     /// Returns the information in the priority context of a request. The other contexts are not

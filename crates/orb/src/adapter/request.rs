@@ -89,7 +89,7 @@ fn handle_request(
     let mut request = Request::unparsed(octets, header);
     request.parse_header(limits)?;
     probe!("request parsed", request.request_id.into());
-    let mut contexts = if request.contexts.is_empty() {
+    let contexts = if request.contexts.is_empty() {
         RequestContexts::default()
     } else {
         read_contexts(adapter, connection, &request)?
@@ -125,12 +125,8 @@ fn handle_request(
         call.restart(ReplyStatus::NoException);
     }
     let key = object_key(&request.target, limits);
-    let intercepted = match adapter.interceptors() {
-        Some(points) if contexts.refused.is_none() && fits => {
-            begin_interception(points, connection, &request, key, &mut contexts)
-        }
-        _ => None,
-    };
+    let interceptors = adapter.interceptors().filter(|_| request.operation != BIND_BAND);
+    let mut is_seen = interceptors.is_none();
     let mut outcome = match (contexts.refused, contexts.band, key) {
         _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
         (Some(exception), ..) => {
@@ -149,15 +145,21 @@ fn handle_request(
                 if let LookupResult::PriorityRefused(exception) = &found {
                     report_refused(adapter, connection, operation, exception);
                 }
-                dispatch_to_target(adapter, found, operation, &mut call, expired)
+                match interceptors {
+                    Some(points) if !matches!(found, LookupResult::MustWait(_)) => {
+                        is_seen = true;
+                        let info = describe(connection, &request, key, points.next_number());
+                        dispatch_intercepted(points, &info, &request, found, &mut call, |found, call| {
+                            dispatch_to_target(adapter, found, operation, call, expired)
+                        })
+                    }
+                    _ => dispatch_to_target(adapter, found, operation, &mut call, expired),
+                }
             })
         }
     };
     if let DispatchOutcome::Exception(exception) = &mut outcome {
         report_unreadable(adapter, connection, (request.operation, call.arguments()), exception, &meter);
-    }
-    if let Some(number) = intercepted {
-        end_interception(adapter, connection, &request, (number, key), &call, &outcome);
     }
     if let DispatchOutcome::Held(until) = &outcome {
         let message = Message::Assembled(*header, octets.to_vec(), breaks.to_vec());
@@ -169,6 +171,10 @@ fn handle_request(
             Err(exception) => outcome = DispatchOutcome::Exception(exception),
         }
     }
+    if let (false, Some(points)) = (is_seen, interceptors) {
+        let info = describe(connection, &request, key.unwrap_or_default(), points.next_number());
+        show_refused(points, &info, &request, &outcome);
+    }
     if wanted == ResponseExpected::Target {
         if !matches!(outcome, DispatchOutcome::Done) {
             encode_non_result(outcome, &mut call);
@@ -179,57 +185,62 @@ fn handle_request(
     Ok(())
 }
 
-/// Calls the interceptors before a request runs. Returns the request's number for the interceptors.
-/// If an interceptor raises an exception, stores it in `contexts`; it then refuses the request.
+/// Dispatches a request between the interceptors' points. Their exception refuses it.
 #[cold]
-fn begin_interception(
+fn dispatch_intercepted<'m>(
     points: &dyn InterceptionPoints,
-    connection: &Connection,
+    info: &RequestInfo<'_>,
     request: &Request<'_>,
-    key: Option<&[u8]>,
-    contexts: &mut RequestContexts,
-) -> Option<u64> {
-    let number = points.next_number();
-    let received = ReceivedContexts(request.contexts);
-    match points.receive_request(&describe(connection, request, (number, key)), &received) {
-        Ok(()) => Some(number),
-        Err(exception) => {
-            contexts.refused = Some(exception);
-            None
-        }
+    found: LookupResult<'_>,
+    call: &mut ServerCall<'m>,
+    dispatch: impl FnOnce(LookupResult<'_>, &mut ServerCall<'m>) -> DispatchOutcome,
+) -> DispatchOutcome {
+    if let Err(exception) = points.receive_request(info, &ReceivedContexts(request.contexts)) {
+        let finished = match found {
+            // A servant that a locator provided goes back to it.
+            LookupResult::Servant(target) => target.finish(request.operation),
+            _ => Ok(()),
+        };
+        return DispatchOutcome::Exception(finished.err().unwrap_or(exception));
+    }
+    let outcome = dispatch(found, call);
+    points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
+    outcome
+}
+
+/// Shows the interceptors a request that ends before a servant was looked up.
+#[cold]
+fn show_refused(
+    points: &dyn InterceptionPoints,
+    info: &RequestInfo<'_>,
+    request: &Request<'_>,
+    outcome: &DispatchOutcome,
+) {
+    // The request is refused already.
+    if points.receive_request(info, &ReceivedContexts(request.contexts)).is_ok() {
+        points.send_reply(info, &shown_outcome(outcome, false));
     }
 }
 
-/// Calls the interceptors when the outcome of a request is known.
-#[cold]
-fn end_interception(
-    adapter: &ObjectAdapter,
-    connection: &Connection,
-    request: &Request<'_>,
-    number_and_key: (u64, Option<&[u8]>),
-    call: &ServerCall<'_>,
-    outcome: &DispatchOutcome,
-) {
-    let Some(points) = adapter.interceptors() else { return };
-    let outcome = match outcome {
-        DispatchOutcome::Done if call.has_raised() => RequestOutcome::UserException,
-        DispatchOutcome::Done => RequestOutcome::Returned,
+fn shown_outcome(outcome: &DispatchOutcome, has_raised: bool) -> RequestOutcome<'_> {
+    match outcome {
+        DispatchOutcome::Done if has_raised => RequestOutcome::UserException,
+        DispatchOutcome::Done | DispatchOutcome::Held(_) => RequestOutcome::Returned,
         DispatchOutcome::Forward(_) => RequestOutcome::Forwarded,
-        DispatchOutcome::Held(_) => RequestOutcome::Parked,
         DispatchOutcome::Exception(exception) => RequestOutcome::SystemException(exception),
-    };
-    points.send_reply(&describe(connection, request, number_and_key), &outcome);
+    }
 }
 
 fn describe<'r>(
     connection: &'r Connection,
     request: &Request<'r>,
-    (number, key): (u64, Option<&'r [u8]>),
+    object_key: &'r [u8],
+    number: u64,
 ) -> RequestInfo<'r> {
     RequestInfo {
         number,
         operation: request.operation,
-        object_key: key.unwrap_or_default(),
+        object_key,
         peer: connection.stream.peer(),
         response_expected: request.response != ResponseExpected::None,
     }

@@ -15,6 +15,7 @@ use super::multiplexed::SentRequest;
 use super::reply::{Reply, ReplyContent};
 use super::target::TargetProfiles;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
+use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
 /// Writes the arguments of a deferred call, again for every attempt, on the thread that makes it.
@@ -152,8 +153,13 @@ fn request<'c>(operation: &'c Operation<'c>, arguments: &'c OwnedArgumentWriter)
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        if let DeferredState::Sent { sent, .. } = &self.state {
-            sent.abandon();
+        let DeferredState::Sent { target, profile, sent } = &self.state else { return };
+        sent.abandon();
+        if let (Some(begun), Some(by)) = (sent.intercepted(), target.profiles.get(*profile)) {
+            let operation = Operation::new(&self.operation);
+            let route = CallRoute { target, profile: by, addressing: AddressingMode::Key };
+            let call = self.invocation(request(&operation, &self.arguments));
+            call.report_outcome(route, begun, &RequestOutcome::Abandoned);
         }
     }
 }

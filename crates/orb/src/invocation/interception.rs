@@ -27,18 +27,17 @@ impl Invocation<'_, '_, '_> {
     /// # Errors
     /// The exception of an interceptor.
     pub(super) fn begin_interception(
-        &self,
+        &mut self,
         route: CallRoute<'_>,
         peer: &Peer,
     ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
         let Some(points) = self.context.interceptors() else { return Ok(None) };
-        let mut begun =
-            InterceptedAttempt { number: points.next_number(), peer: peer.clone(), contexts: AddedContexts::default() };
-        let mut contexts = AddedContexts::default();
-        let Some(request) = self.describe(route, &begun) else { return Ok(None) };
+        // The time that the interceptors take is the call's.
+        self.due = self.due.to_absolute();
+        let (number, mut contexts) = (points.next_number(), AddedContexts::default());
+        let Some(request) = self.describe(route, number, peer) else { return Ok(None) };
         points.send_request(&request, &mut contexts).map_err(refuse)?;
-        begun.contexts = contexts;
-        Ok(Some(begun))
+        Ok(Some(InterceptedAttempt { number, peer: peer.clone(), contexts }))
     }
 
     /// Calls the interceptors after an attempt.
@@ -49,32 +48,44 @@ impl Invocation<'_, '_, '_> {
         begun: &InterceptedAttempt,
         outcome: &AttemptResult<'_>,
     ) {
-        let (Some(points), Some(request)) = (self.context.interceptors(), self.describe(route, begun)) else { return };
         let outcome = match outcome {
             Ok(None) => RequestOutcome::Sent,
             Ok(Some(reply)) if reply.exception().is_some() => RequestOutcome::UserException,
             Ok(Some(_)) => RequestOutcome::Returned,
             Err(error) => match &**error {
-                AttemptError::Forward(_) => RequestOutcome::Forwarded,
+                AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => RequestOutcome::Forwarded,
                 AttemptError::Raised(exception) | AttemptError::Refused(exception) => {
                     RequestOutcome::SystemException(exception)
                 }
-                AttemptError::NeedsAddressing(_) | AttemptError::Failed(..) => RequestOutcome::Failed,
+                AttemptError::Failed(_, detail) => RequestOutcome::Failed { detail },
             },
         };
-        points.receive_reply(&request, &outcome);
+        self.report_outcome(route, begun, &outcome);
     }
 
-    fn describe<'i>(&self, route: CallRoute<'i>, begun: &'i InterceptedAttempt) -> Option<RequestInfo<'i>>
+    /// Calls the interceptors with the outcome of an attempt.
+    pub(super) fn report_outcome(
+        &self,
+        route: CallRoute<'_>,
+        begun: &InterceptedAttempt,
+        outcome: &RequestOutcome<'_>,
+    ) {
+        let request = self.describe(route, begun.number, &begun.peer);
+        if let (Some(points), Some(request)) = (self.context.interceptors(), request) {
+            points.receive_reply(&request, outcome);
+        }
+    }
+
+    fn describe<'i>(&self, route: CallRoute<'i>, number: u64, peer: &'i Peer) -> Option<RequestInfo<'i>>
     where
         Self: 'i,
     {
         let RequestSpec::Call { operation, response, .. } = self.request else { return None };
         Some(RequestInfo {
-            number: begun.number,
+            number,
             operation: operation.name().as_bytes(),
             object_key: &route.profile.object_key,
-            peer: &begun.peer,
+            peer,
             response_expected: response != ResponseExpected::None,
         })
     }

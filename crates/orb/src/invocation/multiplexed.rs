@@ -206,6 +206,11 @@ impl SentRequest {
         self.pending.notify_on_reply(bell)
     }
 
+    /// Returns the attempt as the interceptors have seen it begin, if there are any.
+    pub(super) fn intercepted(&self) -> Option<&InterceptedAttempt> {
+        self.intercepted.as_deref()
+    }
+
     pub(super) fn abandon(&self) {
         self.connection.abandon(self.id);
     }

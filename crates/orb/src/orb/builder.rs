@@ -14,7 +14,7 @@ use corelane_wire::{CharSet, Limits, Version};
 use super::Orb;
 use super::core::OrbCore;
 use super::error::OrbError;
-use super::initial_references::{InitialReferences, take_options};
+use super::initial_references::{InitialReferences, TextSource, take_options};
 use crate::config::{Config, OnewayBatch};
 use crate::event::{Callback, Event, Events, Log};
 use crate::exception::SystemException;
@@ -325,7 +325,7 @@ impl OrbBuilder {
     /// By default there are no such texts. If the text has another form, [`build`](Self::build)
     /// fails.
     pub fn initial_reference(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
-        let set = self.initial_references.set_text(name.into(), text.into());
+        let set = self.initial_references.set_text(TextSource::Program, name.into(), text.into());
         self.refused = self.refused.or(set.err());
         self
     }
@@ -335,13 +335,14 @@ impl OrbBuilder {
     /// that host. By default there is no such text. If the result is not a reference,
     /// [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
-        let set = self.initial_references.set_default(text.into());
+        let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
         self
     }
 
     /// Takes the ORB's options from a program's arguments, and returns the others: `-ORBInitRef
-    /// NAME=TEXT`, `-ORBDefaultInitRef TEXT`, `-ORBid NAME`, which has no effect. By default the ORB
+    /// NAME=TEXT`, `-ORBDefaultInitRef TEXT`, `-ORBid NAME`, which has no effect. Texts of arguments
+    /// come before those that the program sets, in whatever order. By default the ORB
     /// reads no arguments.
     ///
     /// # Errors

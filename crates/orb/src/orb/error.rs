@@ -28,7 +28,8 @@ pub enum OrbError {
         /// The reason why it does not hold, and how to change that.
         why: String,
     },
-    /// The client policies are inconsistent, or the connections to make at start failed.
+    /// The client policies are inconsistent, the connections to make at start failed, or an initial
+    /// reference or an argument of the program is invalid.
     Client(SystemException),
     /// The system refused to start a thread.
     Thread(io::Error),

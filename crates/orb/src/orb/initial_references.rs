@@ -28,36 +28,47 @@ const MAX_SHOWN: u32 = 64;
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
     /// The text for references that are not in the table: `/` and the name are appended to it.
-    default: Option<String>,
+    default: Option<(TextSource, String)>,
+}
+
+/// The giver of a text. The user's arguments come before the program's own settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TextSource {
+    Program,
+    Arguments,
 }
 
 #[derive(Clone, Debug)]
 enum InitialReference {
     Object(ObjectRef),
     /// A text that is resolved each time the reference is asked for.
-    Text(String),
+    Text(TextSource, String),
 }
 
 impl InitialReferences {
-    /// Registers an object. Returns false if the name is empty or already used.
+    /// Registers an object, which comes before a text. Returns false if the name is empty or another
+    /// object has it.
     pub(super) fn register(&mut self, name: &str, object: &ObjectRef) -> bool {
-        let is_free = !name.is_empty() && !self.by_name.contains_key(name);
+        let is_free = !name.is_empty() && !matches!(self.by_name.get(name), Some(InitialReference::Object(_)));
         if is_free {
             self.by_name.insert(name.to_owned(), InitialReference::Object(object.clone()));
         }
         is_free
     }
 
-    /// Sets the text of a reference. The last one counts.
+    /// Sets the text of a reference. Of two texts of one source the last counts.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a reference.
-    pub(super) fn set_text(&mut self, name: String, text: String) -> Result<(), SystemException> {
+    pub(super) fn set_text(&mut self, source: TextSource, name: String, text: String) -> Result<(), SystemException> {
         if name.is_empty() {
             return Err(bad_url(minor::bad_param::URL_OTHER, "an initial reference has no name".into()));
         }
         ObjectUrl::parse(&text, &Limits::DEFAULT).map_err(|error| invalid_text(&text, error))?;
-        self.by_name.insert(name, InitialReference::Text(text));
+        let comes_after = |old: &InitialReference| matches!(old, InitialReference::Text(other, _) if *other > source);
+        if !self.by_name.get(&name).is_some_and(comes_after) {
+            self.by_name.insert(name, InitialReference::Text(source, text));
+        }
         Ok(())
     }
 
@@ -65,17 +76,19 @@ impl InitialReferences {
     ///
     /// # Errors
     /// BAD_PARAM if the text is not a reference when an object key is appended.
-    pub(super) fn set_default(&mut self, text: String) -> Result<(), SystemException> {
+    pub(super) fn set_default(&mut self, source: TextSource, text: String) -> Result<(), SystemException> {
         ObjectUrl::parse(&format!("{text}/X"), &Limits::DEFAULT).map_err(|error| invalid_text(&text, error))?;
-        self.default = Some(text);
+        if self.default.as_ref().is_none_or(|(other, _)| *other <= source) {
+            self.default = Some((source, text));
+        }
         Ok(())
     }
 
-    /// Removes the registered objects and returns them.
+    /// Empties the table and returns the registered objects.
     pub(super) fn take_objects(&mut self) -> Vec<ObjectRef> {
         let taken = std::mem::take(&mut self.by_name).into_values().filter_map(|reference| match reference {
             InitialReference::Object(object) => Some(object),
-            InitialReference::Text(_) => None,
+            InitialReference::Text(..) => None,
         });
         taken.collect()
     }
@@ -87,7 +100,10 @@ impl InitialReferences {
     }
 
     fn find(&self, name: &str) -> Option<InitialReference> {
-        let by_default = || Some(InitialReference::Text(format!("{}/{name}", self.default.as_ref()?)));
+        let by_default = || {
+            let (source, text) = self.default.as_ref()?;
+            Some(InitialReference::Text(*source, format!("{text}/{name}")))
+        };
         self.by_name.get(name).cloned().or_else(by_default)
     }
 }
@@ -130,7 +146,7 @@ impl OrbCore {
         let found = self.initial_references().lock().find(name);
         match found.ok_or_else(|| refused("is not known to this ORB (OrbBuilder::initial_reference, -ORBInitRef)"))? {
             InitialReference::Object(object) => Ok(object),
-            InitialReference::Text(text) => self.text_to_object(&text, links)?.ok_or_else(|| refused("is nil")),
+            InitialReference::Text(_, text) => self.text_to_object(&text, links)?.ok_or_else(|| refused("is nil")),
         }
     }
 
@@ -173,9 +189,9 @@ fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
 /// Reads the members of the exception NotFound: the reason, and the rest of the name.
 fn read_not_found(decoder: &mut Decoder<'_>) -> Result<String, corelane_wire::CdrError> {
     let reason = match decoder.read_u32()? {
-        0 => "nothing is bound to",
+        0 => "nothing is bound to the first part of",
         1 => "no naming context is bound to the first part of",
-        _ => "no object is bound to the first part of",
+        _ => "a naming context, and no object, is bound to",
     };
     let count = decoder.read_u32()?.min(MAX_SHOWN);
     let mut rest = Vec::new();
@@ -221,9 +237,9 @@ pub(super) fn take_options(
                 let value = value()?;
                 let (name, text) =
                     value.split_once('=').ok_or_else(|| bad(format!("{argument} {value}: not NAME=REFERENCE")))?;
-                initial.set_text(name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
+                initial.set_text(TextSource::Arguments, name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
             }
-            "DefaultInitRef" => initial.set_default(value()?).map_err(OrbError::Client)?,
+            "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::Client)?,
             // The name of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {
@@ -251,13 +267,32 @@ mod tests {
     }
 
     #[test]
+    fn objects_come_before_arguments_and_arguments_before_the_program() {
+        let orb = Orb::new().unwrap();
+        let object = orb.string_to_object("corbaloc::h/K").unwrap().unwrap();
+        let mut initial = InitialReferences::default();
+        let text = |initial: &InitialReferences, name| match initial.find(name) {
+            Some(InitialReference::Text(_, text)) => text,
+            other => format!("{other:?}"),
+        };
+        for (source, host) in [(TextSource::Program, "a"), (TextSource::Arguments, "b"), (TextSource::Program, "c")] {
+            initial.set_text(source, "N".into(), format!("corbaloc::{host}/N")).unwrap();
+            initial.set_default(source, format!("corbaloc::{host}")).unwrap();
+        }
+        assert_eq!((text(&initial, "N"), text(&initial, "M")), ("corbaloc::b/N".into(), "corbaloc::b/M".into()));
+        assert!(initial.register("N", &object) && !initial.register("N", &object) && !initial.register("", &object));
+        assert!(matches!(initial.find("N"), Some(InitialReference::Object(_))));
+        assert_eq!(initial.take_objects().len(), 1);
+    }
+
+    #[test]
     fn orb_options_are_taken_and_others_are_left() {
         let mut initial = InitialReferences::default();
         let arguments =
             ["a", "-ORBInitRef", "N=corbaloc::h/N", "b", "-ORBDefaultInitRef", "corbaloc::g", "-ORBid", "x"];
         let rest = take_options(arguments.map(String::from), &mut initial).unwrap();
         assert_eq!((rest, initial.names()), (vec!["a".to_owned(), "b".to_owned()], vec!["N".to_owned()]));
-        assert!(matches!(initial.find("M"), Some(InitialReference::Text(text)) if text == "corbaloc::g/M"));
+        assert!(matches!(initial.find("M"), Some(InitialReference::Text(_, text)) if text == "corbaloc::g/M"));
         for wrong in [&["-ORBInitRef"][..], &["-ORBInitRef", "N"], &["-ORBInitRef", "N=x"], &["-ORBNone", "1"]] {
             let wrong = wrong.iter().map(|word| (*word).to_owned());
             assert!(take_options(wrong, &mut InitialReferences::default()).is_err());

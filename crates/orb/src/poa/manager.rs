@@ -149,7 +149,6 @@ impl PoaManager {
     /// # Errors
     /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
     /// the same ORB; BAD_INV_ORDER 4 once the ORB has been shut down.
-    /// unchanged; BAD_INV_ORDER 4 once the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.set_state(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}

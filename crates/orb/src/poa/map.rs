@@ -6,7 +6,6 @@
 //!
 //! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread
 //! that made it busy has the right to change it.
-//! it busy has the right to change it.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -114,7 +114,7 @@ fn create_pool(
             return Err(bad_param(format!("a pool, and each lane, has at most {MAX_THREADS} threads")));
         }
         if lane.cores.iter().any(|cpu| *cpu >= CpuSet::CAPACITY) {
-            return Err(bad_param(format!("a adapter's number is below {}", CpuSet::CAPACITY)));
+            return Err(bad_param(format!("the number of a core is below {}", CpuSet::CAPACITY)));
         }
         priorities.push(priority);
     }

@@ -18,8 +18,6 @@
 //! * a request sent again after it was completely written;
 //! * a request that runs after a graceful close;
 //! * forwards followed without a bound.
-//! * forwards followed without a bound.
-//! * forwards followed without a bound.
 
 mod caller;
 mod network;
