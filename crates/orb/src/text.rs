@@ -10,10 +10,10 @@ pub(crate) const MAX_SHOWN: usize = 256;
 /// Maximum number of bytes shown of a message, which may have the ORB's own words around a peer's.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// Lists numbers, separated by commas.
+/// Lists values, separated by commas.
 #[cold]
-pub(crate) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
-    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
+    values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Shows a peer's bytes as text: escaped, and cut after [`MAX_SHOWN`] bytes with the full length

@@ -132,6 +132,8 @@ enum Place {
     /// A host name that cannot be looked up.
     Name(String, u16),
     Path(String),
+    /// An address of an added transport, with its scheme.
+    Other(String),
 }
 
 impl OwnServer {
@@ -158,6 +160,7 @@ impl OwnServer {
                 ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => {
                     places.push(Place::Path(path))
                 }
+                other => places.push(Place::Other(other.to_string())),
             }
         }
         places
