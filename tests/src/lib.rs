@@ -12,6 +12,7 @@ use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, System
 use corelane_sys::counters;
 
 pub mod elsewhere;
+pub mod pipe;
 pub mod real_time;
 pub mod scripted;
 pub mod through;

@@ -350,8 +350,7 @@ impl RawClient {
         let port =
             object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
                 corelane_wire::ior::ProfileEndpoint::Inet { port, .. } => Some(*port),
-                corelane_wire::ior::ProfileEndpoint::Unix { .. }
-                | corelane_wire::ior::ProfileEndpoint::SharedMemory { .. } => None,
+                _ => None,
             });
         Self::connect(object, port.expect("a port"))
     }

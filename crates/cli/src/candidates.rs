@@ -3,9 +3,7 @@
 
 use corelane::Ior;
 use corelane_wire::giop::Version;
-use corelane_wire::ior::{
-    Profile, ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag,
-};
+use corelane_wire::ior::{Profile, ProfileEndpoint, TaggedComponent, TaggedProfile, component_tag};
 use corelane_wire::{CdrError, Limits};
 use serde_json::{Value as Json, json};
 
@@ -38,7 +36,7 @@ pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
 }
 
 fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
-    let lanes = lanes(profile);
+    let lanes = profile.lanes(&Limits::DEFAULT);
     let priority_of =
         |endpoint: &ProfileEndpoint| lanes.iter().find(|(lane, _)| lane == endpoint).map(|(_, priority)| *priority);
     let own = profile.endpoints();
@@ -54,36 +52,8 @@ fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
     all.filter_map(candidate).collect()
 }
 
-/// Returns the addresses of a profile's lanes with their priorities.
-fn lanes(profile: &Profile<'_>) -> Vec<(ProfileEndpoint, i16)> {
-    let mut list = [component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS].into_iter();
-    let list =
-        list.find_map(|tag| TaoEndpoint::parse_all(profile.tag, profile.components.find(tag)?, &Limits::DEFAULT).ok());
-    let endpoint = |lane: TaoEndpoint| {
-        let endpoint = match (profile.address, lane.port) {
-            (ProfileAddress::Inet { .. }, Some(port)) => ProfileEndpoint::Inet { host: lane.address, port },
-            (ProfileAddress::Unix { host, .. }, None) => {
-                ProfileEndpoint::Unix { host: Some(host.to_owned()), path: lane.address }
-            }
-            (ProfileAddress::Uiop { .. }, None) => ProfileEndpoint::Unix { host: None, path: lane.address },
-            (ProfileAddress::SharedMemory { host, .. }, None) => {
-                ProfileEndpoint::SharedMemory { host: host.to_owned(), path: lane.address }
-            }
-            _ => return None,
-        };
-        Some((endpoint, lane.priority))
-    };
-    list.unwrap_or_default().into_iter().filter_map(endpoint).collect()
-}
-
 /// Returns a profile like this one, with one address.
 fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProfile, CdrError> {
-    let address = match endpoint {
-        ProfileEndpoint::Inet { host, port } => ProfileAddress::Inet { host, port: *port },
-        ProfileEndpoint::Unix { host: Some(host), path } => ProfileAddress::Unix { host, path },
-        ProfileEndpoint::Unix { host: None, path } => ProfileAddress::Uiop { path },
-        ProfileEndpoint::SharedMemory { host, path } => ProfileAddress::SharedMemory { host, path },
-    };
     let left_out = [
         component_tag::ALTERNATE_IIOP_ADDRESS,
         component_tag::OMNIORB_UNIX_TRANSPORT,
@@ -93,18 +63,13 @@ fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProf
     ];
     let kept = profile.components.iter().filter(|(tag, _)| !left_out.contains(tag));
     let kept: Vec<TaggedComponent> = kept.map(|(tag, data)| TaggedComponent { tag, data: data.to_vec() }).collect();
-    TaggedProfile::of(profile.version, address, profile.object_key, &kept)
+    TaggedProfile::of(profile.version, endpoint.as_address(), profile.object_key, &kept)
 }
 
 impl Candidate {
-    /// Returns the address as text: `tcp:HOST:PORT`, `unix:PATH` or `shm:PATH`.
+    /// Returns the address as text: `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH` or `SCHEME:ADDRESS`.
     pub(crate) fn address(&self) -> String {
-        match &self.endpoint {
-            ProfileEndpoint::Inet { host, port } if host.contains(':') => format!("tcp:[{}]:{port}", printable(host)),
-            ProfileEndpoint::Inet { host, port } => format!("tcp:{}:{port}", printable(host)),
-            ProfileEndpoint::Unix { path, .. } => format!("unix:{}", printable(path)),
-            ProfileEndpoint::SharedMemory { path, .. } => format!("shm:{}", printable(path)),
-        }
+        printable(&self.endpoint.to_string())
     }
 
     /// Returns the address with the priority of its lane.
@@ -127,6 +92,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corelane_wire::ior::{ProfileAddress, TaoEndpoint};
 
     #[test]
     fn every_address_is_a_reference_of_its_own() {
@@ -142,7 +108,10 @@ mod tests {
         let components = [TaggedComponent::lane_endpoints(&[lane("/a", None, -1), lane("/b", None, 4)]).unwrap()];
         let second = TaggedProfile::of(Version::GIOP_1_1, shared, b"j", &components).unwrap();
         let unknown = TaggedProfile { tag: 99, data: vec![0] };
-        let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second] });
+        let pipe = ProfileAddress::Other { scheme: "pipe", address: "x" };
+        let components = [TaggedComponent::lane_endpoints(&[lane("x", None, 1), lane("y", None, 2)]).unwrap()];
+        let third = TaggedProfile::of(Version::GIOP_1_2, pipe, b"i", &components).unwrap();
+        let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second, third] });
         let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.place())).collect();
         let expected = [
             (1, "tcp:h:1, lane of priority 5"),
@@ -150,6 +119,8 @@ mod tests {
             (1, "tcp:h:2, lane of priority 9"),
             (3, "shm:/a"),
             (3, "shm:/b, lane of priority 4"),
+            (4, "pipe:x, lane of priority 1"),
+            (4, "pipe:y, lane of priority 2"),
         ];
         assert_eq!(places, expected.map(|(profile, place)| (profile, place.to_owned())));
         for candidate in &found {

@@ -140,6 +140,7 @@ fn protocol(value: ProtocolValue) -> String {
             format!("{name} (send buffer {send_buffer}, receive buffer {receive_buffer})")
         }
         ProtocolValue::SharedMemory => "shared memory".to_owned(),
+        ProtocolValue::Other => "added transports".to_owned(),
     }
 }
 

@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// Maximum length of a scheme in bytes.
+const MAX_SCHEME: usize = 32;
+
 /// An address of one of the transports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -25,6 +28,65 @@ pub enum Endpoint {
         /// Path of the socket.
         path: PathBuf,
     },
+    /// An address of a transport that the program added.
+    Other(OtherAddress),
+}
+
+/// The address of a transport that the program added: `SCHEME:ADDRESS`.
+///
+/// The scheme consists of 1 to 32 lower-case letters, digits and `-`. It does not name a transport
+/// of this crate: `tcp`, `unix`, `shm`, or `iiop` and `uiop` as TAO writes the first two. The rest
+/// is text without NUL whose form is the transport's own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct OtherAddress(String);
+
+impl OtherAddress {
+    /// Parses `SCHEME:ADDRESS`. `None` if the scheme or the address is not valid.
+    #[must_use]
+    #[cold]
+    pub fn parse(text: &str) -> Option<Self> {
+        let end = text.bytes().position(|octet| octet == b':')?;
+        let scheme = text.get(..end)?;
+        let is_valid = (1..=MAX_SCHEME).contains(&end)
+            && scheme.bytes().all(|octet| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+            && !matches!(scheme, "tcp" | "unix" | "shm" | "iiop" | "uiop")
+            && text.bytes().all(|octet| octet != 0);
+        is_valid.then(|| OtherAddress(text.to_owned()))
+    }
+
+    /// Returns the scheme, by which a transport recognises its addresses: `pipe` of `pipe:x`.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        self.parts().0
+    }
+
+    /// Returns the address without the scheme: `x` of `pipe:x`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.parts().1
+    }
+
+    /// Returns this address with `suffix` behind it. It stays as it is if the suffix has NUL.
+    #[must_use]
+    pub fn with_suffix(&self, suffix: &str) -> Self {
+        OtherAddress::parse(&format!("{self}{suffix}")).unwrap_or_else(|| self.clone())
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or((&self.0, ""))
+    }
+}
+
+impl fmt::Display for OtherAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for OtherAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
 }
 
 impl Endpoint {
@@ -43,9 +105,24 @@ impl Endpoint {
         Endpoint::SharedMemory { path: path.into() }
     }
 
+    /// Returns the endpoint `scheme:address` of an added transport. `None` if either is not valid:
+    /// [`OtherAddress`] says when.
+    #[must_use]
+    pub fn other(scheme: &str, address: &str) -> Option<Self> {
+        let found = OtherAddress::parse(&format!("{scheme}:{address}"))?;
+        // Else the scheme has a colon.
+        (found.scheme() == scheme).then_some(Endpoint::Other(found))
+    }
+
     /// Returns true for a path, a loopback address or `localhost`: only this machine reaches it.
     /// Other host names are not looked up.
+    ///
+    /// Endpoints of added transports count as reachable from other machines. A real-time lane
+    /// without a ceiling that listens at one is reported (`Event::ReachableLane`), and the lowest
+    /// lane accepts its connections. The ceiling of a connection does not depend on this: it
+    /// depends on [`Stream::is_peer_local`](crate::Stream::is_peer_local).
     #[must_use]
+    #[cold]
     pub fn is_local(&self) -> bool {
         match self {
             Endpoint::Tcp { host, .. } => match host.parse::<IpAddr>() {
@@ -53,6 +130,7 @@ impl Endpoint {
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
             },
             Endpoint::Unix { .. } | Endpoint::SharedMemory { .. } => true,
+            Endpoint::Other(_) => false,
         }
     }
 }
@@ -64,6 +142,7 @@ impl fmt::Display for Endpoint {
             Endpoint::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
             Endpoint::Unix { path } => write!(f, "unix:{}", path.display()),
             Endpoint::SharedMemory { path } => write!(f, "shm:{}", path.display()),
+            Endpoint::Other(address) => address.fmt(f),
         }
     }
 }
@@ -81,6 +160,26 @@ mod tests {
             assert!(!Endpoint::tcp(host, 1).is_local(), "{host}");
         }
         assert!(Endpoint::unix("/run/orb").is_local() && Endpoint::shared_memory("/run/orb").is_local());
+        assert!(!Endpoint::other("pipe", "/run/orb").unwrap().is_local());
+    }
+
+    #[test]
+    fn scheme_of_an_added_transport_is_short_plain_and_not_built_in() {
+        for scheme in ["pipe", "x", "tcp-2", "9p", &"a".repeat(32)] {
+            assert!(Endpoint::other(scheme, "").is_some(), "{scheme}");
+        }
+        for scheme in ["", "Pipe", "pi:pe", "pi pe", "pi_pe", "ü", "a\0", &"a".repeat(33)] {
+            assert_eq!(Endpoint::other(scheme, "x"), None, "{scheme:?}");
+        }
+        for scheme in ["tcp", "unix", "shm", "iiop", "uiop"] {
+            assert_eq!(Endpoint::other(scheme, "x"), None, "{scheme}");
+        }
+        assert_eq!(Endpoint::other("pipe", "a\0b"), None);
+        let Some(Endpoint::Other(found)) = Endpoint::other("pipe", "a:b") else { panic!("a valid address") };
+        assert_eq!((found.scheme(), found.address()), ("pipe", "a:b"));
+        assert_eq!(OtherAddress::parse("pipe:a:b"), Some(found.clone()));
+        assert_eq!(OtherAddress::parse("pipe"), None);
+        assert_eq!((found.with_suffix("-1").to_string(), found.with_suffix("\0")), ("pipe:a:b-1".to_owned(), found));
     }
 
     #[test]
@@ -89,5 +188,6 @@ mod tests {
         assert_eq!(Endpoint::tcp("example.com", 2809).to_string(), "tcp:example.com:2809");
         assert_eq!(Endpoint::unix("/run/orb").to_string(), "unix:/run/orb");
         assert_eq!(Endpoint::shared_memory("/run/orb").to_string(), "shm:/run/orb");
+        assert_eq!(Endpoint::other("pipe", "a:b").unwrap().to_string(), "pipe:a:b");
     }
 }

@@ -22,7 +22,7 @@ mod spin;
 mod stream;
 mod transport;
 
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, OtherAddress};
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};
 pub use spin::{SpinPolicy, spinning_threads};

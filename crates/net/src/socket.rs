@@ -165,7 +165,7 @@ impl Transport for Unix {
 fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
     match endpoint {
         Endpoint::Unix { path } => Ok(path),
-        Endpoint::Tcp { .. } | Endpoint::SharedMemory { .. } => {
+        Endpoint::Tcp { .. } | Endpoint::SharedMemory { .. } | Endpoint::Other(_) => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} is no Unix endpoint")))
         }
     }

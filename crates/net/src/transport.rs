@@ -26,11 +26,22 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// A transport sees only bytes: framing, byte order and requests belong to the ORB.
 ///
 /// ## Endpoints
-/// A new transport uses endpoints of an existing kind, because [`Endpoint`] is an enum of this
-/// crate. `supports` selects them: [`MockTransport`](crate::mock::MockTransport) supports Unix paths
-/// below `/mock`. The ORB uses the first of its [`Transports`] that supports an endpoint, so a
-/// transport must stand before others that support the same endpoints. `OrbBuilder::transports`
-/// takes the list.
+/// A new transport has endpoints of its own: [`Endpoint::Other`], with a scheme that it chooses
+/// ([`OtherAddress`](crate::OtherAddress)). To the ORB, the address behind the scheme is text.
+/// `supports` returns true for every address of the scheme; `listen` and `connect_with` refuse an
+/// address that they do not understand. Programs write such an address wherever they write
+/// `tcp:HOST:PORT`, and references carry it as it is. A client skips it if none of its transports
+/// supports it. Nothing but the transport and `OrbBuilder::transports`, which takes the list, is
+/// needed.
+///
+/// Lanes of a real-time pool that have no addresses of their own listen at those of the ORB, each
+/// followed by `-POOL-LANE`. The transport takes such addresses, or the program gives each lane
+/// addresses.
+///
+/// A transport that wraps another one, or replaces it, uses the endpoints of that kind. The ORB
+/// uses the first of its [`Transports`] that supports an endpoint, so a transport must stand before
+/// others that support the same endpoints. [`MockTransport`](crate::mock::MockTransport) supports
+/// Unix paths below `/mock`.
 ///
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns

@@ -9,6 +9,10 @@ use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, SpinPolicy, S
 use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 
+// An example of a transport outside this crate.
+#[path = "../../../tests/src/pipe.rs"]
+pub mod pipe;
+
 /// Runs `check` over every transport, at an endpoint of `name`.
 fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
@@ -17,6 +21,9 @@ fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Unix, &Endpoint::unix(&path));
     check(&SharedMemory::default(), &Endpoint::shared_memory(&path));
     check(&MockTransport::default(), &Endpoint::unix(format!("/mock/{name}")));
+    let pipe = pipe::Pipe::new(&std::env::temp_dir());
+    check(&pipe, &Endpoint::other("pipe", &format!("corelane-net-{}-{name}-pipe", std::process::id())).unwrap());
+    assert!(pipe.attempts() > 0);
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {

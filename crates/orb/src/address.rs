@@ -1,5 +1,6 @@
 //! Conversions between references on the wire and endpoints of transports.
 
+use std::cell::OnceCell;
 use std::os::unix::fs::MetadataExt;
 
 use corelane_net::Endpoint;
@@ -7,7 +8,7 @@ use corelane_sched::PriorityModel;
 use corelane_wire::codeset::{CodeSetInfo, negotiate};
 use corelane_wire::giop;
 use corelane_wire::ior::{
-    self, Ior, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag, profile_tag,
+    self, Ior, Profile, ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag,
 };
 use corelane_wire::rt::{PriorityModelValue, parse_bands, parse_protocols, policy_type};
 use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
@@ -59,7 +60,7 @@ fn parse_profile(
     let info = profile.components.find(component_tag::CODE_SETS).and_then(|data| CodeSetInfo::parse(data).ok());
     let code_sets = info.as_ref().filter(|_| version.has_code_sets()).and_then(|info| choose_code_sets(native, info));
     let default_code_sets = if version.has_code_sets() { CodeSets::LATIN1_UTF16 } else { CodeSets::DEFAULT };
-    let endpoints = profile.endpoints().into_iter().filter_map(to_net_endpoint).collect();
+    let endpoints = profile.endpoints().into_iter().filter(is_visible_here).filter_map(to_net_endpoint).collect();
     let (policies, lanes) = (profile_policies(profile, limits), lane_endpoints(profile, limits));
     ParsedProfile {
         endpoints,
@@ -92,22 +93,10 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     found
 }
 
-/// Returns the endpoints of lanes in a profile, from TAO's component or ours.
+/// Returns the endpoints of lanes in a profile. All are on the profile's machine.
 fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
-    let data = profile
-        .components
-        .find(component_tag::TAO_ENDPOINTS)
-        .or_else(|| profile.components.find(component_tag::LANE_ENDPOINTS));
-    let Some(Ok(found)) = data.map(|data| TaoEndpoint::parse_all(profile.tag, data, limits)) else { return Vec::new() };
-    let lane = |found: TaoEndpoint| LaneEndpoint {
-        endpoint: match found.port {
-            Some(port) => Endpoint::tcp(found.address, port),
-            None if profile.tag == profile_tag::SHARED_MEMORY => Endpoint::shared_memory(found.address),
-            None => Endpoint::unix(found.address),
-        },
-        priority: found.priority,
-    };
-    found.into_iter().map(lane).collect()
+    let lane = |(endpoint, priority)| Some(LaneEndpoint { endpoint: to_net_endpoint(endpoint)?, priority });
+    profile.lanes(limits).into_iter().filter_map(lane).collect()
 }
 
 /// Chooses the native set if the server supports it. UTF-8 is the default and needs no conversion.
@@ -125,15 +114,23 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
 
 /// Converts an endpoint to one that this process can use. A Unix socket is usable only on its own
 /// host, shared memory only if both processes see the same file system.
-fn to_net_endpoint(found: ior::ProfileEndpoint) -> Option<Endpoint> {
+fn is_visible_here(found: &ProfileEndpoint) -> bool {
     match found {
-        ior::ProfileEndpoint::Inet { host, port } => Some(Endpoint::tcp(host, port)),
-        ior::ProfileEndpoint::Unix { host: Some(host), .. } if host != host_name() => None,
-        ior::ProfileEndpoint::Unix { path, .. } => Some(Endpoint::unix(path)),
-        ior::ProfileEndpoint::SharedMemory { host, path } => {
-            host_identity().is_some_and(|own| own == host).then(|| Endpoint::shared_memory(path))
-        }
+        ProfileEndpoint::Unix { host: Some(host), .. } => *host == host_name(),
+        ProfileEndpoint::SharedMemory { host, .. } => host_identity().is_some_and(|own| own == *host),
+        _ => true,
     }
+}
+
+/// Converts an endpoint of a reference to a transport's. `None` if no transport can have its
+/// scheme.
+fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
+    Some(match found {
+        ProfileEndpoint::Inet { host, port } => Endpoint::tcp(host, port),
+        ProfileEndpoint::Unix { path, .. } => Endpoint::unix(path),
+        ProfileEndpoint::SharedMemory { path, .. } => Endpoint::shared_memory(path),
+        ProfileEndpoint::Other { scheme, address } => return Endpoint::other(&scheme, &address),
+    })
 }
 
 /// Returns this machine's name; empty if the machine has none.
@@ -157,6 +154,40 @@ pub(crate) struct LaneEndpoint {
     pub(crate) priority: i16,
 }
 
+/// The names of this machine in references, each of which is asked for at most once.
+#[derive(Default)]
+struct ThisMachine {
+    name: OnceCell<String>,
+    identity: OnceCell<Option<String>>,
+}
+
+impl ThisMachine {
+    /// Returns the address that a profile carries for an endpoint. `None` for a path that is not
+    /// UTF-8, and for shared memory on a machine without an identity.
+    fn profile_address<'e>(&'e self, endpoint: &'e Endpoint) -> Option<ProfileAddress<'e>> {
+        Some(match endpoint {
+            Endpoint::Tcp { host, port } => ProfileAddress::Inet { host, port: *port },
+            Endpoint::Unix { path } => {
+                ProfileAddress::Unix { host: self.name.get_or_init(host_name), path: path.to_str()? }
+            }
+            Endpoint::SharedMemory { path } => {
+                let host = self.identity.get_or_init(host_identity).as_deref()?;
+                ProfileAddress::SharedMemory { host, path: path.to_str()? }
+            }
+            Endpoint::Other(other) => ProfileAddress::Other { scheme: other.scheme(), address: other.address() },
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the components that all profiles have.
+fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> {
+    Ok([
+        TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
+        TaggedComponent::code_sets(&CodeSetInfo::for_native(native))?,
+    ])
+}
+
 /// Makes a reference to an object of a real-time POA. The reference has one profile for each kind
 /// of address, in the order of `lanes`. A component of the profile lists the endpoints of all lanes
 /// of this kind; the first one is the profile's own address. Each profile holds the policies.
@@ -168,67 +199,50 @@ pub(crate) fn make_rt_ior(
     native: CharSet,
     key: &[u8],
 ) -> Result<Ior, CdrError> {
-    let mut tcp = Vec::new();
-    let mut unix = Vec::new();
-    let mut shared = Vec::new();
+    let machine = ThisMachine::default();
+    let mut kinds: Vec<(ProfileAddress<'_>, Vec<TaoEndpoint>)> = Vec::new();
     for LaneEndpoint { endpoint, priority } in lanes {
-        match endpoint {
-            Endpoint::SharedMemory { path } => {
-                let path = path.to_str().map(str::to_owned);
-                shared.extend(path.map(|address| TaoEndpoint { address, port: None, priority: *priority }));
-            }
-            Endpoint::Tcp { host, port } => {
-                tcp.push(TaoEndpoint { address: host.clone(), port: Some(*port), priority: *priority });
-            }
-            Endpoint::Unix { path } => {
-                let path = path.to_str().map(str::to_owned);
-                unix.extend(path.map(|address| TaoEndpoint { address, port: None, priority: *priority }));
-            }
-            _ => {}
+        let Some(address) = machine.profile_address(endpoint) else { continue };
+        let (own, port) = match address {
+            ProfileAddress::Inet { host, port } => (host, Some(port)),
+            ProfileAddress::Unix { path, .. }
+            | ProfileAddress::SharedMemory { path, .. }
+            | ProfileAddress::Uiop { path } => (path, None),
+            ProfileAddress::Other { address, .. } => (address, None),
+        };
+        let lane = TaoEndpoint { address: own.to_owned(), port, priority: *priority };
+        match kinds.iter_mut().find(|(first, _)| is_same_kind(first, &address)) {
+            Some((_, list)) => list.push(lane),
+            None => kinds.push((address, vec![lane])),
         }
     }
-    let common = [
-        TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
-        TaggedComponent::code_sets(&CodeSetInfo::for_native(native))?,
-    ];
-    let with = |component| -> Result<Vec<TaggedComponent>, CdrError> {
-        let mut components = [&common[..], &[component]].concat();
+    let common = common_components(native)?;
+    let mut profiles = Vec::new();
+    for (address, list) in kinds {
+        let mut components = common.to_vec();
+        components.push(match address {
+            ProfileAddress::Inet { .. } => TaggedComponent::tao_endpoints(&list)?,
+            _ => TaggedComponent::lane_endpoints(&list)?,
+        });
         if !policies.is_empty() {
             components.push(TaggedComponent::policies(policies)?);
         }
-        Ok(components)
-    };
-    // The position of the first lane of each kind, which orders the profiles.
-    let place = |kind: fn(&Endpoint) -> bool| lanes.iter().position(|lane| kind(&lane.endpoint));
-    let mut profiles: Vec<(Option<usize>, TaggedProfile)> = Vec::new();
-    let mut enter = |place, profile| {
-        let at = profiles.partition_point(|(other, _)| *other <= place);
-        profiles.insert(at, (place, profile));
-    };
-    if let (Some(first), Some(host)) = (shared.first(), host_identity()) {
-        let components = with(TaggedComponent::lane_endpoints(&shared)?)?;
-        let address = ProfileAddress::SharedMemory { host: &host, path: &first.address };
-        let place = place(|endpoint| matches!(endpoint, Endpoint::SharedMemory { .. }));
-        enter(place, TaggedProfile::of(version, address, key, &components)?);
+        profiles.push(TaggedProfile::of(version, address, key, &components)?);
     }
-    if let Some(first) = unix.first() {
-        let (host, components) = (host_name(), with(TaggedComponent::lane_endpoints(&unix)?)?);
-        let address = ProfileAddress::Unix { host: &host, path: &first.address };
-        let place = place(|endpoint| matches!(endpoint, Endpoint::Unix { .. }));
-        enter(place, TaggedProfile::of(version, address, key, &components)?);
-    }
-    if let Some((first, port)) = tcp.first().and_then(|first| Some((first, first.port?))) {
-        let components = with(TaggedComponent::tao_endpoints(&tcp)?)?;
-        let profile =
-            TaggedProfile::of(version, ProfileAddress::Inet { host: &first.address, port }, key, &components)?;
-        enter(place(|endpoint| matches!(endpoint, Endpoint::Tcp { .. })), profile);
-    }
-    let profiles = profiles.into_iter().map(|(_, profile)| profile).collect();
     Ok(Ior { type_id: type_id.to_owned(), profiles })
+}
+
+/// Returns true if one profile can list both addresses.
+fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
+    match (one, other) {
+        (ProfileAddress::Other { scheme: one, .. }, ProfileAddress::Other { scheme: other, .. }) => one == other,
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
 }
 
 /// Makes a reference to an object of this ORB, with profiles for each kind of address. Shared
 /// memory and Unix sockets come first, because they are faster for clients that can use them.
+/// Addresses of added transports come next, before TCP.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],
@@ -236,45 +250,34 @@ pub(crate) fn make_ior(
     native: CharSet,
     key: &[u8],
 ) -> Result<Ior, CdrError> {
-    let mut tcp = Vec::new();
-    let mut unix = Vec::new();
-    let mut shared = Vec::new();
-    for endpoint in endpoints {
-        match endpoint {
-            Endpoint::SharedMemory { path } => shared.extend(path.to_str()),
-            Endpoint::Tcp { host, port } => tcp.push((host.as_str(), *port)),
-            Endpoint::Unix { path } => unix.extend(path.to_str()),
-            _ => {}
-        }
-    }
-    let host = if unix.is_empty() { String::new() } else { host_name() };
-    let common = [
-        TaggedComponent::orb_type(ior::orb_type_id::CORELANE)?,
-        TaggedComponent::code_sets(&CodeSetInfo::for_native(native))?,
-    ];
+    let machine = ThisMachine::default();
+    let common = common_components(native)?;
     let mut profiles = Vec::new();
-    if let Some(host) = (!shared.is_empty()).then(host_identity).flatten() {
-        for path in shared {
-            profiles.push(TaggedProfile::of(
-                version,
-                ProfileAddress::SharedMemory { host: &host, path },
-                key,
-                &common,
-            )?);
+    let mut components = common.to_vec();
+    let mut tcp = None;
+    // One pass for each kind of address puts the profiles in order.
+    for rank in 0..4 {
+        for address in endpoints.iter().filter_map(|endpoint| machine.profile_address(endpoint)) {
+            match address {
+                ProfileAddress::SharedMemory { .. } if rank == 0 => {}
+                ProfileAddress::Unix { host, path } if rank == 1 => {
+                    components.push(TaggedComponent::unix_transport(host, path)?);
+                }
+                ProfileAddress::Other { .. } if rank == 2 => {}
+                ProfileAddress::Inet { host, port } if rank == 3 => {
+                    match tcp {
+                        None => tcp = Some(address),
+                        Some(_) => components.push(TaggedComponent::alternate_address(host, port)?),
+                    }
+                    continue;
+                }
+                _ => continue,
+            }
+            profiles.push(TaggedProfile::of(version, address, key, &common)?);
         }
     }
-    for path in &unix {
-        profiles.push(TaggedProfile::of(version, ProfileAddress::Unix { host: &host, path }, key, &common)?);
-    }
-    let mut components = common.to_vec();
-    for path in &unix {
-        components.push(TaggedComponent::unix_transport(&host, path)?);
-    }
-    let (first, others) = tcp.split_first().map_or((NO_TCP_ADDRESS, &[][..]), |(first, others)| (*first, others));
-    for (host, port) in others {
-        components.push(TaggedComponent::alternate_address(host, *port)?);
-    }
-    profiles.push(TaggedProfile::of(version, ProfileAddress::Inet { host: first.0, port: first.1 }, key, &components)?);
+    let tcp = tcp.unwrap_or(ProfileAddress::Inet { host: NO_TCP_ADDRESS.0, port: NO_TCP_ADDRESS.1 });
+    profiles.push(TaggedProfile::of(version, tcp, key, &components)?);
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
@@ -322,6 +325,20 @@ mod tests {
         let elsewhere = ProfileAddress::SharedMemory { host: "another boot", path: "/s" };
         ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
         assert!(parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT)[0].endpoints.is_empty());
+    }
+
+    #[test]
+    fn profile_with_the_scheme_of_another_kind_of_endpoint_is_unusable() {
+        let endpoints = |scheme| {
+            let address = ProfileAddress::Other { scheme, address: "h:1" };
+            let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &[]).unwrap();
+            let ior = Ior { type_id: String::new(), profiles: vec![profile] };
+            parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT).remove(0).endpoints
+        };
+        assert_eq!(endpoints("pipe"), [Endpoint::other("pipe", "h:1").unwrap()]);
+        for scheme in ["tcp", "shm", "Pipe", "a:b", ""] {
+            assert_eq!(endpoints(scheme), [], "{scheme:?}");
+        }
     }
 
     #[test]

@@ -3,21 +3,24 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, OtherAddress, Transports};
 
 /// The forms of an address, for error messages.
 pub(crate) const SYNTAX: &str = "write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH";
 
-/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, and TAO's `iiop://HOST:PORT`. `None` for any
-/// other text.
-pub(crate) fn parse(address: &str) -> Option<Endpoint> {
+/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, TAO's `iiop://HOST:PORT`, and `SCHEME:ADDRESS`
+/// where one of `transports` supports it. `None` for any other text.
+pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> {
     if let Some(path) = address.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| Endpoint::unix(path));
     }
     if let Some(path) = address.strip_prefix("shm:") {
         return (!path.is_empty()).then(|| Endpoint::shared_memory(path));
     }
-    let rest = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://"))?;
+    let Some(rest) = address.strip_prefix("tcp:").or_else(|| address.strip_prefix("iiop://")) else {
+        let endpoint = Endpoint::Other(OtherAddress::parse(address)?);
+        return transports.find(&endpoint).is_some().then_some(endpoint);
+    };
     let (host, port) = rest.rsplit_once(':')?;
     let port = if port.is_empty() { 0 } else { port.parse().ok()? };
     let host = match host.strip_prefix('[') {
@@ -26,6 +29,14 @@ pub(crate) fn parse(address: &str) -> Option<Endpoint> {
         None => host,
     };
     Some(Endpoint::tcp(host, port))
+}
+
+/// Returns what is wrong with the scheme of a text that [`parse`] refuses, to stand before the
+/// [`SYNTAX`]; nothing if the scheme is known.
+#[cold]
+pub(crate) fn scheme_error(address: &str) -> &'static str {
+    let has = |scheme| address.starts_with(scheme);
+    if has("tcp:") || has("unix:") || has("shm:") || has("iiop:") { "" } else { "no transport has this scheme; " }
 }
 
 /// Returns the endpoint that references carry if the ORB listens at `listening`. An unspecified
@@ -72,14 +83,19 @@ mod tests {
 
     #[test]
     fn only_the_documented_addresses_are_parsed() {
+        let transports = Transports::default();
+        let parse = |address| parse(address, &transports);
         assert_eq!(parse("tcp:127.0.0.1:80").unwrap(), Endpoint::tcp("127.0.0.1", 80));
         assert_eq!(parse("tcp:[::1]:0").unwrap(), Endpoint::tcp("::1", 0));
         assert_eq!(parse("iiop://host:2809").unwrap(), Endpoint::tcp("host", 2809));
         assert_eq!(parse("tcp::2809").unwrap(), Endpoint::tcp("", 2809));
         assert_eq!(parse("unix:/run/x").unwrap(), Endpoint::unix("/run/x"));
         assert_eq!(parse("shm:/run/x").unwrap(), Endpoint::shared_memory("/run/x"));
-        for wrong in ["", "tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "ftp:h:1"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+        for wrong in ["tcp:", "tcp:h", "tcp:h:99999", "tcp:::1:5", "unix:", "shm:", "iiop:h:1", "iiop://h:99999"] {
+            assert_eq!((parse(wrong), scheme_error(wrong)), (None, ""), "{wrong}");
+        }
+        for wrong in ["", "tcp", "ftp:h:1", "localhost:2809", ":1", "TCP:h:1", "uiop:/run/x", "ftp:a\0b"] {
+            assert_eq!((parse(wrong), scheme_error(wrong)), (None, "no transport has this scheme; "), "{wrong}");
         }
     }
 

@@ -13,8 +13,8 @@ pub(crate) const MAX_MESSAGE: usize = 1024;
 
 /// Writes numbers with commas between them.
 #[cold]
-pub(crate) fn join_numbers(numbers: impl Iterator<Item = impl ToString>) -> String {
-    numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
+    values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Shows a peer's bytes as text. Special characters are escaped. After [`MAX_SHOWN`] bytes the text

@@ -10,7 +10,7 @@ use crate::exception::SystemExceptionBody;
 use crate::giop::{
     self, CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, Target, Version,
 };
-use crate::ior::{Ior, ObjectUrl, Profile, TaoEndpoint, alternate_address, policies, unix_transport};
+use crate::ior::{Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, alternate_address, policies, unix_transport};
 use crate::limits::Limits;
 use crate::rt;
 
@@ -177,10 +177,11 @@ fn each_type(d: &Decoder<'_>) {
             0,
             crate::ior::profile_tag::UNIX,
             crate::ior::profile_tag::SHARED_MEMORY,
+            crate::ior::profile_tag::OTHER,
             crate::ior::profile_tag::TAO_UIOP,
         ] {
             if let Ok(profile) = Profile::parse(tag, data, &LIMITS) {
-                let _ = (profile.endpoints(), profile.orb_type());
+                let _ = (profile.endpoints(), profile.lanes(&LIMITS), profile.orb_type());
             }
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
@@ -312,7 +313,18 @@ pub fn ior_text(input: &[u8]) {
             let _ = (ior.equivalence_hash(), ior.is_nil());
             assert!(ior.is_equivalent(ior));
             for profile in ior.known_profiles() {
-                let _ = profile.endpoints();
+                for (endpoint, _) in profile.endpoints().into_iter().map(|own| (own, -1)).chain(profile.lanes(&LIMITS))
+                {
+                    assert!(endpoint.to_string().contains(':'));
+                    let alone = TaggedProfile::of(profile.version, endpoint.as_address(), profile.object_key, &[]);
+                    // A host beyond ASCII is not written as it is read; a port of a lane may be 0.
+                    if format!("{endpoint:?}").is_ascii()
+                        && let Some(Ok(alone)) = alone.as_ref().ok().map(TaggedProfile::parse)
+                        && let [again] = alone.endpoints().as_slice()
+                    {
+                        assert_eq!(*again, endpoint);
+                    }
+                }
             }
             match ior.to_text() {
                 Ok(text) => text,

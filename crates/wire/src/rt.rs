@@ -198,6 +198,8 @@ pub enum ProtocolValue {
     },
     /// Shared memory, which has no properties.
     SharedMemory,
+    /// Every transport that the program added, without properties.
+    Other,
 }
 
 impl ProtocolValue {
@@ -215,6 +217,7 @@ impl ProtocolValue {
                 e.write_i32(receive_buffer);
             }
             ProtocolValue::SharedMemory => e.write_u32(profile_tag::SHARED_MEMORY),
+            ProtocolValue::Other => e.write_u32(profile_tag::OTHER),
         }
     }
 
@@ -222,6 +225,9 @@ impl ProtocolValue {
         let tag = d.read_u32()?;
         if tag == profile_tag::SHARED_MEMORY {
             return Ok(ProtocolValue::SharedMemory);
+        }
+        if tag == profile_tag::OTHER {
+            return Ok(ProtocolValue::Other);
         }
         if !matches!(tag, profile_tag::IIOP | profile_tag::TAO_UIOP | profile_tag::UNIX) {
             return Err(CdrError::Unsupported);
@@ -241,7 +247,7 @@ impl ProtocolValue {
 /// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
 ///   IIOP         long send buffer | long receive buffer | boolean keep alive | boolean don't route | boolean no delay
 ///   Unix socket  long send buffer | long receive buffer
-///   shared memory  none
+///   shared memory, other transports  none
 /// ```
 ///
 /// # Errors
@@ -327,6 +333,7 @@ mod tests {
                 no_delay: false,
             },
             ProtocolValue::SharedMemory,
+            ProtocolValue::Other,
             ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
         ];
         assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap(), &Limits::DEFAULT).unwrap(), protocols);

@@ -374,7 +374,7 @@ proptest! {
     #[test]
     fn references(
         type_id in text(),
-        profiles in vec((0u8..=2, "[a-z0-9.:-]{1,30}", any::<u16>(), vec(any::<u8>(), 0..30), 0u8..4), 0..4),
+        profiles in vec((0u8..=2, "[a-z0-9.:-]{1,30}", any::<u16>(), vec(any::<u8>(), 0..30), 0u8..6), 0..4),
         components in vec((any::<u32>(), vec(any::<u8>(), 0..20)), 0..4),
         unknown in vec(any::<u8>(), 0..30),
     ) {
@@ -385,6 +385,8 @@ proptest! {
             let address = match form {
                 0 => ProfileAddress::Unix { host, path: "/run/ä" },
                 1 => ProfileAddress::Uiop { path: host },
+                2 => ProfileAddress::SharedMemory { host, path: "/run/ä" },
+                3 => ProfileAddress::Other { scheme: "pipe", address: host },
                 _ => ProfileAddress::Inet { host, port: *port },
             };
             let profile = TaggedProfile::of(version, address, key, &components).unwrap();

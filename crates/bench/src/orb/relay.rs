@@ -70,7 +70,7 @@ pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
         ProfileEndpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
-        ProfileEndpoint::Unix { .. } | ProfileEndpoint::SharedMemory { .. } => None,
+        _ => None,
     });
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }

@@ -163,8 +163,7 @@ impl Examination {
     fn unusable(&mut self, number: usize, tag: u32, error: CdrError) {
         let name = profile_name(tag);
         let finding = if error == CdrError::Unsupported || !is_known(tag) {
-            let remedy = "let the server listen at TCP or a Unix socket too";
-            Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
+            no_transport(&name)
         } else {
             let remedy = "make the reference again: its octets are damaged";
             Finding::bad("reference", format!("{name}: malformed: {}", printable(&error.to_string())), remedy)
@@ -184,11 +183,7 @@ impl Examination {
                     "let the server listen without TLS too, or put a TLS proxy between",
                 ),
                 ProfileAddress::Inet { port: 0, .. } => Finding::bad("publish address", "the port is 0", PUBLISH),
-                _ => Finding::unsure(
-                    "transport",
-                    format!("{}: this ORB does not have this transport", profile_name(profile.tag)),
-                    "let the server listen at TCP or a Unix socket too",
-                ),
+                _ => no_transport(&profile_name(profile.tag)),
             }));
         }
         self.add(at(if profile.version < Version::HIGHEST {
@@ -219,6 +214,10 @@ impl Examination {
                 None => return false,
             },
             ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => socket_file(path),
+            ProfileEndpoint::Other { scheme, .. } => {
+                self.add(at(candidate, no_transport(&format!("scheme `{}`", excerpt(scheme)))));
+                return false;
+            }
         };
         let is_reached = reached.is_ok();
         self.add(at(candidate, route(reached)));
@@ -338,6 +337,12 @@ fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
         }
         _ => return None,
     })
+}
+
+/// Judges a profile or an address of a transport that this command does not have.
+fn no_transport(name: &str) -> Finding {
+    let remedy = "let the server listen at TCP or a Unix socket too";
+    Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
 /// Checks whether a path is a socket. The ORB makes the connection, with a time-out.

@@ -91,7 +91,7 @@ pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
         }
         component_tag::TAO_ENDPOINTS | component_tag::LANE_ENDPOINTS => {
             let name = if tag == component_tag::TAO_ENDPOINTS { "TAO endpoints" } else { "endpoints of lanes" };
-            known(name, TaoEndpoint::parse_all(profile, data, &Limits::DEFAULT).map(|all| lanes(&all)))
+            known(name, TaoEndpoint::parse_all(profile, data, &Limits::DEFAULT).map(|all| lanes(profile, &all)))
         }
         component_tag::SSL_SEC_TRANS => known("SSL", ssl(data)),
         25 => known("Java code base", java_code_base(data)),
@@ -158,7 +158,7 @@ pub(crate) fn code_set(number: u32) -> String {
     }
 }
 
-fn lanes(all: &[TaoEndpoint]) -> (String, Json) {
+fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     let text = |endpoint: &TaoEndpoint| {
         let address = printable(&endpoint.address);
         let port = endpoint.port.map_or(String::new(), |port| format!(":{port}"));
@@ -166,6 +166,9 @@ fn lanes(all: &[TaoEndpoint]) -> (String, Json) {
     };
     let json = |endpoint: &TaoEndpoint| match endpoint.port {
         Some(port) => json!({ "host": endpoint.address, "port": port, "priority": endpoint.priority }),
+        None if profile == profile_tag::OTHER => {
+            json!({ "address": endpoint.address, "priority": endpoint.priority })
+        }
         None => json!({ "path": endpoint.address, "priority": endpoint.priority }),
     };
     let texts: Vec<String> = all.iter().map(text).collect();
@@ -202,8 +205,8 @@ fn java_code_base(data: &[u8]) -> Result<(String, Json), CdrError> {
 
 /// Returns true for profiles whose form is known.
 pub(crate) fn is_known(tag: u32) -> bool {
-    use profile_tag::{IIOP, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
-    [IIOP, UNIX, SHARED_MEMORY, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
+    use profile_tag::{IIOP, OTHER, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
+    [IIOP, UNIX, SHARED_MEMORY, OTHER, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
 }
 
 /// Returns the name of a kind of profile.
@@ -217,6 +220,7 @@ pub(crate) fn profile_name(tag: u32) -> String {
         0x5441_4f0e => "TAO, SCTP".to_owned(),
         profile_tag::UNIX => "Corelane, Unix socket".to_owned(),
         profile_tag::SHARED_MEMORY => "Corelane, shared memory".to_owned(),
+        profile_tag::OTHER => "Corelane, added transport".to_owned(),
         profile_tag::TAO_UIOP => "TAO, Unix socket".to_owned(),
         profile_tag::TAO_SHMIOP => "TAO, shared memory".to_owned(),
         profile_tag::TAO_DIOP => "TAO, datagrams".to_owned(),
@@ -246,6 +250,7 @@ pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
         ProfileEndpoint::SharedMemory { host, path } => {
             format!("shared memory {} on {}", printable(path), printable(host))
         }
+        ProfileEndpoint::Other { .. } => printable(&endpoint.to_string()),
     }
 }
 
@@ -268,7 +273,7 @@ mod tests {
         let tags = (0..=45).chain(100..=125).chain(NAMES.iter().map(|(tag, _)| *tag));
         let tags = tags.chain([component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS]);
         for tag in tags.chain([component_tag::OMNIORB_UNIX_TRANSPORT]) {
-            for profile in [profile_tag::IIOP, profile_tag::UNIX, profile_tag::TAO_UIOP, 99] {
+            for profile in [profile_tag::IIOP, profile_tag::UNIX, profile_tag::OTHER, profile_tag::TAO_UIOP, 99] {
                 for end in 0..=whole.len() {
                     let cut = &whole[..end];
                     let shown = content(profile, tag, cut);

@@ -86,6 +86,7 @@ fn address(address: ProfileAddress<'_>) -> Json {
         ProfileAddress::Unix { host, path } | ProfileAddress::SharedMemory { host, path } => {
             json!({ "host": host, "path": path })
         }
+        ProfileAddress::Other { scheme, address } => json!({ "scheme": scheme, "address": address }),
         ProfileAddress::Uiop { path } => json!({ "path": path }),
     }
 }
@@ -95,6 +96,7 @@ fn endpoint(endpoint: &ProfileEndpoint) -> Json {
         ProfileEndpoint::Inet { host, port } => json!({ "transport": "tcp", "host": host, "port": port }),
         ProfileEndpoint::Unix { host, path } => json!({ "transport": "unix", "host": host, "path": path }),
         ProfileEndpoint::SharedMemory { host, path } => json!({ "transport": "shm", "host": host, "path": path }),
+        ProfileEndpoint::Other { scheme, address } => json!({ "transport": scheme, "address": address }),
     }
 }
 

@@ -94,7 +94,9 @@ mod tests {
     use crate::WRONG_USAGE;
     use corelane_wire::codeset::{CharSet, CodeSetInfo};
     use corelane_wire::giop::Version;
-    use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile, orb_type_id, profile_tag};
+    use corelane_wire::ior::{
+        Ior, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, orb_type_id, profile_tag,
+    };
     use corelane_wire::rt::PriorityModelValue;
 
     fn shown(words: &[&str]) -> (u8, String) {
@@ -141,6 +143,34 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn profile_of_another_transport_is_shown_with_its_scheme() {
+        let lanes = [("x", 5), ("\u{7}y", 9)];
+        let lanes = lanes.map(|(address, priority)| TaoEndpoint { address: address.into(), port: None, priority });
+        let components = [TaggedComponent::lane_endpoints(&lanes).unwrap()];
+        let address = ProfileAddress::Other { scheme: "pipe", address: "x\u{7}" };
+        let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
+        let broken = TaggedProfile { tag: profile_tag::OTHER, data: vec![0] };
+        let ior = Ior { type_id: "IDL:X:1.0".into(), profiles: vec![profile, broken] }.to_text().unwrap();
+        let (status, text) = shown(&[&ior]);
+        for part in [
+            "profile 1  Corelane, added transport\n",
+            "  address   pipe:x\\u{7}\n",
+            "  connect   pipe:x\\u{7}\n",
+            "endpoints of lanes: x at priority 5, \\u{7}y at priority 9\n",
+            "profile 2  Corelane, added transport\n  malformed",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(status, DONE);
+        let shown: serde_json::Value = serde_json::from_str(&shown(&["--json", &ior]).1).unwrap();
+        let profile = &shown["profiles"][0];
+        assert_eq!(profile["address"], serde_json::json!({ "scheme": "pipe", "address": "x\u{7}" }));
+        assert_eq!(profile["connect"][0], serde_json::json!({ "transport": "pipe", "address": "x\u{7}" }));
+        let lane = serde_json::json!({ "address": "x", "priority": 5 });
+        assert_eq!(profile["components"][0]["value"][0], lane);
     }
 
     #[test]

@@ -82,6 +82,7 @@ fn profile_body(text: &mut String, tagged: &TaggedProfile) {
         ProfileAddress::Inet { host, port } => format!("{}:{port}", host_text(host)),
         ProfileAddress::Unix { host, path } => format!("{} on {}", printable(path), printable(host)),
         ProfileAddress::SharedMemory { host, path } => format!("{} on {}", printable(path), printable(host)),
+        ProfileAddress::Other { scheme, address } => printable(&format!("{scheme}:{address}")),
         ProfileAddress::Uiop { path } => printable(path),
     };
     let _ = writeln!(text, "  address   {address}");

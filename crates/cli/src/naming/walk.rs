@@ -133,6 +133,8 @@ enum ServerLocation {
     /// A host name that cannot be resolved.
     Name(String, u16),
     Path(String),
+    /// An address of an added transport, with its scheme.
+    Other(String),
 }
 
 impl OwnServer {
@@ -159,6 +161,7 @@ impl OwnServer {
                 ProfileEndpoint::Unix { path, .. } | ProfileEndpoint::SharedMemory { path, .. } => {
                     places.push(ServerLocation::Path(path))
                 }
+                other => places.push(ServerLocation::Other(other.to_string())),
             }
         }
         places

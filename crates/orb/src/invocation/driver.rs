@@ -108,9 +108,13 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Runs the invocation from the first action.
     #[cold]
     pub(super) fn run(mut self) -> Result<Option<Reply<'r>>, SystemException> {
-        if self.target.profiles.is_empty() && self.target.excludes_profiles {
-            return Err(SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
-                .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object"));
+        if self.target.profiles.is_empty() {
+            return Err(if self.target.excludes_profiles {
+                SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
+                    .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object")
+            } else {
+                machine::no_usable_profile().because(self.target.why_unusable())
+            });
         }
         let output = self.machine.start();
         self.drive(output)

@@ -93,7 +93,7 @@ impl LaneSelector {
 
     #[cold]
     fn no_endpoint(&self, priority: Priority) -> SystemException {
-        let lanes = crate::text::join_numbers(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
+        let lanes = crate::text::join(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
         unreachable_with_detail(
             Unreachable::NoEndpoint,
             format!("{}: {priority}; its lanes are {lanes}", Unreachable::NoEndpoint),

@@ -318,7 +318,7 @@ impl InvocationMachine {
     }
 }
 
-fn no_usable_profile() -> SystemException {
+pub(super) fn no_usable_profile() -> SystemException {
     SystemException::new(Kind::ImpLimit, minor::imp_limit::NO_USABLE_PROFILE, Completion::No)
 }
 

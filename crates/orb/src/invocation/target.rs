@@ -300,6 +300,17 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
 }
 
 impl TargetProfiles {
+    /// Returns the reason why no profile is usable, if no policy excludes one.
+    #[cold]
+    pub(super) fn why_unusable(&self) -> String {
+        let addresses = self.ior.known_profiles().flat_map(|profile| profile.endpoints());
+        let addresses = crate::text::join(addresses);
+        if addresses.is_empty() {
+            return "the reference has no address that the ORB understands".to_owned();
+        }
+        format!("no transport of the ORB leads from this machine to {addresses}")
+    }
+
     /// Returns the order in which to try the profiles now.
     pub(crate) fn try_order(&self, context: &ClientContext) -> TryOrder {
         let count = self.profiles.len();

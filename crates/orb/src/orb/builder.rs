@@ -148,7 +148,8 @@ impl OrbBuilder {
     }
 
     /// Replaces the default transports: TCP, Unix sockets and, with the feature `shared-memory`,
-    /// shared memory. [`Transports::default`] has all three in any case.
+    /// shared memory. [`Transports::default`] has all three in any case. The documentation of
+    /// [`Transport`](corelane_net::Transport) says how to write one with addresses of its own.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self
@@ -390,7 +391,8 @@ impl OrbBuilder {
         if self.locks_memory {
             memory::lock_all().map_err(OrbError::Memory)?;
         }
-        let publish = self.publish.iter().map(|address| parse_address(address)).collect::<Result<Vec<_>, _>>()?;
+        let parse = |address: &String| parse_address(address, &self.transports);
+        let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let client_policies = self.rt.client.check().map_err(OrbError::Client)?;
         let config = Config {
             client_policies,
@@ -433,7 +435,7 @@ impl OrbBuilder {
         for pool in pools {
             let mut listeners = Vec::new();
             for address in &pool.listen {
-                let endpoint = parse_address(address)?;
+                let endpoint = parse_address(address, core.transports())?;
                 let listener = core.transports().listen(&endpoint);
                 listeners.push(listener.map_err(|error| OrbError::Listen { endpoint, error })?);
             }
@@ -481,8 +483,8 @@ fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
 }
 
 /// Parses an address at which to listen.
-fn parse_address(address: &str) -> Result<Endpoint, OrbError> {
-    listen_address::parse(address).ok_or_else(|| OrbError::Address(address.to_owned()))
+fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, OrbError> {
+    listen_address::parse(address, transports).ok_or_else(|| OrbError::Address(address.to_owned()))
 }
 
 /// Returns a number that identifies the ORB. It is not zero, and it cannot be guessed, because the
@@ -518,8 +520,11 @@ mod tests {
     }
 
     #[test]
-    fn invalid_address_error_shows_the_syntax() {
-        let error = parse_address("ftp:h:1").unwrap_err().to_string();
-        assert!(error.contains("ftp:h:1") && error.contains("tcp:HOST:PORT"), "{error}");
+    fn invalid_address_error_shows_the_reason_and_the_syntax() {
+        let error = |address| parse_address(address, &transports()).unwrap_err().to_string();
+        for (address, reason) in [("ftp:h:1", "no transport has this scheme"), ("tcp:h", "no address: write")] {
+            let error = error(address);
+            assert!([address, reason, "tcp:HOST:PORT"].iter().all(|part| error.contains(part)), "{error}");
+        }
     }
 }

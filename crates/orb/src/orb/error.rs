@@ -42,7 +42,9 @@ pub enum OrbError {
 impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OrbError::Address(text) => write!(f, "\"{text}\" is no address: {}", listen_address::SYNTAX),
+            OrbError::Address(text) => {
+                write!(f, "\"{text}\" is no address: {}{}", listen_address::scheme_error(text), listen_address::SYNTAX)
+            }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Guarantee { name, why } => {
                 write!(f, "the guarantee `{name}` is required and does not hold: {why}")

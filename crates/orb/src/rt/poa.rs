@@ -295,11 +295,11 @@ impl RtPoa {
             why.push_str(&format!(": {asked}"));
         }
         if !rules.lanes.is_empty() {
-            why.push_str(&format!("; the lanes are {}", crate::text::join_numbers(rules.lanes.iter())));
+            why.push_str(&format!("; the lanes are {}", crate::text::join(rules.lanes.iter())));
         }
         if let Some(bands) = rules.bands {
             let bands = bands.as_slice().iter().map(|band| format!("{} to {}", band.low, band.high));
-            why.push_str(&format!("; the bands are {}", crate::text::join_numbers(bands)));
+            why.push_str(&format!("; the bands are {}", crate::text::join(bands)));
         }
         match violation {
             PolicyViolation::NoLane => {
@@ -378,6 +378,7 @@ impl RtPoa {
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
+                Protocol::Other,
                 Protocol::Tcp(TcpProperties::default()),
             ][..],
             chosen => chosen,

@@ -247,10 +247,12 @@ fn open_lane(
 ) -> Result<Arc<Lane>, SystemException> {
     let mut endpoints = Vec::new();
     for address in &lane.listen {
-        endpoints.push(
-            crate::listen_address::parse(address)
-                .ok_or_else(|| bad_param(format!("\"{address}\" is no address: {}", crate::listen_address::SYNTAX)))?,
-        );
+        let endpoint = crate::listen_address::parse(address, adapter.transports());
+        let refused = || {
+            let why = crate::listen_address::scheme_error(address);
+            bad_param(format!("\"{address}\" is no address: {why}{}", crate::listen_address::SYNTAX))
+        };
+        endpoints.push(endpoint.ok_or_else(refused)?);
     }
     if lane.listen.is_empty() {
         endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
@@ -276,18 +278,15 @@ fn open_lane(
 
 /// Returns a free address beside one of the ORB's own addresses.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
-    match endpoint {
-        Endpoint::Tcp { host, .. } => Endpoint::tcp(host, 0),
-        Endpoint::Unix { path } => Endpoint::unix(sibling_path(path, role)),
-        Endpoint::SharedMemory { path } => Endpoint::shared_memory(sibling_path(path, role)),
-        other => other.clone(),
+    let suffix = format!("-{}-{}", role.pool, role.index);
+    let mut sibling = endpoint.clone();
+    match &mut sibling {
+        Endpoint::Tcp { port, .. } => *port = 0,
+        Endpoint::Unix { path } | Endpoint::SharedMemory { path } => path.as_mut_os_string().push(suffix),
+        Endpoint::Other(address) => *address = address.with_suffix(&suffix),
+        _ => {}
     }
-}
-
-fn sibling_path(path: &std::path::Path, role: &LaneRole) -> std::ffi::OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push(format!("-{}-{}", role.pool, role.index));
-    path
+    sibling
 }
 
 pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {

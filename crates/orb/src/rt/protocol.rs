@@ -54,6 +54,9 @@ pub enum Protocol {
     Unix(UnixProperties),
     /// GIOP over shared memory. The transport sets the size of the rings.
     SharedMemory,
+    /// GIOP over every transport that the program added
+    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). Each sets its own properties.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,8 +78,9 @@ impl Protocol {
         match (self, endpoint) {
             (Protocol::Tcp(_), Endpoint::Tcp { .. })
             | (Protocol::Unix(_), Endpoint::Unix { .. })
-            | (Protocol::SharedMemory, Endpoint::SharedMemory { .. }) => true,
-            (Protocol::Tcp(_) | Protocol::Unix(_) | Protocol::SharedMemory, _) => false,
+            | (Protocol::SharedMemory, Endpoint::SharedMemory { .. })
+            | (Protocol::Other, Endpoint::Other(_)) => true,
+            (Protocol::Tcp(_) | Protocol::Unix(_) | Protocol::SharedMemory | Protocol::Other, _) => false,
         }
     }
 
@@ -101,7 +105,7 @@ impl Protocol {
                 },
                 network_priority: true,
             },
-            Protocol::SharedMemory => SocketSettings::default(),
+            Protocol::SharedMemory | Protocol::Other => SocketSettings::default(),
         }
     }
 
@@ -112,7 +116,7 @@ impl Protocol {
             | Protocol::Unix(UnixProperties { send_buffer_size: send, recv_buffer_size: receive }) => {
                 send >= 0 && receive >= 0
             }
-            Protocol::SharedMemory => true,
+            Protocol::SharedMemory | Protocol::Other => true,
         }
     }
 
@@ -134,6 +138,7 @@ impl Protocol {
                 Protocol::Unix(UnixProperties { send_buffer_size: send_buffer, recv_buffer_size: receive_buffer })
             }
             ProtocolValue::SharedMemory => Protocol::SharedMemory,
+            ProtocolValue::Other => Protocol::Other,
         }
     }
 
@@ -152,6 +157,7 @@ impl Protocol {
                 receive_buffer: unix.recv_buffer_size,
             },
             Protocol::SharedMemory => ProtocolValue::SharedMemory,
+            Protocol::Other => ProtocolValue::Other,
         }
     }
 }

@@ -112,10 +112,10 @@ impl TaggedComponent {
         TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
 
-    /// Encodes the lanes of one of Corelane's own profiles: paths without ports.
+    /// Encodes the lanes of one of Corelane's own profiles: addresses without ports.
     ///
     /// # Errors
-    /// The errors of encoding the paths.
+    /// The errors of encoding the addresses.
     pub fn lane_endpoints(endpoints: &[TaoEndpoint]) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::LANE_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
@@ -179,11 +179,13 @@ pub fn policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, C
 /// IIOP  string host | short port (read as unsigned) | short priority
 /// UIOP  string path | short priority
 /// ```
+/// Corelane's own profiles have the form of UIOP; the address of another transport is without its
+/// scheme, which the profile has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
-    /// The host, or the path of a Unix socket.
+    /// The host, the path of a Unix socket, or the address of another transport.
     pub address: String,
-    /// The port; `None` for a Unix socket.
+    /// The port; `None` if the profile is not IIOP's.
     pub port: Option<u16>,
     /// The CORBA priority of the endpoint's lane; -1 for none.
     pub priority: i16,
@@ -205,8 +207,11 @@ impl TaoEndpoint {
         let mut endpoints = Vec::with_capacity(len);
         for _ in 0..len {
             let address = read_text(&mut d)?.to_owned();
-            let is_path = matches!(profile, profile_tag::TAO_UIOP | profile_tag::UNIX | profile_tag::SHARED_MEMORY);
-            let port = if is_path { None } else { Some(d.read_u16()?) };
+            let has_no_port = matches!(
+                profile,
+                profile_tag::TAO_UIOP | profile_tag::UNIX | profile_tag::SHARED_MEMORY | profile_tag::OTHER
+            );
+            let port = if has_no_port { None } else { Some(d.read_u16()?) };
             endpoints.push(TaoEndpoint { address, port, priority: d.read_i16()? });
         }
         Ok(endpoints)

@@ -1,7 +1,9 @@
 //! Profiles, each of which gives one way to reach an object (CORBA 3.0.3 sections 13.6.2 and
 //! 15.7.2).
 
-use super::component::{self, TaggedComponent, component_tag};
+use std::fmt;
+
+use super::component::{self, TaggedComponent, TaoEndpoint, component_tag};
 use crate::cdr::{CdrError, Decoder, Encoder, TaggedList};
 use crate::giop::Version;
 use crate::limits::Limits;
@@ -16,6 +18,8 @@ pub mod profile_tag {
     pub const UNIX: u32 = 0x434c_4e00;
     /// GIOP over shared memory, in Corelane's form (docs/wire-extensions.md).
     pub const SHARED_MEMORY: u32 = 0x434c_4e01;
+    /// GIOP over a transport that the program added, in Corelane's form (docs/wire-extensions.md).
+    pub const OTHER: u32 = 0x434c_4e02;
     /// TAO's UIOP: GIOP over a Unix socket.
     pub const TAO_UIOP: u32 = 0x5441_4f00;
     /// TAO's SHMIOP: GIOP over shared memory.
@@ -33,8 +37,8 @@ pub struct TaggedProfile {
     pub data: Vec<u8>,
 }
 
-impl std::fmt::Debug for TaggedProfile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for TaggedProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parse() {
             Ok(profile) => profile.fmt(f),
             Err(_) => write!(f, "TaggedProfile {{ tag: {:#x}, {} octets }}", self.tag, self.data.len()),
@@ -72,6 +76,13 @@ pub enum ProfileAddress<'p> {
         /// with a slash.
         path: &'p str,
     },
+    /// An address of a transport that the program added.
+    Other {
+        /// The scheme, by which clients find the transport: `pipe` of `pipe:x`.
+        scheme: &'p str,
+        /// The rest of the address, whose form is the transport's own.
+        address: &'p str,
+    },
 }
 
 /// An address that a client can connect to.
@@ -98,6 +109,42 @@ pub enum ProfileEndpoint {
         /// The path of the socket at which client and server meet.
         path: String,
     },
+    /// A transport that the program added.
+    Other {
+        /// The scheme, by which clients find the transport: `pipe` of `pipe:x`.
+        scheme: String,
+        /// The rest of the address, whose form is the transport's own.
+        address: String,
+    },
+}
+
+impl ProfileEndpoint {
+    /// Returns the address of a profile for this endpoint alone. It has TAO's form for a Unix
+    /// socket without a machine's name.
+    #[must_use]
+    pub fn as_address(&self) -> ProfileAddress<'_> {
+        match self {
+            ProfileEndpoint::Inet { host, port } => ProfileAddress::Inet { host, port: *port },
+            ProfileEndpoint::Unix { host: Some(host), path } => ProfileAddress::Unix { host, path },
+            ProfileEndpoint::Unix { host: None, path } => ProfileAddress::Uiop { path },
+            ProfileEndpoint::SharedMemory { host, path } => ProfileAddress::SharedMemory { host, path },
+            ProfileEndpoint::Other { scheme, address } => ProfileAddress::Other { scheme, address },
+        }
+    }
+}
+
+/// Writes the endpoint as an address to listen at, without the machine's name: `tcp:HOST:PORT`,
+/// `unix:PATH`, `shm:PATH` or `SCHEME:ADDRESS`.
+impl fmt::Display for ProfileEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProfileEndpoint::Inet { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
+            ProfileEndpoint::Inet { host, port } => write!(f, "tcp:{host}:{port}"),
+            ProfileEndpoint::Unix { path, .. } => write!(f, "unix:{path}"),
+            ProfileEndpoint::SharedMemory { path, .. } => write!(f, "shm:{path}"),
+            ProfileEndpoint::Other { scheme, address } => write!(f, "{scheme}:{address}"),
+        }
+    }
 }
 
 /// A checked view of a profile of a known form.
@@ -107,6 +154,7 @@ pub enum ProfileEndpoint {
 ///   IIOP  octet major, minor | string host | unsigned short port | sequence<octet> object key | components
 ///   Unix  octet major, minor | string host | string path         | sequence<octet> object key | components
 ///   shm   the same as Unix
+///   other octet major, minor | string scheme | string address    | sequence<octet> object key | components
 ///   UIOP  octet major, minor | string path                       | sequence<octet> object key | components
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +212,11 @@ impl TaggedProfile {
                 write_path(&mut e, path)?;
                 profile_tag::SHARED_MEMORY
             }
+            ProfileAddress::Other { scheme, address } => {
+                write_path(&mut e, scheme)?;
+                write_path(&mut e, address)?;
+                profile_tag::OTHER
+            }
             ProfileAddress::Uiop { path } => {
                 write_path(&mut e, path)?;
                 profile_tag::TAO_UIOP
@@ -177,7 +230,7 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a path as UTF-8. To the kernel, paths are bytes.
+/// Writes a path, or the address of another transport, as UTF-8. To the kernel, paths are bytes.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -212,6 +265,7 @@ impl<'p> Profile<'p> {
             profile_tag::SHARED_MEMORY => {
                 ProfileAddress::SharedMemory { host: read_text(&mut d)?, path: read_text(&mut d)? }
             }
+            profile_tag::OTHER => ProfileAddress::Other { scheme: read_text(&mut d)?, address: read_text(&mut d)? },
             profile_tag::TAO_UIOP => ProfileAddress::Uiop { path: read_text(&mut d)? },
             _ => return Err(CdrError::Unsupported),
         };
@@ -233,6 +287,9 @@ impl<'p> Profile<'p> {
             }
             ProfileAddress::SharedMemory { host, path } => {
                 found.push(ProfileEndpoint::SharedMemory { host: host.into(), path: path.into() });
+            }
+            ProfileAddress::Other { scheme, address } => {
+                found.push(ProfileEndpoint::Other { scheme: scheme.into(), address: address.into() });
             }
             ProfileAddress::Uiop { path } => found.push(ProfileEndpoint::Unix { host: None, path: path.into() }),
             ProfileAddress::Inet { host, port } if self.tag == profile_tag::IIOP => {
@@ -261,6 +318,36 @@ impl<'p> Profile<'p> {
             }
         }
         found
+    }
+
+    /// Returns the endpoints of the server's lanes with their priorities (-1: none), from TAO's
+    /// component or Corelane's. The list is empty if the profile has neither, for a malformed
+    /// component, and for unsupported transports.
+    #[must_use]
+    pub fn lanes(&self, limits: &Limits) -> Vec<(ProfileEndpoint, i16)> {
+        let component = self.components.find(component_tag::TAO_ENDPOINTS);
+        let component = component.or_else(|| self.components.find(component_tag::LANE_ENDPOINTS));
+        let lanes = component.map(|data| TaoEndpoint::parse_all(self.tag, data, limits));
+        let endpoint = |TaoEndpoint { address: own, port, priority }: TaoEndpoint| {
+            let endpoint = match (self.address, port) {
+                (ProfileAddress::Inet { .. }, Some(port)) if self.tag == profile_tag::IIOP => {
+                    ProfileEndpoint::Inet { host: own, port }
+                }
+                (ProfileAddress::Unix { host, .. }, None) => {
+                    ProfileEndpoint::Unix { host: Some(host.into()), path: own }
+                }
+                (ProfileAddress::Uiop { .. }, None) => ProfileEndpoint::Unix { host: None, path: own },
+                (ProfileAddress::SharedMemory { host, .. }, None) => {
+                    ProfileEndpoint::SharedMemory { host: host.into(), path: own }
+                }
+                (ProfileAddress::Other { scheme, .. }, None) => {
+                    ProfileEndpoint::Other { scheme: scheme.into(), address: own }
+                }
+                _ => return None,
+            };
+            Some((endpoint, priority))
+        };
+        lanes.and_then(Result::ok).into_iter().flatten().filter_map(endpoint).collect()
     }
 
     /// Returns the value of TAG_ORB_TYPE.

@@ -156,6 +156,67 @@ fn unix_profiles_of_both_forms() {
     assert_eq!(TaggedProfile::of(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }
 
+/// The octets that docs/wire-extensions.md describes.
+#[test]
+fn profile_of_another_transport_has_its_scheme_and_address() {
+    let address = ProfileAddress::Other { scheme: "pipe", address: "a:ü" };
+    let tagged = TaggedProfile::of(Version::GIOP_1_0, address, b"k", &[]).unwrap();
+    assert_eq!(tagged.tag, 0x434c_4e02);
+    let octets = b"\0\x01\0\0\0\0\0\x05pipe\0\0\0\0\0\0\0\x05a:\xc3\xbc\0\0\0\0\0\0\0\x01k";
+    let profile = Profile::parse(tagged.tag, octets, &Limits::DEFAULT).unwrap();
+    assert_eq!((profile, profile.address), (tagged.parse().unwrap(), address));
+    let endpoint = ProfileEndpoint::Other { scheme: "pipe".into(), address: "a:ü".into() };
+    assert_eq!((endpoint.to_string().as_str(), endpoint.as_address()), ("pipe:a:ü", address));
+    assert_eq!(profile.endpoints(), [endpoint]);
+    for (scheme, address) in [("pi\0pe", "x"), ("pipe", "\0")] {
+        let address = ProfileAddress::Other { scheme, address };
+        assert_eq!(TaggedProfile::of(Version::GIOP_1_2, address, b"k", &[]), Err(CdrError::NulInString));
+    }
+    for end in 0..octets.len() {
+        assert!(Profile::parse(tagged.tag, &octets[..end], &Limits::DEFAULT).is_err(), "{end}");
+    }
+}
+
+/// A profile of each form with two lanes; the second has another address.
+#[test]
+fn lanes_have_the_form_of_their_profile() {
+    let unix =
+        |host: Option<&str>, path: &str| ProfileEndpoint::Unix { host: host.map(str::to_owned), path: path.into() };
+    let inet = |host: &str, port| ProfileEndpoint::Inet { host: host.into(), port };
+    let shared = |path: &str| ProfileEndpoint::SharedMemory { host: "m".into(), path: path.into() };
+    let other = |address: &str| ProfileEndpoint::Other { scheme: "s".into(), address: address.into() };
+    let forms = [
+        [inet("a", 1), inet("b", 1)],
+        [unix(Some("m"), "a"), unix(Some("m"), "b")],
+        [unix(None, "a"), unix(None, "b")],
+        [shared("a"), shared("b")],
+        [other("a"), other("b")],
+    ];
+    for lanes in forms {
+        let port = matches!(lanes[0], ProfileEndpoint::Inet { .. }).then_some(1);
+        let listed = [("a", -1), ("b", 7)];
+        let listed = listed.map(|(address, priority)| TaoEndpoint { address: address.into(), port, priority });
+        for component in [TaggedComponent::tao_endpoints(&listed), TaggedComponent::lane_endpoints(&listed)] {
+            let of = |components: &[TaggedComponent]| {
+                TaggedProfile::of(Version::GIOP_1_2, lanes[0].as_address(), b"k", components).unwrap()
+            };
+            let tagged = of(&[component.unwrap()]);
+            let profile = tagged.parse().unwrap();
+            assert_eq!(profile.endpoints(), lanes[..1]);
+            assert_eq!(profile.lanes(&Limits::DEFAULT), [(lanes[0].clone(), -1), (lanes[1].clone(), 7)]);
+            assert_eq!(profile.lanes(&Limits { max_lane_endpoints: 1, ..Limits::DEFAULT }), []);
+            assert_eq!(of(&[]).parse().unwrap().lanes(&Limits::DEFAULT), []);
+        }
+    }
+    // Corelane cannot connect to TAO's datagrams, so it shows no lanes there.
+    let lane = TaoEndpoint { address: "h".into(), port: Some(1), priority: 1 };
+    let address = ProfileAddress::Inet { host: "h", port: 1 };
+    let components = [TaggedComponent::tao_endpoints(&[lane]).unwrap()];
+    let mut tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
+    tagged.tag = profile_tag::TAO_DIOP;
+    assert_eq!(tagged.parse().unwrap().lanes(&Limits::DEFAULT), []);
+}
+
 #[test]
 fn tao_endpoints_of_both_forms() {
     let inet = [
@@ -376,7 +437,7 @@ fn endpoints_of_lanes_in_every_form() {
     let endpoint = |port, priority| TaoEndpoint { address: "a".into(), port, priority };
     let unix = [endpoint(None, 1), endpoint(None, 2)];
     for written in [TaggedComponent::tao_endpoints(&unix).unwrap(), TaggedComponent::lane_endpoints(&unix).unwrap()] {
-        for profile in [profile_tag::TAO_UIOP, profile_tag::UNIX, profile_tag::SHARED_MEMORY] {
+        for profile in [profile_tag::TAO_UIOP, profile_tag::UNIX, profile_tag::SHARED_MEMORY, profile_tag::OTHER] {
             assert_eq!(TaoEndpoint::parse_all(profile, &written.data, &Limits::DEFAULT).unwrap(), unix);
         }
     }

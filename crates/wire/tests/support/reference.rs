@@ -41,6 +41,8 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
         | ProfileAddress::SharedMemory { path, .. } => {
             out["rendezvous_point"] = json!(path);
         }
+        // Neither TAO nor another ORB writes such a profile.
+        ProfileAddress::Other { .. } => panic!("a reference of another ORB with an added transport"),
     }
     out
 }
@@ -132,6 +134,6 @@ fn protocol(protocol: &ProtocolValue) -> Value {
             json!({"protocol_type": tag, "unix_domain": properties})
         }
         // TAO writes no such protocol.
-        ProtocolValue::SharedMemory => panic!("a reference of TAO with our shared memory"),
+        ProtocolValue::SharedMemory | ProtocolValue::Other => panic!("a reference of TAO with our own protocol"),
     }
 }

@@ -1,0 +1,100 @@
+//! An example of a transport with addresses of its own: Unix sockets by name.
+//!
+//! The address `pipe:NAME` stands for the socket `NAME` in the folder of the [`Pipe`]. A client
+//! needs a `Pipe` with the same folder. The ORB learns of the transport only through
+//! `OrbBuilder::transports`; the conformance suite of `corelane-net` runs over it, too.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
+use corelane_sys::clock::Monotonic;
+
+/// The scheme of the transport's addresses.
+const SCHEME: &str = "pipe";
+
+/// Unix sockets in one folder, which addresses name without the folder.
+#[derive(Debug)]
+pub struct Pipe {
+    folder: PathBuf,
+    /// Number of attempts to connect, which connecting threads count.
+    attempts: AtomicUsize,
+}
+
+impl Pipe {
+    /// Makes the transport of the sockets in `folder`, which exists.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Pipe { folder: folder.to_owned(), attempts: AtomicUsize::new(0) }
+    }
+
+    /// Returns the number of attempts to connect.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        self.attempts.load(Ordering::SeqCst)
+    }
+
+    /// Returns the socket that an address stands for.
+    fn socket(&self, endpoint: &Endpoint) -> io::Result<Endpoint> {
+        let is_name =
+            |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
+        match endpoint {
+            Endpoint::Other(other) if other.scheme() == SCHEME && is_name(other.address()) => {
+                Ok(Endpoint::unix(self.folder.join(other.address())))
+            }
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{endpoint} does not name a pipe"))),
+        }
+    }
+}
+
+impl Transport for Pipe {
+    fn name(&self) -> &'static str {
+        "pipe"
+    }
+
+    fn supports(&self, endpoint: &Endpoint) -> bool {
+        matches!(endpoint, Endpoint::Other(other) if other.scheme() == SCHEME)
+    }
+
+    fn connect_with(
+        &self,
+        endpoint: &Endpoint,
+        properties: &ConnectionProperties,
+        deadline: Option<Monotonic>,
+    ) -> io::Result<Box<dyn Stream>> {
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        Unix.connect_with(&self.socket(endpoint)?, properties, deadline)
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
+        let socket = Unix.listen(&self.socket(endpoint)?)?;
+        Ok(Box::new(PipeListener { socket, local: endpoint.clone() }))
+    }
+}
+
+/// A listener that reports the address with the name instead of the socket's.
+#[derive(Debug)]
+struct PipeListener {
+    socket: Box<dyn Listener>,
+    local: Endpoint,
+}
+
+impl Listener for PipeListener {
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        self.socket.accept()
+    }
+
+    fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
+        self.socket.set_properties(properties)
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.socket.readiness()
+    }
+
+    fn local_endpoint(&self) -> &Endpoint {
+        &self.local
+    }
+}
