@@ -153,6 +153,16 @@ const GOALS: &[Goal] = &[
     },
 ];
 
+/// Goals of half-sync/half-async beside floods of oneways, with a core for each side: connections
+/// take turns in reading and in the queue.
+pub(crate) mod floods {
+    /// Maximum median of the good clients, as a multiple of that of leader/followers beside the same
+    /// floods.
+    pub(crate) const HALF_SYNC_MEDIAN: f64 = 2.0;
+    /// Maximum 99th percentile of the same.
+    pub(crate) const HALF_SYNC_P99: f64 = 2.0;
+}
+
 /// Goals of the Naming Service, for any cores.
 pub(crate) mod naming {
     /// Maximum median of resolving one component among 10 bindings, as a multiple of a call that
