@@ -15,18 +15,18 @@ use corelane_sys::{clock, thread};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::ClientGroup;
-use crate::harness::{Compare, Extent, Figure, Group, Label, Progress, Subject, Variant};
+use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
 use crate::launch::start_echo;
-use crate::operation::Operation;
-use crate::options::Options;
-use crate::orb::client::{Caller, target};
+use crate::operation::MeasuredOperation;
+use crate::options::BenchOptions;
+use crate::orb::client::{TwoWayCaller, target};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::{Architecture, client_orb, limits};
+use crate::orb::{ServerArchitecture, client_orb, limits};
 use crate::placement::{CoreChoice, Placement};
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::targets::floods as goals;
-use crate::value::Value;
+use crate::value::SingleValue;
 
 /// Number of connections that send oneways without end.
 const FLOODS: usize = 4;
@@ -41,15 +41,15 @@ const FIRST: u64 = 2_000;
 const MOST_CALLS: usize = 2_000;
 
 /// Measures the clients of each dispatch architecture without and beside floods.
-pub(crate) fn floods(options: &Options, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let placement = apart(&options.placement);
     let Extent { warm_up, count, repetitions } = options.extent;
     let extent = Extent { warm_up: warm_up.min(MOST_CALLS / 10), count: count.min(MOST_CALLS), repetitions };
     let architectures = [
-        Architecture::LeaderFollowers(options.threads),
-        Architecture::HalfSync(options.threads),
-        Architecture::PerConnection,
-        Architecture::Reactive,
+        ServerArchitecture::LeaderFollowers(options.threads),
+        ServerArchitecture::HalfSync(options.threads),
+        ServerArchitecture::PerConnection,
+        ServerArchitecture::Reactive,
     ];
     let (mut variants, mut servers, mut sent) = (Vec::new(), Vec::new(), Vec::new());
     for architecture in architectures {
@@ -83,14 +83,14 @@ fn apart(placement: &Placement) -> Placement {
     Placement { cores: client.map_or(placement.cores, |client| CoreChoice::Two(client, server)), ..*placement }
 }
 
-fn label(architecture: Architecture, has_floods: bool) -> Label {
+fn label(architecture: ServerArchitecture, has_floods: bool) -> FigureLabel {
     let beside = if has_floods { "beside floods" } else { "no other client" };
     let config = format!("{}, {beside}", architecture.config());
-    Label { bench: "floods", peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along: None }
+    FigureLabel { bench: "floods", peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along: None }
 }
 
 /// Returns the ratios of the 99th percentiles, the goals, and the rates of the floods.
-fn values(figures: &[Figure], architectures: &[Architecture], sent: &[Arc<SentOneways>]) -> Vec<Value> {
+fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<SentOneways>]) -> Vec<SingleValue> {
     let found = |architecture, has_floods| {
         let label = label(architecture, has_floods);
         figures.iter().find(move |figure| figure.label == label)
@@ -100,16 +100,22 @@ fn values(figures: &[Figure], architectures: &[Architecture], sent: &[Arc<SentOn
     for (&architecture, sent) in architectures.iter().zip(sent) {
         let (Some(alone), Some(beside)) = (found(architecture, false), found(architecture, true)) else { continue };
         let mut value = |what: &str, value, unit, bound| {
-            values.push(Value { label: beside.label.clone(), what: what.to_owned(), value, unit, bound });
+            values.push(SingleValue { label: beside.label.clone(), what: what.to_owned(), value, unit, bound });
         };
         let (own, alone) = (beside.summary, alone.summary);
         value("median, over that without floods", own.p50_us / alone.p50_us, "x", None);
         value("p99, over that without floods", own.p99_us / alone.p99_us, "x", None);
-        if let (Architecture::HalfSync(_), Some(first)) = (architecture, first) {
+        let is_half_sync = matches!(architecture, ServerArchitecture::HalfSync(_));
+        if let Some(first) = first.filter(|_| architecture != architectures[0]) {
             let (first, name) = (first.summary, architectures[0].config());
-            value(&format!("median, over {name}"), own.p50_us / first.p50_us, "x", Some(goals::HALF_SYNC_MEDIAN));
-            value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", Some(goals::HALF_SYNC_P99));
+            value(&format!("median, over {name}"), own.p50_us / first.p50_us, "x", None);
+            let bound = is_half_sync.then_some(goals::HALF_SYNC_P99);
+            value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
+        // The server is busy all the time, so its rate tells how many requests a call waits for.
+        let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
+        let bound = is_half_sync.then_some(goals::HALF_SYNC_REQUESTS);
+        value("requests taken in a median call", requests, "", bound);
         value("oneways of all floods", sent.per_second(), "/s", None);
     }
     values
@@ -131,14 +137,14 @@ impl SentOneways {
 
 /// The good clients, each with a thread and a connection.
 struct GoodClients {
-    group: ClientGroup<Caller>,
+    group: ClientGroup<TwoWayCaller>,
     _orb: Orb,
 }
 
 impl GoodClients {
     fn new(reference: &str, server: u32) -> Result<Self, Failure> {
         let orb = client_orb(CLIENTS)?;
-        let caller = |_| Ok(Caller { target: target(&orb, reference)?, operation: Operation::Octet });
+        let caller = |_| Ok(TwoWayCaller { target: target(&orb, reference)?, operation: MeasuredOperation::Octet });
         let callers = (0..CLIENTS).map(caller).collect::<Result<Vec<_>, Failure>>()?;
         Ok(GoodClients { group: ClientGroup::new(callers, server), _orb: orb })
     }
@@ -258,7 +264,7 @@ mod tests {
 
     #[test]
     fn floods_end_with_the_turn_and_are_counted() {
-        let orb = crate::orb::server::start(Architecture::LeaderFollowers(2), LOOPBACK).unwrap();
+        let orb = crate::orb::server::start(ServerArchitecture::LeaderFollowers(2), LOOPBACK).unwrap();
         let servant = crate::orb::generated::cubit::CountedTarget::servant(crate::orb::servant::Echo);
         let reference = orb.root_poa().activate(&servant).unwrap().to_string();
         orb.root_poa().manager().activate().unwrap();
