@@ -100,7 +100,7 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
 /// As many connections as threads send without end, and another client is still answered.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
-    for dispatch in [Dispatch::Reactive, Dispatch::LeaderFollowers { threads: 2 }] {
+    for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let stop = Arc::new(AtomicBool::new(false));
         let flood: Vec<u8> = (0..500).flat_map(|id| request(&server, id, "note", 0, ResponseExpected::None)).collect();

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use corelane::{Dispatch, Endpoint, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException};
+use corelane::{Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::clock;
 use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::probe;
 use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
 
@@ -31,6 +33,14 @@ struct Log {
     open: AtomicBool,
 }
 
+impl Log {
+    /// Keeps the calling thread until the gate opens.
+    fn hold(&self) {
+        self.entered.store(true, Ordering::SeqCst);
+        until(|| self.open.load(Ordering::SeqCst));
+    }
+}
+
 struct Logger(Arc<Log>);
 
 impl Skeleton for Logger {
@@ -40,8 +50,7 @@ impl Skeleton for Logger {
 
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         if operation == b"gate" {
-            self.0.entered.store(true, Ordering::SeqCst);
-            until(|| self.0.open.load(Ordering::SeqCst));
+            self.0.hold();
             return Ok(());
         }
         let number = call.arguments().read_u32()?;
@@ -61,14 +70,21 @@ struct Server {
 
 impl Server {
     fn new(dispatch: Dispatch) -> Self {
+        Server::with_events(dispatch, |_, _| ())
+    }
+
+    /// Starts a server that passes each of its events to `on_event`.
+    fn with_events(dispatch: Dispatch, on_event: fn(&Log, &Event)) -> Self {
         static SERVERS: AtomicU32 = AtomicU32::new(0);
         // Short, because the kernel keeps 15 bytes of a thread's name.
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
-        let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
-        orb.root_poa().manager().activate().unwrap();
         let ran = Mutex::new("ran", Scope::Orb, Vec::new());
         let log = Arc::new(Log { ran, entered: AtomicBool::new(false), open: AtomicBool::new(false) });
+        let seen = Arc::clone(&log);
+        let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| on_event(&seen, event));
+        let orb = orb.build().unwrap();
+        orb.root_poa().manager().activate().unwrap();
         let object = orb.root_poa().activate(&Servant::new(Logger(Arc::clone(&log)))).unwrap();
         Server { orb, name, object, log }
     }
@@ -115,11 +131,16 @@ impl Server {
     }
 }
 
-/// Returns true if the thread of this process with that name sleeps in `epoll_wait`.
-fn is_waiting_for_events(name: &str) -> bool {
+/// Returns the folder in /proc of the thread of this process with that name.
+fn task(name: &str) -> PathBuf {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
     let mut named = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    let task = named.next().unwrap_or_else(|| panic!("there is a thread {name}"));
+    named.next().unwrap_or_else(|| panic!("there is no thread {name}"))
+}
+
+/// Returns true if the thread of this process with that name sleeps in `epoll_wait`.
+fn is_waiting_for_events(name: &str) -> bool {
+    let task = task(name);
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
@@ -221,6 +242,42 @@ fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
         floods.iter_mut().flat_map(|flood| (0..8).map(|_| flood.answer().1).collect::<Vec<_>>()).collect();
     assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 4, "{answers:?}");
     assert_eq!(server.log.ran.lock().len(), 64);
+}
+
+/// The reading thread is held until each connection has many requests for it. Then it takes at most
+/// two turns' requests of each connection before it reads from the last one.
+#[test]
+fn the_thread_that_reads_takes_turns_between_connections() {
+    const FLOODS: usize = 5;
+    const EACH: u32 = 200;
+    const REQUESTS_A_TURN: usize = 16;
+    let server = Server::with_events(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 8192 }, |log, event| {
+        if matches!(event, Event::ProtocolFault { .. }) {
+            log.hold();
+        }
+    });
+    let mut floods: Vec<Client> = (0..FLOODS).map(|_| server.connect()).collect();
+    for flood in &mut floods {
+        flood.send("note", GOOD, TWO_WAY, 1);
+        flood.check(GOOD, 1);
+    }
+    let mut faulty = server.connect();
+    faulty.stream.write_all(b"This is no GIOP message.").unwrap();
+    until(|| server.log.entered.load(Ordering::SeqCst));
+    floods.iter_mut().for_each(|flood| flood.send("note", 0, ONEWAY, EACH));
+    probe::enable();
+    server.log.open.store(true, Ordering::SeqCst);
+    until(|| server.log.ran.lock().len() == FLOODS + FLOODS * EACH as usize);
+    probe::disable();
+    let reader: u32 = task(&format!("{}/l0", server.name)).file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let points: Vec<&str> =
+        probe::collect().iter().filter(|record| record.thread == reader).map(|record| record.point).collect();
+    let queued = points.iter().filter(|point| **point == "request queued").count();
+    assert_eq!(queued, FLOODS * EACH as usize, "every request passes the point");
+    let mut readings = points.iter().enumerate().filter(|(_, point)| **point == "octets read").map(|(at, _)| at);
+    let last_connection = readings.nth(FLOODS - 1).expect("the thread reads from each connection");
+    let before = points[..last_connection].iter().filter(|point| **point == "request queued").count();
+    assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
 /// In every architecture a good client gets its own reply to each call, beside floods of oneways.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
 use crate::environment::{Environment, RunEnd};
-use crate::guards::{call, counts, cubit, demux, footprint, idl, lane, naming, scale};
+use crate::guards::{call, counts, cubit, demux, floods, footprint, idl, lane, naming, scale};
 use crate::harness::Progress;
 use crate::idle::IdleStateLock;
 use crate::options::BenchOptions;
@@ -155,6 +155,11 @@ const BENCHMARKS: &[Benchmark] = &[
         name: "scale",
         about: "1 to 10,000 connections, 1 to 64 client threads, octet sequences of 1 B to 64 MiB",
         run: scale::scale,
+    },
+    Benchmark {
+        name: "floods",
+        about: "good clients beside connections that send oneways without end, by dispatch architecture",
+        run: floods::floods,
     },
     Benchmark {
         name: "naming",

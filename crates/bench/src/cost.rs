@@ -108,10 +108,13 @@ pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
 /// not report it.
 pub(crate) fn resident(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    ["VmRSS:", "RssAnon:"].map(|name| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
-    })
+    ["VmRSS:", "RssAnon:"].map(|name| memory(&status, name))
+}
+
+/// Parses a number of KiB from the status of a process (proc_pid_status(5)). NaN if there is none.
+fn memory(status: &str, name: &str) -> f64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -124,6 +127,21 @@ mod tests {
         assert_eq!(steal_ms("cpu  1 2"), None);
         assert_eq!(switches("a:\t1\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"), (12, 3));
         assert_eq!(switches(""), (0, 0));
+        let status = "VmHWM:\t  9 kB\nVmRSS:\t    4312 kB\nRssAnon:\t     104 kB\nThreads:\t1\n";
+        assert_eq!(["VmRSS:", "RssAnon:"].map(|name| memory(status, name)), [4312.0, 104.0]);
+        assert!(["RssFile:", "Threads:"].iter().all(|name| memory(status, name).is_nan()));
+    }
+
+    #[test]
+    fn resident_memory_is_the_sum_of_its_parts() {
+        // One reading: between two of them other tests take and return memory.
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
+        assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");
+        let [all, private] = resident(std::process::id());
+        assert!(all > private && private > 0.0, "{all} {private}");
+        // No process has the number 0.
+        assert!(resident(0).iter().all(|size| size.is_nan()));
     }
 
     #[test]

@@ -153,6 +153,18 @@ const GOALS: &[Goal] = &[
     },
 ];
 
+/// Goals of half-sync/half-async beside floods of oneways, with a core for each side: connections
+/// take turns in reading and in the queue.
+pub(crate) mod floods {
+    /// Maximum number of requests that the server takes in the median time of a call: two turns of
+    /// 16 requests of each of 4 floods, one request of each of 8 connections in the queue, and 4
+    /// that run.
+    pub(crate) const HALF_SYNC_REQUESTS: f64 = 140.0;
+    /// Maximum 99th percentile of the good clients, as a multiple of that of leader/followers beside
+    /// the same floods.
+    pub(crate) const HALF_SYNC_P99: f64 = 2.0;
+}
+
 /// Goals of the Naming Service, for any cores.
 pub(crate) mod naming {
     /// Maximum median of resolving one component among 10 bindings, as a multiple of a call that

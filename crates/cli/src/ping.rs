@@ -41,6 +41,8 @@ Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong 
 
 /// Maximum number of rounds, each of which records three times.
 const MAX_ROUNDS: u64 = 1_000_000;
+/// Shortest time-out of a question.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 /// The interface that every object has.
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
@@ -146,17 +148,13 @@ impl Question {
 
     /// Asks with the time-out, or with the remaining time of the whole command if that is shorter.
     /// Returns false if too little time was left; such a question does not count.
-    fn ask(
-        &mut self,
-        timeout: Duration,
-        left: Duration,
-        question: impl FnOnce(Duration) -> Result<bool, SystemException>,
-    ) -> bool {
+    fn ask(&mut self, arguments: &PingArguments, clock: &impl Clock, question: Ask<'_>) -> bool {
+        let (began, timeout) = (clock.elapsed(), arguments.timeout);
+        let left = arguments.deadline.saturating_sub(began);
         if left.is_zero() {
             return false;
         }
-        let began = Instant::now();
-        let answer = question(timeout.min(left).max(Duration::from_millis(1)));
+        let answer = question(timeout.min(left).max(LEAST_TIMEOUT));
         let is_cut = left < timeout && answer.as_ref().is_err_and(|error| error.kind() == SystemExceptionKind::Timeout);
         if is_cut {
             return false;
@@ -164,7 +162,7 @@ impl Question {
         self.sent += 1;
         match answer {
             Ok(is_wanted) => {
-                self.latencies.add(began.elapsed());
+                self.latencies.add(clock.elapsed().saturating_sub(began));
                 *(if is_wanted { &mut self.wanted_answers } else { &mut self.other_answers }) += 1;
             }
             Err(exception) => {
@@ -173,6 +171,25 @@ impl Question {
             }
         }
         true
+    }
+}
+
+/// Sends a question with this time-out. True: the object is there.
+type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
+
+/// The time since the command began.
+trait Clock {
+    fn elapsed(&self) -> Duration;
+    fn sleep(&self, time: Duration);
+}
+
+impl Clock for Instant {
+    fn elapsed(&self) -> Duration {
+        Instant::elapsed(self)
+    }
+
+    fn sleep(&self, time: Duration) {
+        thread::sleep(time);
     }
 }
 
@@ -190,7 +207,7 @@ struct PingReport {
 
 fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     let began = Instant::now();
-    let left = || arguments.deadline.saturating_sub(began.elapsed());
+    let left = || arguments.deadline.saturating_sub(Clock::elapsed(&began));
     let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(LIMITS).build();
     let orb = orb.map_err(|error| error.to_string())?;
     let object = naming::object(&orb, &input::reference(&arguments.reference)?)?;
@@ -220,7 +237,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
         }
     }
     if let Some(object) = answering {
-        rounds(&object, arguments, &mut report, began);
+        question(&object, arguments, &mut report, &began);
     }
     Ok(report)
 }
@@ -229,7 +246,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
-    let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(Duration::from_millis(1)));
+    let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(LEAST_TIMEOUT));
     match object.validate_connection() {
         // An exception that the server raised has no detail, and counts as an answer.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
@@ -239,36 +256,48 @@ fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<O
     }
 }
 
-fn rounds(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport, began: Instant) {
+/// Asks the object the three questions and adds them to the report.
+fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport, clock: &impl Clock) {
     static IS_A: Operation = Operation::new("_is_a");
     static NON_EXISTENT: Operation = Operation::new("_non_existent");
-    let mut locate = Question::new("locate", "here", "not here");
-    let mut is_a = Question::new("is_a", "yes", "no");
-    let mut non_existent = Question::new("non_existent", "exists", "does not exist");
+    let asked_type = &report.asked_type;
+    let locate = |timeout| object.with_timeout(timeout).validate_connection().map(|()| true);
+    let is_a = |timeout| {
+        let object = object.with_timeout(timeout);
+        let mut reply = object.invoke(&IS_A, &|encoder| encoder.write_latin1_str(asked_type))?;
+        reply.read(|decoder| decoder.read_bool())
+    };
+    let non_existent = |timeout| {
+        let object = object.with_timeout(timeout);
+        let mut reply = object.invoke(&NON_EXISTENT, &|_| Ok(()))?;
+        reply.read(|decoder| decoder.read_bool()).map(|no| !no)
+    };
+    let mut questions = [
+        (Question::new("locate", "here", "not here"), &locate as Ask<'_>),
+        (Question::new("is_a", "yes", "no"), &is_a),
+        (Question::new("non_existent", "exists", "does not exist"), &non_existent),
+    ];
+    let is_cut = !rounds(arguments, clock, &mut questions);
+    report.questions = questions.into_iter().map(|(question, _)| question).collect();
+    report.is_cut = is_cut;
+}
+
+/// Asks the questions in turn, round after round. Returns false if the deadline ended this before
+/// all rounds.
+fn rounds(arguments: &PingArguments, clock: &impl Clock, questions: &mut [(Question, Ask<'_>)]) -> bool {
     for round in 0..arguments.rounds {
-        let due = began.elapsed();
-        let left = || arguments.deadline.saturating_sub(began.elapsed());
-        let has_ended = locate.ask(arguments.timeout, left(), |timeout| {
-            object.with_timeout(timeout).validate_connection().map(|()| true)
-        }) && is_a.ask(arguments.timeout, left(), |timeout| {
-            let object = object.with_timeout(timeout);
-            let mut reply = object.invoke(&IS_A, &|encoder| encoder.write_latin1_str(&report.asked_type))?;
-            reply.read(|decoder| decoder.read_bool())
-        }) && non_existent.ask(arguments.timeout, left(), |timeout| {
-            let object = object.with_timeout(timeout);
-            let mut reply = object.invoke(&NON_EXISTENT, &|_| Ok(()))?;
-            reply.read(|decoder| decoder.read_bool()).map(|no| !no)
-        });
-        if !has_ended {
-            report.is_cut = true;
-            break;
+        let due = clock.elapsed();
+        for (question, ask) in &mut *questions {
+            if !question.ask(arguments, clock, *ask) {
+                return false;
+            }
         }
         if round + 1 < arguments.rounds {
             let next = (due + arguments.interval).min(arguments.deadline);
-            thread::sleep(next.saturating_sub(began.elapsed()));
+            clock.sleep(next.saturating_sub(clock.elapsed()));
         }
     }
-    report.questions = vec![locate, is_a, non_existent];
+    true
 }
 
 impl PingReport {
@@ -343,22 +372,78 @@ impl PingReport {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::WRONG_USAGE;
 
+    /// A clock that questions and pauses alone move on.
+    #[derive(Default)]
+    struct ManualClock(Cell<Duration>);
+
+    impl ManualClock {
+        /// Answers as an object does that needs a second for each question.
+        fn answer_in_a_second(&self, timeout: Duration) -> Result<bool, SystemException> {
+            let time = Duration::from_secs(1);
+            self.sleep(time.min(timeout));
+            if time <= timeout { Ok(true) } else { Err(timed_out()) }
+        }
+    }
+
+    impl Clock for ManualClock {
+        fn elapsed(&self) -> Duration {
+            self.0.get()
+        }
+
+        fn sleep(&self, time: Duration) {
+            self.0.set(self.0.get() + time);
+        }
+    }
+
+    fn timed_out() -> SystemException {
+        SystemException::new(SystemExceptionKind::Timeout, 0, corelane::Completion::Maybe)
+    }
+
+    fn arguments(rounds: u64, [interval, timeout, deadline]: [f64; 3]) -> PingArguments {
+        let [interval, timeout, deadline] = [interval, timeout, deadline].map(Duration::from_secs_f64);
+        let (reference, type_id, is_json) = (String::new(), None, false);
+        PingArguments { reference, rounds, interval, timeout, deadline, type_id, is_json }
+    }
+
     #[test]
-    fn a_question_that_the_deadline_cuts_is_no_failure() {
-        let timed_out = |_| Err(SystemException::new(SystemExceptionKind::Timeout, 0, corelane::Completion::Maybe));
-        let second = Duration::from_secs(1);
-        let mut question = Question::new("is_a", "yes", "no");
-        assert!(!question.ask(3 * second, Duration::ZERO, |_| panic!("no time is left")));
-        assert!(!question.ask(3 * second, second, |timeout| {
-            assert_eq!(timeout, second);
-            timed_out(timeout)
-        }));
-        assert_eq!((question.sent, question.failures), (0, 0));
-        assert!(question.ask(second, 3 * second, timed_out));
-        assert_eq!((question.sent, question.failures), (1, 1));
+    fn the_deadline_ends_the_rounds_and_is_no_failure() {
+        for (count, times, is_whole, sent, ended) in [
+            // No time is left at the first, the second and the third question of a round.
+            (1_000_000, [0.0, 3.0, 9.0], false, [3, 3, 3], 9.0),
+            (1_000_000, [0.0, 3.0, 10.0], false, [4, 3, 3], 10.0),
+            (1_000_000, [0.0, 3.0, 11.0], false, [4, 4, 3], 11.0),
+            // A question is given up in its middle.
+            (1_000_000, [0.0, 3.0, 9.5], false, [3, 3, 3], 9.5),
+            (1_000_000, [0.0, 3.0, 10.5], false, [4, 3, 3], 10.5),
+            // The pause after a round.
+            (1_000_000, [5.0, 3.0, 9.0], false, [2, 2, 2], 9.0),
+            (1_000_000, [1000.0, 3.0, 60.0], false, [1, 1, 1], 60.0),
+            (3, [5.0, 3.0, 60.0], true, [3, 3, 3], 13.0),
+        ] {
+            let clock = ManualClock::default();
+            let ask = |timeout| clock.answer_in_a_second(timeout);
+            let mut questions = ["a", "b", "c"].map(|name| (Question::new(name, "yes", "no"), &ask as Ask<'_>));
+            assert_eq!(rounds(&arguments(count, times), &clock, &mut questions), is_whole, "{times:?}");
+            assert_eq!(questions.each_ref().map(|(question, _)| question.sent), sent, "{times:?}");
+            assert_eq!(questions.each_ref().map(|(question, _)| question.wanted_answers), sent, "{times:?}");
+            assert!(questions.iter().all(|(question, _)| question.failures == 0), "{times:?}");
+            assert_eq!(clock.elapsed(), Duration::from_secs_f64(ended), "{times:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_out_before_the_deadline_is_a_failure() {
+        let clock = ManualClock::default();
+        let ask = |timeout| clock.answer_in_a_second(timeout);
+        let mut questions = [(Question::new("a", "yes", "no"), &ask as Ask<'_>)];
+        assert!(rounds(&arguments(4, [0.0, 0.5, 60.0]), &clock, &mut questions));
+        let [(question, _)] = questions;
+        assert_eq!((question.sent, question.wanted_answers, question.failures), (4, 0, 4));
     }
 
     #[test]

@@ -106,26 +106,6 @@ fn changes_are_reported_once_and_in_order() {
 }
 
 #[test]
-fn a_client_that_waits_is_answered_by_the_next_change() {
-    let scene = Scene::new(Naming::new());
-    let watched = scene.watched();
-    let start = watched.last_change().unwrap();
-    let found = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let mut found = Vec::new();
-            // Each call waits for at most a second.
-            while found.is_empty() {
-                found = watched.changes_after(&start, 60_000).unwrap().1;
-            }
-            found
-        });
-        scene.root.bind(&n("a"), None).unwrap();
-        waiting.join().unwrap()
-    });
-    assert_eq!(found[0].name, component("a"));
-}
-
-#[test]
 fn lost_changes_are_told() {
     let server = || Naming::new().max_watchers(0).store_in(MemoryStore::new(STORE_KIND));
     let scene = Scene::new(server());

@@ -1,5 +1,5 @@
 //! Benchmarks that guard Corelane against getting slower or larger: the hot path of a call, the
-//! search for its target, scale, footprint, and the IDL compiler.
+//! search for its target, scale, floods, footprint, and the IDL compiler.
 //!
 //! Most of their figures have goals (`targets`), relative to bare sockets or another ORB in the
 //! same run.
@@ -8,6 +8,7 @@ pub(crate) mod call;
 pub(crate) mod counts;
 pub(crate) mod cubit;
 pub(crate) mod demux;
+pub(crate) mod floods;
 pub(crate) mod footprint;
 pub(crate) mod idl;
 pub(crate) mod lane;

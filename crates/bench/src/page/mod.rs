@@ -177,6 +177,12 @@ const CHAPTERS: &[Chapter] = &[
     },
     Chapter { bench: "scale", title: "Scale", about: "Connections, threads and message sizes." },
     Chapter {
+        bench: "floods",
+        title: "Floods of oneways",
+        about: "Clients that wait for each reply, alone and beside connections that send oneways without end, by dispatch \
+        architecture.",
+    },
+    Chapter {
         bench: "naming",
         title: "The name server",
         about: "Resolving names beside a plain call and omniNames, changes beside the syncs of the disk, and a context \

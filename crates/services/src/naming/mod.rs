@@ -111,6 +111,7 @@ impl Naming {
             max_forwards: 2,
             max_waiting_changes: usize::MAX,
             max_watchers: 1,
+            max_patience: Duration::from_secs(1),
             is_read_only: false,
         };
         Naming { place: StorePlace::Memory, durability: Durability::Synced, settings }
@@ -356,3 +357,69 @@ impl fmt::Display for ServeError {
 }
 
 impl std::error::Error for ServeError {}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use corelane_sys::clock;
+
+    use super::*;
+    use crate::naming::corelane_naming::{Position, WatchedContextRef};
+
+    /// Far more than any step takes.
+    const GENEROUS: Duration = Duration::from_secs(60);
+
+    struct Scene {
+        _server: Orb,
+        naming: NamingService,
+        _client: Orb,
+        watched: WatchedContextRef,
+    }
+
+    fn scene(naming: Naming) -> Scene {
+        let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let naming = naming.serve(&server).unwrap();
+        let client = Orb::new().unwrap();
+        let watched = client.reference(&naming.reference().as_object().to_string()).unwrap();
+        Scene { _server: server, naming, _client: client, watched }
+    }
+
+    fn asked(watched: &WatchedContextRef, start: &Position, patience: Duration) -> Vec<String> {
+        let patience = u32::try_from(patience.as_millis()).unwrap();
+        let (is_whole, changes, _) = watched.changes_after(start, patience).unwrap();
+        assert!(is_whole);
+        changes.into_iter().map(|change| change.name.id).collect()
+    }
+
+    #[test]
+    fn a_watcher_waits_for_the_next_change_and_further_ones_do_not_wait() {
+        let mut naming = Naming::new().max_watchers(1);
+        naming.settings.max_patience = 10 * GENEROUS;
+        let scene = scene(naming);
+        let (naming, watched) = (&scene.naming, scene.watched.with_timeout(2 * GENEROUS));
+        let start = watched.last_change().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| asked(&watched, &start, GENEROUS));
+            let end = clock::now() + GENEROUS;
+            while *naming.service.watchers.lock() == 0 {
+                assert!(!waiting.is_finished() && !end.is_past(), "the server does not wait for a change");
+                thread::yield_now();
+            }
+            // The patience is longer than the time-out.
+            assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
+            assert!(!waiting.is_finished());
+            naming.reference().bind(&name::to_name("a").unwrap(), None).unwrap();
+            assert_eq!(waiting.join().unwrap(), ["a"]);
+        });
+        assert_eq!(*naming.service.watchers.lock(), 0);
+    }
+
+    #[test]
+    fn no_watcher_waits_longer_than_the_server_permits() {
+        let Scene { watched, .. } = &scene(Naming::new());
+        let start = watched.last_change().unwrap();
+        // The patience is longer than the time-out.
+        assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
+    }
+}

@@ -47,9 +47,6 @@ const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 
 /// Limits on the changes in one reply of `changes_after`.
 const CHANGE_LIMITS: LogLimits = LogLimits { max_changes: 1_000, max_size: 1 << 20 };
 
-/// Maximum time for which a client that watches waits in the server for the next change.
-const MAX_PATIENCE: Duration = Duration::from_secs(1);
-
 /// Object id of the initial context, the same in every store.
 const ROOT_ID: &[u8] = b"root";
 
@@ -60,6 +57,8 @@ pub(super) struct ServiceSettings {
     pub(super) max_forwards: usize,
     pub(super) max_waiting_changes: usize,
     pub(super) max_watchers: usize,
+    /// Maximum time for which a client that watches waits in the server for the next change.
+    pub(super) max_patience: Duration,
     pub(super) is_read_only: bool,
 }
 
@@ -76,7 +75,7 @@ pub(super) struct ServiceState {
     /// Number of threads that wait for the store.
     waiting_changes: Mutex<usize>,
     /// Number of threads that wait for changes to report.
-    watchers: Mutex<usize>,
+    pub(super) watchers: Mutex<usize>,
 }
 
 enum Raised {
@@ -483,7 +482,7 @@ impl ContextRequest<'_, '_, '_> {
         let patience = At::argument(decoder.read_u32(), "patience", decoder)?;
         let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watchers);
         let patience = match thread {
-            Some(_) => Duration::from_millis(patience.into()).min(MAX_PATIENCE),
+            Some(_) => Duration::from_millis(patience.into()).min(self.service.settings.max_patience),
             None => Duration::ZERO,
         };
         let from = (start.server, start.number);

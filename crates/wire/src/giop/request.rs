@@ -292,9 +292,7 @@ impl<'m> Request<'m> {
             self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
             self.request_id = d.read_u32()?;
             self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
-            if self.version > Version::GIOP_1_0 {
-                d.skip(3)?;
-            }
+            // The reserved octets of GIOP 1.1 are where GIOP 1.0 has the gap before the key.
             self.target = Target::Key(d.read_octets()?);
             self.operation = d.read_str_octets()?;
             d.read_octets()?;
@@ -408,9 +406,7 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
     e.write_bool(head.response.is_expected());
-    if head.version.minor == 1 {
-        e.write_raw(&[0; 3]);
-    }
+    // The gap before the key is at the same time the reserved octets of GIOP 1.1.
     e.write_octets_copied(key)?;
     write_operation(e, head.operation)?;
     e.write_u32(0);

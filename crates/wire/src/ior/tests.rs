@@ -127,6 +127,18 @@ fn components_of_a_profile_are_bounded() {
 }
 
 #[test]
+fn profiles_of_version_1_0_have_no_components() {
+    let component = TaggedComponent { tag: 9, data: vec![1] };
+    let of = |version, components| {
+        TaggedProfile::of(version, ProfileAddress::Inet { host: "h", port: 1 }, b"K", components).unwrap()
+    };
+    let (with, without) = (&[component][..], &[][..]);
+    assert_eq!(of(Version::GIOP_1_0, with), of(Version::GIOP_1_0, without));
+    let newer = of(Version::GIOP_1_1, with);
+    assert!(newer.parse().unwrap().components.into_iter().eq([(9, &[1][..])]));
+}
+
+#[test]
 fn nil_has_neither_a_type_nor_a_profile() {
     let profile = TaggedProfile { tag: 0x1234, data: vec![1] };
     assert!(Ior::NIL.is_nil());
