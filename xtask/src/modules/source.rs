@@ -28,6 +28,8 @@ pub(super) struct Module {
     pub(super) globs: Vec<Segments>,
     /// Names of the items that the module defines.
     pub(super) definitions: HashSet<String>,
+    /// Names of the types and traits among them, each with true if it is public.
+    pub(super) types: Vec<(String, bool)>,
     /// Paths as written: private imports, and paths in code. Re-exports are not among them.
     pub(super) uses: HashSet<Segments>,
 }
@@ -104,6 +106,7 @@ impl Source {
                         self.macros.insert(name.to_string(), file);
                     }
                     module.definitions.extend(defined(item));
+                    module.types.extend(defined_type(item));
                     PathCollector(&mut module).visit_item(item);
                 }
             }
@@ -172,6 +175,19 @@ fn defined(item: &Item) -> Option<String> {
         Item::Macro(item) => item.ident.as_ref()?.to_string(),
         _ => return None,
     })
+}
+
+/// Returns the name of the type or trait that an item defines, and true if it is public.
+fn defined_type(item: &Item) -> Option<(String, bool)> {
+    let visibility = match item {
+        Item::Enum(item) => &item.vis,
+        Item::Struct(item) => &item.vis,
+        Item::Trait(item) => &item.vis,
+        Item::Type(item) => &item.vis,
+        Item::Union(item) => &item.vis,
+        _ => return None,
+    };
+    Some((defined(item)?, matches!(visibility, Visibility::Public(_))))
 }
 
 fn attributes(item: &Item) -> &[Attribute] {
@@ -333,8 +349,8 @@ fn quoted(text: &str) -> usize {
 pub(super) mod tests {
     use super::*;
 
-    /// Makes a crate of files: name and text.
-    pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
+    /// Makes a temporary folder of files: name and text.
+    pub(in crate::modules) fn folder_of(files: &[(&str, &str)]) -> PathBuf {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -344,6 +360,12 @@ pub(super) mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
+        folder
+    }
+
+    /// Makes a crate of files: name and text.
+    pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
+        let folder = folder_of(files);
         let source = read(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
         source.unwrap()
