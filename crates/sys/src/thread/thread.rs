@@ -1,8 +1,8 @@
 //! Threads: created in one place, with name, stack, cores and scheduling class set before they run.
 //!
 //! If the kernel refuses the class or the affinity, the thread never runs its body:
-//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides whether to go on without.
-//! Nothing here falls back silently.
+//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides whether to go on without. Nothing
+//! here falls back silently.
 
 pub use super::builder::{JoinHandle, ThreadBuilder, at_highest_priority};
 pub use super::scheduling::{
