@@ -28,10 +28,10 @@ pub(super) struct Module {
     pub(super) globs: Vec<Segments>,
     /// Names of the items that the module defines.
     pub(super) definitions: HashSet<String>,
-    /// Names of the types and traits among them, each with true if it is public.
-    pub(super) types: Vec<(String, bool)>,
     /// Paths as written: private imports, and paths in code. Re-exports are not among them.
     pub(super) uses: HashSet<Segments>,
+    /// Names of the types and traits that the module defines, each with true if it is public.
+    pub(super) types: Vec<(String, bool)>,
 }
 
 /// The modules of a crate, by their paths from its root.
@@ -349,6 +349,14 @@ fn quoted(text: &str) -> usize {
 pub(super) mod tests {
     use super::*;
 
+    /// Makes a crate of files: name and text.
+    pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
+        let folder = folder_of(files);
+        let source = read(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        source.unwrap()
+    }
+
     /// Makes a temporary folder of files: name and text.
     pub(in crate::modules) fn folder_of(files: &[(&str, &str)]) -> PathBuf {
         use std::sync::atomic::{AtomicUsize, Ordering};
@@ -361,14 +369,6 @@ pub(super) mod tests {
             std::fs::write(path, text).unwrap();
         }
         folder
-    }
-
-    /// Makes a crate of files: name and text.
-    pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
-        let folder = folder_of(files);
-        let source = read(&folder);
-        std::fs::remove_dir_all(&folder).unwrap();
-        source.unwrap()
     }
 
     fn segments(path: &str) -> Segments {
