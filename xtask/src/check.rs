@@ -12,6 +12,10 @@ pub(crate) fn run(steps: &mut Steps) {
         return;
     }
     steps.command("formatting", steps::cargo().args(["fmt", "--all", "--check"]));
+    steps.step("names of types", |root| {
+        let (found, remark) = modules::type_names(root)?;
+        steps::findings(found, remark)
+    });
     steps.step("source rules", |root| {
         let (found, files) = source::check(root)?;
         steps::findings(found, format!("{files} files"))

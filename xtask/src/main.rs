@@ -57,6 +57,7 @@ cargo xtask <command>
   cross            the crates for 64-bit ARM; rustup installs the target if it is missing
   figures          measures the figures of the README, and writes them and docs/calls.svg
   figures --quick  like figures, with fewer calls
+  names            the names that several types of the workspace have (check refuses those of public types)
   build-time       time of a release build of the workspace from fetched sources
   idl-corpus DIR   compares the IDL compiler with omniidl on every .idl file below DIR
   help             this text
@@ -107,6 +108,9 @@ fn main() -> ExitCode {
         ["miri", filters @ ..] => nightly::miri(&mut steps, filters),
         ["tsan", filters @ ..] => nightly::tsan(&mut steps, filters),
         ["cross"] => cross::run(&mut steps),
+        ["names"] => {
+            steps.step("names of several types", modules::repeated_type_names);
+        }
         ["build-time"] => build_time(&mut steps),
         ["demo", options @ ..] => return demo::run(&root(), options),
         ["fuzz", options @ ..] => return fuzz::run(&root(), options),

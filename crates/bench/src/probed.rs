@@ -154,7 +154,7 @@ fn own(name: &str) -> Process {
         name: record.point.to_owned(),
     };
     let points = probe::collect().into_iter().map(of).collect();
-    Process { name: name.to_owned(), pid: std::process::id(), threads: probe::threads(), points }
+    Process { name: name.to_owned(), pid: std::process::id(), threads: probe::thread_names(), points }
 }
 
 /// Runs a server with probes as the whole program: prints `ready REFERENCE`, then answers lines:

@@ -50,7 +50,7 @@ pub enum DeclarationKind {
     /// `interface I;`
     InterfaceForward(Flavor, Name),
     /// `valuetype V ... { ... };`
-    Value(ValueType),
+    Value(ValueDeclaration),
     /// `valuetype V;`
     ValueForward(ValueFlavor, Name),
     /// `valuetype V long;`
@@ -164,7 +164,7 @@ pub enum ValueFlavor {
 
 /// A value type with its body.
 #[derive(Clone, Debug)]
-pub struct ValueType {
+pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
     /// Its name.

@@ -119,7 +119,7 @@ pub enum DefinitionKind {
     /// An interface.
     Interface(Interface),
     /// A value type.
-    Value(ValueType),
+    Value(ValueDeclaration),
     /// A value box.
     ValueBox(Type),
     /// A structure.
@@ -198,7 +198,7 @@ pub struct Interface {
 
 /// A value type.
 #[derive(Debug)]
-pub struct ValueType {
+pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
     /// True if it has a body.

@@ -16,7 +16,7 @@ use crate::frame::{ConnectionKey, build};
 use crate::rung::{
     Capabilities, Hook, InterfaceState, Ladder, Pace, ProbeResult, Rung, RungAction, RungEvent, RungStep,
 };
-use crate::steering::{Delivery, Layout, PortRule, Route, Steering, StreamEntry, StreamId};
+use crate::steering::{Delivery, PortRule, Route, Steering, StreamEntry, StreamId, TableSizes};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -112,7 +112,7 @@ impl Simulation {
     /// Creates a simulation. Streams 1 and up have the budgets `lanes`; stream 0 is best effort.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
-        let mut steering = Steering::new(Layout { streams, queues: 1, max_connections: 64 });
+        let mut steering = Steering::new(TableSizes { streams, queues: 1, max_connections: 64 });
         for stream in (0..streams).map(StreamId) {
             steering.set_stream(stream, StreamEntry { delivery: Delivery::Ring, in_context: None }).unwrap();
             steering.set_ring(stream, 0, true).unwrap();

@@ -1,15 +1,18 @@
-//! The modules of a crate: which file uses which, layers inside the ORB, and circles of files.
+//! The modules of a crate: which file uses which, layers inside the ORB, circles of files, and
+//! the names of types.
 //!
 //! [`source`] reads a crate's files and their paths, [`graph`] resolves the paths to files, and the
 //! checks here judge the edges. Code that is compiled only for tests does not count.
 
 mod graph;
 mod layers;
+mod names;
 mod source;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use graph::Graph;
+use names::TypeNames;
 
 /// A circle of imports must have fewer files than this.
 const CIRCLE_FILES: usize = 8;
@@ -20,13 +23,9 @@ const CIRCLE_LINES: usize = 3500;
 /// Returns the circles of files, in any crate, that are too large, and a remark on the largest
 /// circle.
 pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
-    let crates = root.join("crates");
-    let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
-    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
     let mut found = Vec::new();
     let mut largest = (0, 0, String::new());
-    for folder in folders {
+    for folder in crate_folders(root)? {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let graph = Graph::new(&source::read(&folder.join("src"))?);
         for circle in graph.circles() {
@@ -48,4 +47,25 @@ pub(crate) fn circles(root: &Path) -> Result<(Vec<String>, String), String> {
 pub(crate) fn orb_layers(root: &Path) -> Result<(Vec<String>, String), String> {
     let graph = Graph::new(&source::read(&root.join("crates/orb/src"))?);
     Ok((layers::check(&graph, layers::ORB), layers::shown(&graph, layers::ORB)))
+}
+
+/// Returns the names that several public types of the workspace have, and the number of names.
+pub(crate) fn type_names(root: &Path) -> Result<(Vec<String>, String), String> {
+    let names = TypeNames::read(root, &crate_folders(root)?)?;
+    Ok((names.conflicts(), format!("{} names", names.len())))
+}
+
+/// Returns a line for each name that several types of the workspace have, public or not.
+pub(crate) fn repeated_type_names(root: &Path) -> Result<String, String> {
+    let list = TypeNames::read(root, &crate_folders(root)?)?.list();
+    Ok(format!("{} names\n{}", list.len(), list.join("\n")))
+}
+
+/// Returns the folders of all crates.
+fn crate_folders(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let crates = root.join("crates");
+    let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    Ok(folders)
 }

@@ -30,6 +30,8 @@ pub(super) struct Module {
     pub(super) definitions: HashSet<String>,
     /// Paths as written: private imports, and paths in code. Re-exports are left out.
     pub(super) uses: HashSet<Segments>,
+    /// Names of the types and traits that the module defines, each with true if it is public.
+    pub(super) types: Vec<(String, bool)>,
 }
 
 /// The modules of a crate, by their paths from its root.
@@ -104,6 +106,7 @@ impl Source {
                         self.macros.insert(name.to_string(), file);
                     }
                     module.definitions.extend(defined(item));
+                    module.types.extend(defined_type(item));
                     PathCollector(&mut module).visit_item(item);
                 }
             }
@@ -172,6 +175,19 @@ fn defined(item: &Item) -> Option<String> {
         Item::Macro(item) => item.ident.as_ref()?.to_string(),
         _ => return None,
     })
+}
+
+/// Returns the name of the type or trait that an item defines, and true if it is public.
+fn defined_type(item: &Item) -> Option<(String, bool)> {
+    let visibility = match item {
+        Item::Enum(item) => &item.vis,
+        Item::Struct(item) => &item.vis,
+        Item::Trait(item) => &item.vis,
+        Item::Type(item) => &item.vis,
+        Item::Union(item) => &item.vis,
+        _ => return None,
+    };
+    Some((defined(item)?, matches!(visibility, Visibility::Public(_))))
 }
 
 fn attributes(item: &Item) -> &[Attribute] {
@@ -335,6 +351,14 @@ pub(super) mod tests {
 
     /// Makes a crate from files, given as name and text.
     pub(in crate::modules) fn parsed(files: &[(&str, &str)]) -> Source {
+        let folder = folder_of(files);
+        let source = read(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        source.unwrap()
+    }
+
+    /// Makes a temporary folder of files: name and text.
+    pub(in crate::modules) fn folder_of(files: &[(&str, &str)]) -> PathBuf {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -344,9 +368,7 @@ pub(super) mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let source = read(&folder);
-        std::fs::remove_dir_all(&folder).unwrap();
-        source.unwrap()
+        folder
     }
 
     fn segments(path: &str) -> Segments {

@@ -5,7 +5,7 @@ use super::types::TypePosition;
 use super::{ParseResult, Parser};
 use crate::ast::{
     Attribute, DeclarationKind as Kind, Direction, Flavor, Interface, OperationDeclaration, Parameter, ScopedName,
-    State, ValueFlavor, ValueType,
+    State, ValueDeclaration, ValueFlavor,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -79,7 +79,7 @@ impl Parser<'_> {
         let mut body = Vec::new();
         self.declarations(EnclosingBody::Value(flavor), &mut body);
         let end = self.close_body(open)?;
-        Ok(Kind::Value(ValueType { flavor, name, truncatable, bases, supports, body, end }))
+        Ok(Kind::Value(ValueDeclaration { flavor, name, truncatable, bases, supports, body, end }))
     }
 
     /// Parses an operation, an attribute, state or a factory.

@@ -3,7 +3,7 @@
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
 use crate::diagnostic::Diagnostic;
-use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueType};
+use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueDeclaration};
 
 impl DeclarationResolver<'_> {
     pub(super) fn value_forward(
@@ -39,7 +39,7 @@ impl DeclarationResolver<'_> {
         declaration: &Declaration,
         at: DeclarationSite,
     ) -> DefinitionId {
-        let value = ValueType {
+        let value = ValueDeclaration {
             flavor,
             defined: false,
             truncatable: false,
@@ -56,7 +56,7 @@ impl DeclarationResolver<'_> {
         id
     }
 
-    pub(super) fn value(&mut self, value: &ast::ValueType, declaration: &Declaration, at: DeclarationSite) {
+    pub(super) fn value(&mut self, value: &ast::ValueDeclaration, declaration: &Declaration, at: DeclarationSite) {
         let name = value.name;
         let known = self.known_definition(name, at);
         let known =
@@ -100,7 +100,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    fn value_bases(&mut self, value: &ast::ValueType, at: DeclarationSite) -> Vec<DefinitionId> {
+    fn value_bases(&mut self, value: &ast::ValueDeclaration, at: DeclarationSite) -> Vec<DefinitionId> {
         let mut bases: Vec<DefinitionId> = Vec::new();
         let mut concrete: Option<&ScopedName> = None;
         for (index, name) in value.bases.iter().enumerate() {
@@ -148,7 +148,7 @@ impl DeclarationResolver<'_> {
         bases
     }
 
-    fn check_truncatable(&mut self, value: &ast::ValueType, bases: &[DefinitionId]) {
+    fn check_truncatable(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId]) {
         let Some(span) = value.truncatable else { return };
         let base = bases.first().and_then(|id| match &self.model.get(*id).kind {
             DefinitionKind::Value(base) => Some(base.flavor),
@@ -202,7 +202,7 @@ impl DeclarationResolver<'_> {
 
     /// Checks that the supported interface is the one that the base supports, or is derived from
     /// it.
-    fn check_supported(&mut self, value: &ast::ValueType, bases: &[DefinitionId], supports: &[DefinitionId]) {
+    fn check_supported(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != Flavor::Abstract))
         };

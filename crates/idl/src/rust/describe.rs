@@ -4,7 +4,7 @@
 use super::Generator;
 use super::writer::CodeWriter;
 use crate::ast::{Basic, Flavor, ValueFlavor};
-use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union, ValueType};
+use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union, ValueDeclaration};
 
 impl Generator<'_> {
     /// Writes the description of a type, if it has one.
@@ -110,7 +110,7 @@ impl Generator<'_> {
         }
     }
 
-    fn value_described(&mut self, head: &str, value: &ValueType) -> (String, Vec<String>) {
+    fn value_described(&mut self, head: &str, value: &ValueDeclaration) -> (String, Vec<String>) {
         let modifier = match value.flavor {
             ValueFlavor::Custom => 1,
             ValueFlavor::Abstract => 2,

@@ -8,11 +8,11 @@ use super::path::Part;
 use super::writer::{CodeLine, CodeWriter};
 use super::{Generator, LintedItem};
 use crate::ast::ValueFlavor;
-use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueType};
+use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueDeclaration};
 use std::collections::HashSet;
 
 impl Generator<'_> {
-    pub(super) fn value(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
+    pub(super) fn value(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         if value.flavor == ValueFlavor::Abstract || !value.defined {
             return self.abstract_value(id, value, out);
         }
@@ -103,7 +103,7 @@ impl Generator<'_> {
     fn describe_value(
         &mut self,
         id: DefinitionId,
-        value: &ValueType,
+        value: &ValueDeclaration,
         base: Option<DefinitionId>,
         out: &mut CodeWriter,
     ) {
@@ -149,7 +149,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    fn abstract_value(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
+    fn abstract_value(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         let name = self.name(id);
         self.document(id, out);
         self.attributes(LintedItem::Calls, out);
@@ -177,13 +177,13 @@ impl Generator<'_> {
     }
 
     /// Returns the supertraits that an implementation of a value type needs.
-    fn value_bounds(&self, value: &ValueType) -> String {
+    fn value_bounds(&self, value: &ValueDeclaration) -> String {
         let bases = value.bases.iter().filter(|base| self.has_operations(**base));
         let traits: Vec<String> = bases.chain(&value.supports).map(|base| self.path_to_operations(*base)).collect();
         if traits.is_empty() { "Send + Sync + 'static".to_owned() } else { traits.join(" + ") }
     }
 
-    fn value_operations(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
+    fn value_operations(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         let (state, operations) = (self.name(id), self.names.operations_trait[&id].clone());
         let holder = self.names.skeleton[&id].clone();
         let implementation = self.runtime("Implementation");
@@ -239,7 +239,7 @@ impl Generator<'_> {
     }
 
     /// Writes a trait with the factories that the type declares.
-    fn value_factory(&mut self, id: DefinitionId, value: &ValueType, out: &mut CodeWriter) {
+    fn value_factory(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         if value.factories.is_empty() {
             return;
         }
@@ -313,7 +313,7 @@ impl Generator<'_> {
 
     // ---- properties of value types -----------------------------------------------------------------
 
-    fn value_of(&self, id: DefinitionId) -> Option<&ValueType> {
+    fn value_of(&self, id: DefinitionId) -> Option<&ValueDeclaration> {
         match &self.model().get(id).kind {
             DefinitionKind::Value(value) => Some(value),
             _ => None,
@@ -321,7 +321,7 @@ impl Generator<'_> {
     }
 
     /// Returns the base whose state is a part of this type's state.
-    pub(super) fn base_with_state(&self, value: &ValueType) -> Option<DefinitionId> {
+    pub(super) fn base_with_state(&self, value: &ValueDeclaration) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }

@@ -17,7 +17,7 @@ pub(crate) struct SteeringPair {
 impl SteeringPair {
     /// Copies the oracle's tables into maps.
     pub(crate) fn new(oracle: Steering) -> Self {
-        let program = assemble(oracle.layout()).expect("the program can be assembled");
+        let program = assemble(oracle.table_sizes()).expect("the program can be assembled");
         let tables = tables(&oracle);
         Self { oracle, program, tables }
     }
@@ -42,7 +42,7 @@ impl SteeringPair {
     /// # Panics
     /// If they differ.
     pub(crate) fn compare_counts(&self) {
-        let streams = self.oracle.layout().streams;
+        let streams = self.oracle.table_sizes().streams;
         for stream in (0..streams).map(StreamId) {
             let [in_context, queued, missed] = self.counts(stream.0);
             assert_eq!(StreamCounts { in_context, queued, missed }, self.oracle.counts(stream), "{stream:?}");
@@ -64,7 +64,7 @@ impl SteeringPair {
         match target {
             Some((table, slot)) if action == redirect && table == symbol::RINGS.0 => Route::Ring { slot },
             Some((table, processor)) if action == redirect => {
-                let first = self.tables.len() - usize::from(self.oracle.layout().streams);
+                let first = self.tables.len() - usize::from(self.oracle.table_sizes().streams);
                 let stream = u16::try_from(table - first).map_or(StreamId(u16::MAX), StreamId);
                 Route::Thread { stream, processor }
             }
@@ -79,7 +79,7 @@ impl SteeringPair {
 /// Returns the oracle's tables as the program's maps, in the order of their symbols. A CPUMAP for
 /// each stream follows.
 fn tables(oracle: &Steering) -> Vec<ProgramTable> {
-    let (parts, layout) = (oracle.parts(), oracle.layout());
+    let (parts, table_sizes) = (oracle.parts(), oracle.table_sizes());
     let mut ports = vec![0; 4 << 16];
     for (port, rule) in parts.ports {
         let into = ports.iter_mut().skip(usize::from(*port) * 4);
@@ -93,14 +93,14 @@ fn tables(oracle: &Steering) -> Vec<ProgramTable> {
         ProgramTable::Hash { key_size: ConnectionKey::SIZE, value_size: 4, places, values: streams },
         array(StreamEntry::SIZE, parts.streams.iter().flat_map(StreamEntry::encode).collect()),
         array(8, parts.limits.iter().flat_map(|limit| limit.to_ne_bytes()).collect()),
-        array(StreamCounts::SIZE, vec![0; (usize::from(layout.streams) + 1) * StreamCounts::SIZE]),
+        array(StreamCounts::SIZE, vec![0; (usize::from(table_sizes.streams) + 1) * StreamCounts::SIZE]),
         ProgramTable::Targets(parts.rings.clone()),
         ProgramTable::Tables(
-            (0..usize::from(layout.streams)).map(|stream| symbol::PROCESSORS.0 + 1 + stream).collect(),
+            (0..usize::from(table_sizes.streams)).map(|stream| symbol::PROCESSORS.0 + 1 + stream).collect(),
         ),
         array(4, parts.processors.iter().flat_map(|processor| processor.to_ne_bytes()).collect()),
     ];
-    for stream in (0..layout.streams).map(StreamId) {
+    for stream in (0..table_sizes.streams).map(StreamId) {
         let of_stream = parts.threads.iter().filter(|(owner, _)| *owner == stream);
         tables.push(ProgramTable::Targets(of_stream.map(|(_, processor)| *processor).collect()));
     }
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::scenario::Scenario;
-    use super::super::{Delivery, Layout, PortRule, Verdict};
+    use super::super::{Delivery, PortRule, TableSizes, Verdict};
     use super::*;
 
     proptest! {
@@ -133,7 +133,7 @@ mod tests {
         /// A frame without structure reaches no stream, unless it names one of its connections.
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
-            let mut oracle = Steering::new(Layout { streams: 2, queues: 2, max_connections: 1 });
+            let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
             oracle.set_port(2809, Some(PortRule::Accepted)).unwrap();
             let ring = StreamEntry { delivery: Delivery::Ring, in_context: None };
             oracle.set_stream(StreamId(1), ring).unwrap();

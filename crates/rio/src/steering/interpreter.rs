@@ -96,7 +96,7 @@ impl<'r> Interpreter<'r> {
     /// Executes one instruction. Returns the distance to jump.
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
-        match code & opcode::CLASS {
+        match code & opcode::CLASS_MASK {
             opcode::LOAD_IMMEDIATE => {
                 let map = self.program.map_at(place).ok_or_else(|| fault("loads no map"))?;
                 self.set(destination, RegisterValue::Table(map.0))?;
@@ -117,7 +117,7 @@ impl<'r> Interpreter<'r> {
             }
             opcode::ARITHMETIC_32 => self.swap(instruction)?,
             opcode::ARITHMETIC => self.compute(instruction)?,
-            opcode::JUMP if code & opcode::OPERATION == opcode::CALL => self.call(instruction.immediate)?,
+            opcode::JUMP if code & opcode::OPERATION_MASK == opcode::CALL => self.call(instruction.immediate)?,
             opcode::JUMP => return Ok(if self.jumps(instruction)? { offset } else { 0 }),
             _ => return Err(fault("unknown class")),
         }
@@ -136,7 +136,7 @@ impl<'r> Interpreter<'r> {
 
     fn compute(&mut self, instruction: Instruction) -> Result<(), ProgramFault> {
         let right = self.operand(instruction)?;
-        let operation = instruction.opcode & opcode::OPERATION;
+        let operation = instruction.opcode & opcode::OPERATION_MASK;
         if operation == opcode::MOVE {
             return self.set(instruction.destination, right);
         }
@@ -157,7 +157,7 @@ impl<'r> Interpreter<'r> {
     }
 
     fn jumps(&self, instruction: Instruction) -> Result<bool, ProgramFault> {
-        let operation = instruction.opcode & opcode::OPERATION;
+        let operation = instruction.opcode & opcode::OPERATION_MASK;
         if operation == opcode::ALWAYS {
             return Ok(true);
         }
@@ -349,10 +349,10 @@ fn little(bytes: &[u8]) -> u64 {
 }
 
 fn width(code: u8) -> Result<Width, ProgramFault> {
-    if code & opcode::MODE != opcode::MEMORY {
+    if code & opcode::MODE_MASK != opcode::MEMORY {
         return Err(fault("unknown addressing mode"));
     }
-    Ok(match code & opcode::WIDTH {
+    Ok(match code & opcode::WIDTH_MASK {
         0x00 => Width::Word,
         0x08 => Width::Half,
         0x10 => Width::Byte,

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use corelane_sys::bpf::{self, AssembleError, LoadError, LoadedProgram, Map, MapKind};
 
-use super::{Layout, PortRule, StreamCounts, StreamEntry, StreamId, TableError, assemble};
+use super::{PortRule, StreamCounts, StreamEntry, StreamId, TableError, TableSizes, assemble};
 use crate::frame::ConnectionKey;
 
 /// Number of entries in the port table: all ports.
@@ -19,7 +19,7 @@ const LIMIT_SIZE: usize = 8;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SteeringError {
-    /// The layout does not permit the change.
+    /// The sizes of the tables do not permit the change.
     Table(TableError),
     /// The kernel refuses a map or a change of one.
     Map(io::Error),
@@ -70,7 +70,7 @@ impl From<AssembleError> for SteeringError {
 /// the program is no longer on any interface.
 #[derive(Debug)]
 pub struct KernelSteering {
-    layout: Layout,
+    table_sizes: TableSizes,
     program: LoadedProgram,
     ports: Map,
     connections: Map,
@@ -89,22 +89,27 @@ impl KernelSteering {
     ///
     /// # Errors
     /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses.
-    pub fn load(layout: Layout) -> Result<Self, SteeringError> {
-        let (streams, slots) = (u32::from(layout.streams), layout.slots());
+    pub fn load(table_sizes: TableSizes) -> Result<Self, SteeringError> {
+        let (streams, slots) = (u32::from(table_sizes.streams), table_sizes.slots());
         let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
         let ports = array("rio_ports", WORD, PORTS)?;
         let entries = array("rio_streams", StreamEntry::SIZE, streams)?;
         let limits = array("rio_limits", LIMIT_SIZE, slots)?;
         let processors = array("rio_processors", WORD, slots)?;
-        let connections =
-            Map::create(MapKind::Hash, "rio_connections", ConnectionKey::SIZE, WORD, layout.max_connections.max(1))?;
+        let connections = Map::create(
+            MapKind::Hash,
+            "rio_connections",
+            ConnectionKey::SIZE,
+            WORD,
+            table_sizes.max_connections.max(1),
+        )?;
         let counts = Map::create(MapKind::PerCpuArray, "rio_counts", WORD, StreamCounts::SIZE, streams + 1)?;
         let rings = Map::create(MapKind::XskMap, "rio_rings", WORD, WORD, slots)?;
         let (threads, threads_of) = thread_maps(streams)?;
         let maps = [&ports, &connections, &entries, &limits, &counts, &rings, &threads, &processors];
-        let program = bpf::load("rio_steering", &assemble(layout)?, &maps)?;
+        let program = bpf::load("rio_steering", &assemble(table_sizes)?, &maps)?;
         Ok(Self {
-            layout,
+            table_sizes,
             program,
             ports,
             connections,
@@ -142,7 +147,9 @@ impl KernelSteering {
         self.check(stream)?;
         let added = self.connections.update(key.as_bytes(), &u32::from(stream.0).to_ne_bytes());
         added.map_err(|error| match error.kind() {
-            io::ErrorKind::ArgumentListTooLong => TableError::TooManyConnections(self.layout.max_connections).into(),
+            io::ErrorKind::ArgumentListTooLong => {
+                TableError::TooManyConnections(self.table_sizes.max_connections).into()
+            }
             _ => error.into(),
         })
     }
@@ -160,7 +167,7 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
     pub fn set_stream(&self, stream: StreamId, entry: StreamEntry) -> Result<(), SteeringError> {
-        self.layout.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
 
@@ -170,7 +177,7 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
     pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
-        let slot = self.layout.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
         Ok(self.rings.update_index(slot, socket.as_raw_fd().cast_unsigned())?)
     }
 
@@ -202,7 +209,7 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
     pub fn set_processor(&self, stream: StreamId, queue: u32, processor: u32) -> Result<(), SteeringError> {
-        let slot = self.layout.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
+        let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
         Ok(self.processors.update_index(slot, processor)?)
     }
 
@@ -211,7 +218,7 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
     pub fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
-        self.layout.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
+        self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         let sums = self.counts.sum(u32::from(stream.0))?;
         let field = |place| sums.get(place).copied().unwrap_or(0);
         Ok(StreamCounts { in_context: field(0), queued: field(1), missed: field(2) })
@@ -222,11 +229,11 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] if the kernel refuses.
     pub fn passed(&self) -> Result<u64, SteeringError> {
-        Ok(self.counts.sum(u32::from(self.layout.streams))?.first().copied().unwrap_or(0))
+        Ok(self.counts.sum(u32::from(self.table_sizes.streams))?.first().copied().unwrap_or(0))
     }
 
     fn check(&self, stream: StreamId) -> Result<(), TableError> {
-        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.layout.streams;
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.streams;
         is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
     }
 }
@@ -259,7 +266,7 @@ mod tests {
     use super::*;
     use crate::frame::build;
 
-    const LAYOUT: Layout = Layout { streams: 3, queues: 2, max_connections: 2 };
+    const TABLE_SIZES: TableSizes = TableSizes { streams: 3, queues: 2, max_connections: 2 };
 
     /// Returns true, after printing the reason, if the kernel does not permit the test.
     fn is_refused() -> bool {
@@ -276,12 +283,12 @@ mod tests {
     /// Loads a scenario into the kernel. It omits rings, because there is no AF_XDP socket, and
     /// caps, because the kernel has its own clock.
     fn load(scenario: &mut Scenario) -> KernelSteering {
-        let kernel = KernelSteering::load(scenario.steering.layout()).unwrap();
+        let kernel = KernelSteering::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
             let entry = StreamEntry { in_context: None, ..*entry };
             kernel.set_stream(*stream, entry).unwrap();
             scenario.steering.set_stream(*stream, entry).unwrap();
-            for queue in 0..u32::from(scenario.steering.layout().queues) {
+            for queue in 0..u32::from(scenario.steering.table_sizes().queues) {
                 scenario.steering.set_ring(*stream, queue, false).unwrap();
             }
         }
@@ -312,7 +319,7 @@ mod tests {
             };
             assert_eq!(action(&kernel, &arrival.frame), expected, "frame {:02x?}", arrival.frame);
         }
-        for stream in (0..scenario.steering.layout().streams).map(StreamId) {
+        for stream in (0..scenario.steering.table_sizes().streams).map(StreamId) {
             assert_eq!(kernel.counts(stream).unwrap(), scenario.steering.counts(stream), "{stream:?}");
         }
         assert_eq!(kernel.passed().unwrap(), scenario.steering.passed());
@@ -337,7 +344,7 @@ mod tests {
         if is_refused() {
             return;
         }
-        let kernel = KernelSteering::load(LAYOUT).unwrap();
+        let kernel = KernelSteering::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
         // One packet a second is the lowest cap.
@@ -356,7 +363,7 @@ mod tests {
         if is_refused() {
             return;
         }
-        let (kernel, mut oracle) = (KernelSteering::load(LAYOUT).unwrap(), Steering::new(LAYOUT));
+        let (kernel, mut oracle) = (KernelSteering::load(TABLE_SIZES).unwrap(), Steering::new(TABLE_SIZES));
         let key = |port: u16| ConnectionKey::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 2809).into()).unwrap();
         for (port, stream) in [(1, 1), (2, 0), (2, 3), (2, 2), (1, 2), (3, 1)] {
             let ours = kernel.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());

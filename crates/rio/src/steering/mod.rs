@@ -49,7 +49,7 @@ impl StreamId {
 
 /// The sizes of the tables, fixed when the program is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct TableSizes {
     /// Number of streams, including best effort: one more than the highest [`StreamId`].
     pub streams: u16,
     /// Number of receive queues of the interface.
@@ -58,14 +58,14 @@ pub struct Layout {
     pub max_connections: u32,
 }
 
-impl Layout {
+impl TableSizes {
     /// Returns the number of slots: one for each stream and receive queue.
     #[must_use]
     pub fn slots(&self) -> u32 {
         u32::from(self.streams) * u32::from(self.queues)
     }
 
-    /// Returns the slot of a stream's frames from this receive queue. `None` if the layout has no
+    /// Returns the slot of a stream's frames from this receive queue. `None` if the tables have no
     /// such stream or queue.
     #[must_use]
     pub fn slot(&self, stream: StreamId, queue: u32) -> Option<u32> {
@@ -161,9 +161,9 @@ impl StreamCounts {
 /// The reason why the tables refuse a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// The layout has no such stream, or best effort is not permitted here.
+    /// The tables have no such stream, or best effort is not permitted here.
     NoSuchStream(StreamId),
-    /// The layout has no such receive queue.
+    /// The tables have no such receive queue.
     NoSuchQueue(u32),
     /// The connection table is full.
     TooManyConnections(u32),

@@ -20,7 +20,7 @@ use corelane_sys::bpf::{
     Arithmetic, AssembleError, Assembler, Condition, Helper, Label, MapSymbol, Program, Width, XdpAction,
 };
 
-use super::{Layout, StreamId, symbol};
+use super::{StreamId, TableSizes, symbol};
 use crate::frame::{
     ETHERNET_HEADER, FRAGMENT_BITS, IPV4_HEADER, IPV4_WITHOUT_OPTIONS, IPV6_HEADER, MAX_VLAN_TAGS, NEIGHBOUR_DISCOVERY,
     ON_LINK_HOP_LIMIT, TCP_HEADER, VLAN_TAG, ether_type, protocol,
@@ -74,7 +74,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// # Errors
 /// [`AssembleError`] if a jump is too long, which cannot happen: the program has some two hundred
 /// instructions.
-pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
+pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels {
         pass: asm.label(),
@@ -82,7 +82,7 @@ pub fn assemble(layout: Layout) -> Result<Program, AssembleError> {
         connection_tables: asm.label(),
         deliver: asm.label(),
     };
-    let mut writer = ProgramWriter { asm, labels, layout };
+    let mut writer = ProgramWriter { asm, labels, table_sizes };
     writer.write();
     writer.asm.finish()
 }
@@ -100,7 +100,7 @@ struct JumpLabels {
 struct ProgramWriter {
     asm: Assembler,
     labels: JumpLabels,
-    layout: Layout,
+    table_sizes: TableSizes,
 }
 
 impl ProgramWriter {
@@ -117,7 +117,7 @@ impl ProgramWriter {
         self.asm.set(R9, i32::from(StreamId::BEST_EFFORT.0));
         self.deliver(nowhere);
         self.asm.bind(nowhere).set(R0, XdpAction::PASS).exit();
-        self.asm.bind(pass).set(R9, i32::from(self.layout.streams));
+        self.asm.bind(pass).set(R9, i32::from(self.table_sizes.streams));
         self.count(count::PASSED);
         self.asm.set(R0, XdpAction::PASS).exit();
     }
@@ -250,8 +250,8 @@ impl ProgramWriter {
         self.look_up(symbol::STREAMS, stack::INDEX, nowhere);
         self.asm.set(R8, R0);
         self.asm.load(Width::Word, R7, R6, context::RX_QUEUE);
-        self.asm.jump_if(Condition::GreaterOrEqual, R7, i32::from(self.layout.queues), missed);
-        self.asm.set(R1, R9).compute(Arithmetic::Multiply, R1, i32::from(self.layout.queues));
+        self.asm.jump_if(Condition::GreaterOrEqual, R7, i32::from(self.table_sizes.queues), missed);
+        self.asm.set(R1, R9).compute(Arithmetic::Multiply, R1, i32::from(self.table_sizes.queues));
         self.asm.compute(Arithmetic::Add, R7, R1);
 
         self.asm.load(Width::Double, R1, R8, entry::INTERVAL).jump_if(Condition::Equal, R1, 0, queue);
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_program_uses_each_of_its_maps() {
-        let program = assemble(Layout { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        let program = assemble(TableSizes { streams: 4, queues: 2, max_connections: 8 }).unwrap();
         assert_eq!(program.map_count(), 8);
         let used = |map| (0..program.instructions().len()).any(|place| program.map_at(place) == Some(MapSymbol(map)));
         assert!((0..8).all(used));
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_program_jumps_forwards_only() {
-        let program = assemble(Layout { streams: 4, queues: 2, max_connections: 8 }).unwrap();
+        let program = assemble(TableSizes { streams: 4, queues: 2, max_connections: 8 }).unwrap();
         assert!(
             program.instructions().iter().all(|instruction| instruction.opcode & 7 != 5 || instruction.offset >= 0)
         );

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::{Delivery, Layout, PacketRate, PortRule, Steering, StreamEntry, StreamId};
+use super::{Delivery, PacketRate, PortRule, Steering, StreamEntry, StreamId, TableSizes};
 use crate::frame::{ConnectionKey, build};
 
 /// Maximum number of frames in one scenario.
@@ -59,21 +59,21 @@ impl Scenario {
     /// Reads a scenario. `processors` is the number of processors for kernel threads, at least 1.
     pub(crate) fn read(bytes: &[u8], processors: u8) -> Self {
         let mut bytes = Bytes(bytes);
-        let layout = Layout {
+        let table_sizes = TableSizes {
             streams: 2 + u16::from(bytes.below(3)),
             queues: 1 + u16::from(bytes.below(2)),
             max_connections: MAX_CONNECTIONS,
         };
         let mut scenario = Self {
-            steering: Steering::new(layout),
+            steering: Steering::new(table_sizes),
             connections: Vec::new(),
             ports: Vec::new(),
             streams: Vec::new(),
             threads: Vec::new(),
             arrivals: Vec::new(),
         };
-        scenario.read_streams(&mut bytes, layout, processors.max(1));
-        scenario.read_rules(&mut bytes, layout);
+        scenario.read_streams(&mut bytes, table_sizes, processors.max(1));
+        scenario.read_rules(&mut bytes, table_sizes);
         let mut now = 0;
         while !bytes.0.is_empty() && scenario.arrivals.len() < MAX_FRAMES {
             now += u64::from(bytes.next()) * 10_000;
@@ -83,34 +83,34 @@ impl Scenario {
         scenario
     }
 
-    fn read_streams(&mut self, bytes: &mut Bytes<'_>, layout: Layout, processors: u8) {
-        for stream in (0..layout.streams).map(StreamId) {
+    fn read_streams(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes, processors: u8) {
+        for stream in (0..table_sizes.streams).map(StreamId) {
             let delivery = [Delivery::Off, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
             let rate =
                 |burst| PacketRate::new(NonZeroU32::MIN.saturating_add(999), NonZeroU32::MIN.saturating_add(burst));
             let in_context = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
             let entry = StreamEntry { delivery, in_context };
             self.streams.push((stream, entry));
-            self.steering.set_stream(stream, entry).expect("a stream of the layout");
-            for queue in 0..u32::from(layout.queues) {
+            self.steering.set_stream(stream, entry).expect("a stream of the tables");
+            for queue in 0..u32::from(table_sizes.queues) {
                 let (ring, thread) = (bytes.flag(), bytes.flag().then(|| u32::from(bytes.below(processors))));
-                self.steering.set_ring(stream, queue, ring).expect("a slot of the layout");
+                self.steering.set_ring(stream, queue, ring).expect("a slot of the tables");
                 if let Some(processor) = thread {
                     self.threads.push((stream, queue, processor));
-                    self.steering.set_thread(stream, queue, processor, true).expect("a slot of the layout");
+                    self.steering.set_thread(stream, queue, processor, true).expect("a slot of the tables");
                 }
             }
         }
     }
 
-    fn read_rules(&mut self, bytes: &mut Bytes<'_>, layout: Layout) {
-        let mut stream = || StreamId(1 + u16::from(bytes.next()) % (layout.streams - 1));
+    fn read_rules(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes) {
+        let mut stream = || StreamId(1 + u16::from(bytes.next()) % (table_sizes.streams - 1));
         let rules = [(PORTS[0], PortRule::Accepted), (PORTS[1], PortRule::All(stream()))];
         let owners = [stream(), stream()];
         for (rule, is_set) in rules.into_iter().zip([bytes.below(8) != 0, bytes.flag()]) {
             if is_set {
                 self.ports.push(rule);
-                self.steering.set_port(rule.0, Some(rule.1)).expect("a stream of the layout");
+                self.steering.set_port(rule.0, Some(rule.1)).expect("a stream of the tables");
             }
         }
         for (client, version) in [(0, 4), (1, 4), (0, 6), (1, 6)] {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sched::task::Nanos;
 
-use super::{Delivery, Layout, PortRule, StreamCounts, StreamEntry, StreamId, TableError};
+use super::{Delivery, PortRule, StreamCounts, StreamEntry, StreamId, TableError, TableSizes};
 use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, and the table that named it.
@@ -54,7 +54,7 @@ pub enum Route {
 /// The steering tables.
 #[derive(Clone, Debug)]
 pub struct Steering {
-    layout: Layout,
+    table_sizes: TableSizes,
     ports: BTreeMap<u16, PortRule>,
     connections: BTreeMap<ConnectionKey, StreamId>,
     streams: Vec<StreamEntry>,
@@ -72,11 +72,11 @@ pub struct Steering {
 impl Steering {
     /// Creates empty tables. Every frame passes or goes to best effort, which has no place to wait.
     #[must_use]
-    pub fn new(layout: Layout) -> Self {
-        let slots = usize::try_from(layout.slots()).unwrap_or(0);
-        let streams = usize::from(layout.streams);
+    pub fn new(table_sizes: TableSizes) -> Self {
+        let slots = usize::try_from(table_sizes.slots()).unwrap_or(0);
+        let streams = usize::from(table_sizes.streams);
         Self {
-            layout,
+            table_sizes,
             ports: BTreeMap::new(),
             connections: BTreeMap::new(),
             streams: vec![StreamEntry::default(); streams],
@@ -91,14 +91,14 @@ impl Steering {
 
     /// Returns the sizes of the tables.
     #[must_use]
-    pub fn layout(&self) -> Layout {
-        self.layout
+    pub fn table_sizes(&self) -> TableSizes {
+        self.table_sizes
     }
 
     /// Sets or removes the rule of a local port.
     ///
     /// # Errors
-    /// [`TableError::NoSuchStream`] for a stream outside the layout and for best effort.
+    /// [`TableError::NoSuchStream`] for a stream outside the tables and for best effort.
     pub fn set_port(&mut self, port: u16, rule: Option<PortRule>) -> Result<(), TableError> {
         if let Some(PortRule::All(stream)) = rule {
             self.check(stream)?;
@@ -116,7 +116,7 @@ impl Steering {
     /// [`TableError::NoSuchStream`], [`TableError::TooManyConnections`].
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
-        let most = self.layout.max_connections;
+        let most = self.table_sizes.max_connections;
         let is_full = self.connections.len() >= usize::try_from(most).unwrap_or(usize::MAX);
         if is_full && !self.connections.contains_key(&key) {
             return Err(TableError::TooManyConnections(most));
@@ -133,7 +133,7 @@ impl Steering {
     /// Sets the delivery of a stream's frames.
     ///
     /// # Errors
-    /// [`TableError::NoSuchStream`] for a stream outside the layout.
+    /// [`TableError::NoSuchStream`] for a stream outside the tables.
     pub fn set_stream(&mut self, stream: StreamId, entry: StreamEntry) -> Result<(), TableError> {
         let place = self.streams.get_mut(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
         *place = entry;
@@ -210,7 +210,7 @@ impl Steering {
         self.deliver(StreamId::BEST_EFFORT, queue, now).unwrap_or(Route::Pass)
     }
 
-    /// Returns the counts of a stream; zeros for a stream outside the layout.
+    /// Returns the counts of a stream; zeros for a stream outside the tables.
     #[must_use]
     pub fn counts(&self, stream: StreamId) -> StreamCounts {
         self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
@@ -226,7 +226,7 @@ impl Steering {
     /// no such place.
     fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
         let entry = *self.streams.get(usize::from(stream.0))?;
-        let slot = self.layout.slot(stream, queue);
+        let slot = self.table_sizes.slot(stream, queue);
         let place = slot.and_then(|slot| usize::try_from(slot).ok());
         let counts = self.counts.get_mut(usize::from(stream.0))?;
         if let Some((rate, limit)) = entry.in_context.zip(place.and_then(|place| self.limits.get_mut(place)))
@@ -251,14 +251,14 @@ impl Steering {
     }
 
     fn check(&self, stream: StreamId) -> Result<(), TableError> {
-        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.layout.streams;
+        let is_known = stream != StreamId::BEST_EFFORT && stream.0 < self.table_sizes.streams;
         is_known.then_some(()).ok_or(TableError::NoSuchStream(stream))
     }
 
     fn slot(&self, stream: StreamId, queue: u32) -> Result<u32, TableError> {
-        let is_known = stream.0 < self.layout.streams;
+        let is_known = stream.0 < self.table_sizes.streams;
         let error = if is_known { TableError::NoSuchQueue(queue) } else { TableError::NoSuchStream(stream) };
-        self.layout.slot(stream, queue).ok_or(error)
+        self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
     /// Returns the tables, for conversion into the form of the kernel's maps.
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn steering() -> Steering {
-        Steering::new(Layout { streams: 3, queues: 2, max_connections: 2 })
+        Steering::new(TableSizes { streams: 3, queues: 2, max_connections: 2 })
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! versions. Readers resolve names in the newest published version while a writer prepares the next
 //! one. This module reads no clock, never waits, and knows neither stores nor connections.
 //!
-//! If a name leads into a context of another server, resolution ends with [`ResolvedName::Foreign`] or
-//! [`Done::Foreign`]. The caller continues there with the remaining components.
+//! If a name leads into a context of another server, resolution ends with
+//! [`ResolvedName::Foreign`] or [`Done::Foreign`]. The caller continues there with the remaining
+//! components.
 //!
 //! Invariant: every binding belongs to an existing context, and no context id is used twice. A
 //! binding may lead to a destroyed context, as the specification allows.

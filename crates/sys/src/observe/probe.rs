@@ -105,7 +105,7 @@ pub fn collect() -> Vec<Record> {
 }
 
 /// Returns the names of the threads that have passed points.
-pub fn threads() -> Vec<(u32, String)> {
+pub fn thread_names() -> Vec<(u32, String)> {
     rings().names.clone()
 }
 
@@ -351,7 +351,7 @@ mod tests {
         let near = |at: u64| at + 1_000_000 >= earliest && at <= latest + 1_000_000;
         assert!(records.iter().all(|record| near(record.at)), "{earliest} {latest} {:?}", records.last());
         let there = records.iter().find(|record| record.point == "there").unwrap();
-        assert!(threads().contains(&(there.thread, "other".to_owned())));
+        assert!(thread_names().contains(&(there.thread, "other".to_owned())));
         // Earlier records are discarded.
         enable();
         disable();

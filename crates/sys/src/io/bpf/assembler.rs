@@ -187,7 +187,7 @@ pub struct Instruction {
 /// Opcodes of [`Instruction`], as masks and values of RFC 9669, section 3.
 pub mod opcode {
     /// Mask of the instruction class.
-    pub const CLASS: u8 = 0x07;
+    pub const CLASS_MASK: u8 = 0x07;
     /// Class: load of a constant of 64 bits (two instructions).
     pub const LOAD_IMMEDIATE: u8 = 0x00;
     /// Class: load from memory into a register.
@@ -205,13 +205,13 @@ pub mod opcode {
     /// Bit: the second operand is a register.
     pub const REGISTER: u8 = 0x08;
     /// Mask of the width of a memory access.
-    pub const WIDTH: u8 = 0x18;
+    pub const WIDTH_MASK: u8 = 0x18;
     /// Mask of the addressing mode of a memory access.
-    pub const MODE: u8 = 0xe0;
+    pub const MODE_MASK: u8 = 0xe0;
     /// Mode: register and offset.
     pub const MEMORY: u8 = 0x60;
     /// Mask of the operation of arithmetic and jumps.
-    pub const OPERATION: u8 = 0xf0;
+    pub const OPERATION_MASK: u8 = 0xf0;
     /// Arithmetic operation: copy.
     pub const MOVE: u8 = 0xb0;
     /// Arithmetic operation: byte swap.

@@ -1,0 +1,123 @@
+//! Names of types: two public types of the workspace never share one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::source;
+
+/// The two forms of a construct of IDL, as written and as resolved, share its name.
+const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
+
+/// Names that modules use for what they define, each behind the name of its module.
+const CONVENTIONS: [&str; 2] = ["Error", "State"];
+
+/// Names that several public types keep, since the words of both fields are the same: a Reply is a
+/// message of GIOP, and the results that a caller of the ORB reads.
+const SHARED: [&str; 1] = ["Reply"];
+
+/// Files that define a type, each with true if the type is public.
+type Definitions = BTreeSet<(String, bool)>;
+
+/// The types of the workspace by their names, without those that are compiled for tests alone.
+pub(super) struct TypeNames(BTreeMap<String, Definitions>);
+
+impl TypeNames {
+    /// Reads the types of the crates in these folders below `root`.
+    pub(super) fn read(root: &Path, folders: &[PathBuf]) -> Result<Self, String> {
+        let mut types: BTreeMap<String, Definitions> = BTreeMap::new();
+        for folder in folders {
+            let source = source::read(&folder.join("src"))?;
+            let place = folder.strip_prefix(root).unwrap_or(folder).join("src");
+            for module in source.modules.values() {
+                let file = place.join(&source.files[module.file].name).to_string_lossy().into_owned();
+                for (name, is_public) in &module.types {
+                    types.entry(name.clone()).or_default().insert((file.clone(), *is_public));
+                }
+            }
+        }
+        Ok(TypeNames(types))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns each name that several public types have.
+    pub(super) fn conflicts(&self) -> Vec<String> {
+        let repeated = self.repeated().filter_map(|(name, definitions)| {
+            let public: Vec<_> = definitions.iter().filter(|(_, is_public)| *is_public).collect();
+            (public.len() > 1 && !is_pair(&public) && !SHARED.contains(&name.as_str()))
+                .then(|| format!("`{name}` is the name of several public types: {}", files(&public)))
+        });
+        repeated.collect()
+    }
+
+    /// Returns each name that several types have, public or not, with their files.
+    pub(super) fn list(&self) -> Vec<String> {
+        let lines = self.repeated().filter_map(|(name, definitions)| {
+            let all: Vec<_> = definitions.iter().collect();
+            (!is_pair(&all)).then(|| format!("{name}: {}", files(&all)))
+        });
+        lines.collect()
+    }
+
+    fn repeated(&self) -> impl Iterator<Item = (&String, &Definitions)> {
+        let conventional = |name: &String| CONVENTIONS.contains(&name.as_str());
+        self.0.iter().filter(move |(name, definitions)| definitions.len() > 1 && !conventional(name))
+    }
+}
+
+/// Returns true for a construct of IDL as written and as resolved.
+fn is_pair(definitions: &[&(String, bool)]) -> bool {
+    definitions.iter().map(|(file, _)| file.as_str()).eq(PAIR)
+}
+
+fn files(definitions: &[&(String, bool)]) -> String {
+    let files: Vec<_> =
+        definitions.iter().map(|(file, public)| format!("{file}{}", if *public { " (pub)" } else { "" })).collect();
+    files.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::tests::folder_of;
+    use super::*;
+
+    fn types(of: &[(&str, &[(&str, bool)])]) -> TypeNames {
+        let definitions = |files: &[(&str, bool)]| {
+            files.iter().map(|(file, is_public)| ((*file).to_owned(), *is_public)).collect::<Definitions>()
+        };
+        TypeNames(of.iter().map(|(name, files)| ((*name).to_owned(), definitions(files))).collect())
+    }
+
+    #[test]
+    fn two_public_types_of_one_name_are_refused() {
+        let names = types(&[
+            ("Lane", &[("a.rs", true), ("b.rs", true)]),
+            ("Pool", &[("a.rs", true), ("b.rs", false)]),
+            ("Error", &[("a.rs", true), ("b.rs", true)]),
+        ]);
+        assert_eq!(names.conflicts(), ["`Lane` is the name of several public types: a.rs (pub), b.rs (pub)"]);
+        assert_eq!(names.list(), ["Lane: a.rs (pub), b.rs (pub)", "Pool: a.rs (pub), b.rs"]);
+    }
+
+    #[test]
+    fn constructs_of_idl_share_a_name_in_the_syntax_tree_and_the_model_only() {
+        assert!(types(&[("Union", &[(PAIR[0], true), (PAIR[1], true)])]).conflicts().is_empty());
+        let third = types(&[("Union", &[(PAIR[0], true), (PAIR[1], true), ("crates/wire/src/lib.rs", true)])]);
+        assert_eq!(third.conflicts().len(), 1);
+    }
+
+    #[test]
+    fn types_are_found_in_all_modules_but_not_in_tests() {
+        let root = folder_of(&[
+            ("one/src/lib.rs", "mod inner { pub struct Lane; } #[cfg(test)] mod tests { pub struct Pool; }"),
+            ("two/src/lib.rs", "pub enum Lane {} pub trait Pool {} impl Pool for u8 { type Lane = u8; }"),
+        ]);
+        let names = TypeNames::read(&root, &[root.join("one"), root.join("two")]);
+        std::fs::remove_dir_all(&root).unwrap();
+        let names = names.unwrap();
+        assert_eq!(names.list(), ["Lane: one/src/lib.rs (pub), two/src/lib.rs (pub)"]);
+        assert_eq!(names.len(), 2);
+    }
+}
