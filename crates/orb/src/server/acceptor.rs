@@ -1,4 +1,4 @@
-//! Accepting connections, and making room for them.
+//! Accepting connections, and making room for new ones.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,24 +19,24 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// The lanes between which accepting is delegated. The token of a delegated listener has the other
-/// lane's number above the index.
+/// The lanes between which accepting is delegated. In the token of a delegated listener, the number
+/// of the other lane is above the index.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The lane that accepts for this one, and this one's number there.
+    /// The lane that accepts for this lane, and the number of this lane there.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
-    /// The lanes that this one accepts for; the first has number 1.
+    /// The lanes for which this lane accepts; the first has number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
 }
 
 impl<S> Delegation<S> {
-    /// No lane accepts for another one.
+    /// A delegation in which no lane accepts for another one.
     pub(super) fn new() -> Self {
         Delegation { to: OnceLock::new(), from: OnceLock::new() }
     }
 }
 
-/// Bits of a listener's index in its token.
+/// Number of bits of a listener's index in its token.
 const INDEX_BITS: u32 = 32;
 
 fn index_of(token: u64) -> usize {
@@ -48,7 +48,7 @@ fn index_of(token: u64) -> usize {
 /// threads.
 ///
 /// # Errors
-/// The system watches no more descriptors.
+/// If the system refuses to watch another descriptor.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
             let token = LISTENER | number << INDEX_BITS | index;
             lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
         }
-        // Once: a pool is made once.
+        // Never set before, because a pool is made once.
         let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
     }
     let _ = lowest.delegation.from.set(from);
@@ -74,7 +74,8 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Watches listeners again that had no descriptors left: there may be some now.
+    /// Watches listeners again after accepting stopped for lack of descriptors. Now there may be
+    /// some.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -84,11 +85,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Arms the edge of a listener anew, where it is watched.
+    /// Arms a listener again, in the epoll of the lane that watches it.
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
-        // A listener that cannot be watched is closed.
+        // A listener that cannot be watched has been closed.
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
@@ -100,8 +101,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts connections at the listener with this token: the lane's own, or one of a lane that
-    /// it accepts for.
+    /// Accepts connections at the listener with this token. The listener belongs to this lane, or
+    /// to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -114,20 +115,20 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts waiting connections. Returns true if more may wait.
+    /// Accepts the connections that wait. Returns true if more may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
-        // At most one connection is evicted for each that is accepted.
+        // At most one connection is evicted for each connection that is accepted.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // Adopted without the lock: a thread that hears of a connection may end the ORB, and
-            // with it the listeners.
+            // The connection is adopted without the lock. A thread that learns of a connection may
+            // end the ORB, and with it the listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local_endpoint().clone());
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
-            // The system reports a lack of descriptors before it looks whether a peer waits.
+            // The system reports a lack of descriptors before it checks if a peer waits.
             let at_once = Some(Monotonic::from_nanos(0));
             let nobody = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
             drop(listeners);
@@ -140,7 +141,7 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // The peer is gone again: try the next one.
+                // This peer has already closed, so the next one is tried.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
@@ -149,14 +150,15 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) => {}
             }
         }
-        // More may wait, and an edge is not reported twice: it is armed anew.
+        // More peers may wait, but a reported edge is not reported again. So the listener is armed
+        // again.
         let listeners = self.listeners.lock();
         let Some(listener) = listeners.get(index) else { return false };
         self.watch_listener(index as u64, &**listener);
         true
     }
 
-    /// Adopts an accepted connection: admits it and gives it to the threads that will serve it.
+    /// Adopts an accepted connection: admits it, and gives it to the threads that will serve it.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
@@ -164,7 +166,7 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // A peer that may not ask for the lane's priority does not occupy the lane's threads.
+            // A peer that may not ask for the lane's priority must not occupy the lane's threads.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
@@ -220,7 +222,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The lane has begun to close in between, and may not have seen the connection.
+            // The lane has begun to close meanwhile, and may not have seen the connection.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

@@ -1,12 +1,12 @@
-//! Admission of connections and requests against the bounds of their lane. Pure: the lane and the
-//! connection give the numbers and carry out the decision.
+//! Admission of connections and requests within the bounds of their lane. The functions are pure:
+//! the lane and the connection pass the numbers and carry out the decision.
 
 /// The decision on an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionAdmission {
-    /// The lane serves it.
+    /// The lane serves the connection.
     Accept,
-    /// The lane closes it at once: it has its maximum, or closes itself.
+    /// The lane closes the connection at once, because it has the maximum number or is closing.
     Refuse,
 }
 
@@ -14,22 +14,23 @@ pub(crate) enum ConnectionAdmission {
 #[cfg(any(feature = "half-sync", feature = "fuzzing", test))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestAdmission {
-    /// The thread that read it runs it.
+    /// The thread that read the request runs it.
     Run,
-    /// It waits for another thread.
+    /// The request waits for another thread.
     Queue,
-    /// TRANSIENT 1 (CORBA 3.0.3, section 4.12.4); a request without a reply is dropped.
+    /// The client gets TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). A request without a reply is
+    /// dropped.
     Refuse,
 }
 
-/// Decides on a connection to a lane that has `open` of at most `max` connections.
+/// Decides on a connection to a lane that has `open` connections, of at most `max`.
 #[must_use]
 pub(crate) fn admit_connection(closing: bool, open: usize, max: usize) -> ConnectionAdmission {
     if closing || open >= max { ConnectionAdmission::Refuse } else { ConnectionAdmission::Accept }
 }
 
-/// Decides on a request; `queue` is the number of requests in the lane's queue and their maximum,
-/// if it has one.
+/// Decides on a request. `queue` has the number of requests in the lane's queue and the maximum
+/// number, if the lane has a queue.
 #[cfg(any(feature = "half-sync", feature = "fuzzing", test))]
 #[must_use]
 #[inline]
@@ -41,33 +42,34 @@ pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {
     }
 }
 
-/// Returns true if `more` bytes of requests may join `waiting` bytes. If nothing waits, a request
-/// of any size may: it would never run otherwise.
+/// Returns true if a request of `more` bytes may be added to `waiting` bytes of requests. If
+/// nothing waits, a request of any size may be added, because otherwise it would never run.
 #[must_use]
 #[inline]
 pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {
     waiting == 0 || waiting.saturating_add(more) <= max
 }
 
-/// Returns true if a connection is read. It is not while its peer leaves replies unread, or while
-/// `max` of its requests wait ([`Limits::max_outstanding_requests`](crate::Limits)). What is not
-/// read stays in the transport, and in the end with the peer.
+/// Returns true if the lane may read from a connection. It may not while the peer leaves replies
+/// unread, or while `max` of the connection's requests wait
+/// ([`Limits::max_outstanding_requests`](crate::Limits)). Input that is not read stays in the
+/// transport, and then with the peer.
 #[must_use]
 #[inline]
 pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
     !congested && waiting < max
 }
 
-/// Returns the share of one connection in a queue with this bound: an eighth. A peer that pipelines
-/// then waits for its own requests and displaces no other's.
+/// Returns the share of one connection in a queue with this bound: an eighth. So a peer that sends
+/// many requests waits for its own requests and displaces no other peer's.
 #[must_use]
 pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
 
-/// Returns true if a request that waited may still run. The peer of a gracefully closed connection
-/// was told that requests without an answer did not run. A peer that has merely gone meant what it
-/// sent, a oneway above all.
+/// Returns true if a request that waited may still run. If the connection was closed gracefully,
+/// its peer was told that requests without a reply did not run. If the peer has merely closed, its
+/// requests still run, above all oneways.
 #[must_use]
 pub(crate) fn may_still_run(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing

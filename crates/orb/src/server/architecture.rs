@@ -1,5 +1,5 @@
-//! The seam between a lane and its dispatch architecture: which threads read, run and answer
-//! requests.
+//! The interface between a lane and its dispatch architecture, which decides the threads that read,
+//! run and answer requests.
 
 use std::fmt;
 use std::io;
@@ -16,26 +16,26 @@ use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
 
-/// Maximum number of messages of one connection that a thread reads in a row before other work has
-/// a turn.
+/// Maximum number of messages of one connection that a thread reads in a row before it does other
+/// work.
 const MAX_READS: usize = 256;
 
-/// The thread that runs a message, as decided when the message has been read.
+/// The thread that runs a message. This is decided when the message has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessagePlacement {
-    /// The calling thread runs the message. If `reads_on`, it then reads the connection's next
-    /// message.
+    /// The calling thread runs the message. If `reads_on` is true, it then reads the connection's
+    /// next message.
     Here { reads_on: bool },
-    /// Another thread runs the message, or it was rejected. If `reads_on`, the calling thread reads
-    /// the next one.
+    /// Another thread runs the message, or the message was rejected. If `reads_on` is true, the
+    /// calling thread reads the connection's next message.
     Elsewhere { reads_on: bool },
 }
 
 /// The points in which dispatch architectures differ. The defaults are those of leader/followers
 /// without a burst mode.
 ///
-/// `S` is the architecture as the lane holds it: the enum of all of them
-/// ([`Strategy`](super::strategy::Strategy)), which passes each call on.
+/// `S` is the type that the lane holds. This is the enum of all architectures
+/// ([`Strategy`](super::strategy::Strategy)), which passes each call to one of them.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
     /// Starts the lane's threads.
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
@@ -50,9 +50,9 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         usize::MAX
     }
 
-    /// Decides which thread runs a message that the calling thread has read. The message is
-    /// `detached`, or in the worker's own buffer. `more` says that the next message of the
-    /// connection may be there.
+    /// Decides which thread runs a message that the calling thread has read. The message is in
+    /// `detached`, or else in the worker's own buffer. `more` is true if the next message of the
+    /// connection may already be there.
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
@@ -75,12 +75,12 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         MAX_READS
     }
 
-    /// Lists a request whose turn has come again.
+    /// Lists a request that has its turn again.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         lane.push(LaneTask::Dispatch(waiting, message));
     }
 
-    /// Is called by each thread of the lane's loop after each task.
+    /// Called by each thread of the lane's loop after each task.
     #[inline]
     fn after_task<H: RequestHandler>(
         &self,
@@ -91,20 +91,20 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// Returns true if the lane has one thread only, which looks for listed tasks before it waits:
-    /// nothing is to be woken.
+    /// Returns true if the lane has only one thread. This thread looks for listed tasks before it
+    /// waits, so it needs no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false
     }
 
-    /// Returns what a thread does while a call made by its servant waits, if the pool's
-    /// configuration does not say.
+    /// Returns what a thread does while its servant has made a call and waits, if the pool's
+    /// configuration does not say it.
     fn default_nested_wait(&self) -> NestedWait {
         NestedWait::Block
     }
 
-    /// Runs other work of the lane until `awaited` has come.
+    /// Runs other work of the lane until the reply `awaited` has come.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -115,8 +115,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Wakes the threads that wait elsewhere than in the lane's epoll, because the lane stops.
-    /// Returns threads to join besides those of [`start`](Self::start).
+    /// Called when the lane stops. Wakes the threads that do not wait in the lane's epoll. Returns
+    /// threads to join, in addition to those of [`start`](Self::start).
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()
     }

@@ -7,7 +7,8 @@ use corelane_sys::burst::NO_BURST;
 pub(crate) struct BurstRole {
     /// Token of the connection whose burst the thread runs.
     pub(super) runs_for: u64,
-    /// Number of messages that the thread has read with another one behind, outside a burst.
+    /// Number of messages that the thread has read outside a burst while another message was behind
+    /// them.
     pub(super) backlogged_reads: u32,
 }
 
@@ -23,7 +24,7 @@ impl BurstRole {
         self.runs_for != NO_BURST
     }
 
-    /// The thread runs no burst.
+    /// Ends the thread's role: it runs no burst.
     #[inline]
     pub(super) fn reset(&mut self) {
         self.runs_for = NO_BURST;

@@ -5,24 +5,26 @@ use std::time::Duration;
 /// The dispatch architecture of a pool: which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// One thread serves all connections; needs the least memory. While a servant's own call waits for
-    /// its reply, the thread serves other requests.
+    /// One thread serves all connections. This needs the least memory. While a servant has made a
+    /// call and waits for the reply, the thread serves other requests.
     Reactive,
-    /// A thread for each connection, which serves its requests one after the other.
+    /// Each connection has a thread, which serves its requests one after the other.
     ///
-    /// A connection moves to the pool's four shared threads, for good, when it carries several requests
-    /// at once, or when its servant makes a remote call, whose callback may come in on the same
-    /// connection. Leader/followers fits better where clients share connections or servants call others.
+    /// In two cases a connection moves to the pool's four shared threads, and stays there. Either
+    /// it carries several requests at once. Or its servant makes a remote call, whose callback may
+    /// arrive on the same connection. Use leader/followers if clients share connections or servants
+    /// make calls.
     ThreadPerConnection {
-        /// Maximum number of connections with a thread of their own. The shared threads serve the rest.
+        /// Maximum number of connections with their own threads. The shared threads serve the other
+        /// connections.
         max_threads: usize,
     },
-    /// Threads that take turns at waiting. A request runs in the thread that read it, without a
-    /// hand-off, and requests of one connection run side by side.
+    /// Threads take turns at waiting for a request. The thread that read a request runs it, without
+    /// a hand-off. Requests of one connection run concurrently.
     ///
-    /// Under a burst of more than 200 short requests a millisecond on one connection, one thread runs
-    /// them, and the others check every millisecond whether it keeps up. Pools with priorities have no
-    /// such burst mode.
+    /// If more than 200 short requests in a millisecond arrive on one connection, one thread runs
+    /// them. The other threads check every millisecond if it can keep up. Pools with priorities do
+    /// not have this burst mode.
     LeaderFollowers {
         /// Number of threads.
         threads: usize,
@@ -36,29 +38,29 @@ pub enum Dispatch {
     ///   requests runs, so that no peer can fill the queue alone.
     /// - A request that finds the queue full replaces the last request of the connection with the most
     ///   in it, if its own connection has less.
-    /// - The request that has no place is refused with TRANSIENT 1.
+    /// - The request without a place is refused with TRANSIENT 1.
     #[cfg(feature = "half-sync")]
     HalfSyncHalfAsync {
-        /// Threads that run requests.
+        /// Number of threads that run requests.
         threads: usize,
         /// Maximum number of requests in the queue.
         max_queued: usize,
     },
 }
 
-/// Behaviour of a pool's thread while a call made by one of its servants waits for the reply.
+/// Behaviour of a pool's thread while its servant has made a call and waits for the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestedWait {
     /// The thread blocks.
     Block,
     /// The thread serves other requests of its lane.
     Serve {
-        /// Maximum number of upcalls nested in each other on one thread.
+        /// Maximum number of nested upcalls on one thread.
         max_depth: u8,
     },
 }
 
-/// Bounds on the connections of a pool, and on the memory and the time that their peers may use.
+/// Limits on the connections of a pool, and on the memory and time that their peers may use.
 ///
 /// # Examples
 /// ```
@@ -72,12 +74,12 @@ pub struct ConnectionLimits {
     /// Maximum number of open connections; in pools with lanes, of each lane.
     ///
     /// When the pool is full, a new connection evicts another one. The first choice is a connection
-    /// that never sent a whole message, then one that has been idle for ten seconds. Its client is
-    /// told by CloseConnection and connects again when it needs to. The last choice is the connection
-    /// that has been draining longest
-    /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). If there is
-    /// none, the new connection is refused. A connection with waiting requests is never evicted.
-    /// The pool evicts in the same order when the process has no descriptors left.
+    /// that never sent a whole message. The second choice is a connection that has been idle for
+    /// ten seconds; its client gets CloseConnection, and connects again when it needs to. The last
+    /// choice is the connection that has been draining longest
+    /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). If no
+    /// connection can be evicted, the new one is refused. A connection with waiting requests is
+    /// never evicted. The pool evicts in the same order when the process has no descriptors left.
     /// Default: 20,000.
     pub max_connections: usize,
     /// Maximum size in bytes of what the connections of a lane hold together: incomplete messages and
@@ -85,30 +87,28 @@ pub struct ConnectionLimits {
     /// whole until all of it is sent. Above the bound the pool closes the connection that holds most,
     /// then the next one.
     ///
-    /// The requests that run in a lane may hold as many bytes again: each request above 64 KiB, and
-    /// the values made of its arguments beyond the first 64 KiB. Those of one connection may hold
-    /// half of that. One request at a time that finds no room may hold as many bytes once more. A
-    /// request that does not fit is refused with IMP_LIMIT
-    /// ([`Event::RequestRefused`](crate::Event::RequestRefused) says how much it needed). The pool
-    /// closes no connection for it.
-    /// Default: 256 MiB.
+    /// The requests that run in a lane may hold the same number of bytes in addition. What counts
+    /// is each request above 64 KiB, and the values made of arguments beyond the first 64 KiB. The
+    /// requests of one connection may hold half of these bytes. If a request finds no room, it may
+    /// use a reserve of the same size, one request at a time. A request that does not fit there is
+    /// refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused) says how
+    /// much it needed). No connection is closed for it. Default: 256 MiB.
     pub max_buffered_bytes: usize,
-    /// Maximum size in bytes of the requests in the queue of a half-synchronous pool, and of requests
-    /// that came in at another lane and wait for a thread of this one. Above the bound requests are
-    /// refused with TRANSIENT 1. An empty queue takes a request of any size.
+    /// Maximum size in bytes of the requests in the queue of a half-sync pool. The same maximum
+    /// applies to requests that arrived at another lane and wait for a thread of this one. Above it
+    /// requests are refused with TRANSIENT 1. An empty queue accepts a request of any size.
     /// Default: 64 MiB.
     pub max_queued_bytes: usize,
-    /// Longest time in which an incomplete message may grow by less than 1,024 bytes; then its
-    /// connection is closed. Other messages between its fragments do not count.
-    /// Default: 30 s.
+    /// If an incomplete message grows by less than 1,024 bytes in this time, its connection is
+    /// closed. Other messages between its fragments do not count. Default: 30 s.
     pub read_stall_timeout: Duration,
-    /// Longest time until the first whole message of a connection; `None` sets no bound. Clients that
-    /// connect early (`OrbBuilder::preconnect`) are silent at first. The pool checks once a second,
-    /// or four times in `OrbBuilder::idle_connection_timeout` where that is shorter.
-    /// Default: `None`.
+    /// Maximum time until the first whole message of a connection; `None` for no maximum. Note that
+    /// clients which connect early (`OrbBuilder::preconnect`) send nothing at first. The pool
+    /// checks once a second, or four times in `OrbBuilder::idle_connection_timeout` if that is more
+    /// often. Default: `None`.
     pub first_request_timeout: Option<Duration>,
-    /// Longest time for which a peer may take nothing of its replies; then its connection is closed.
-    /// While replies wait, the pool reads nothing from the connection and begins none of its requests.
+    /// If a peer reads nothing of its replies for this time, its connection is closed. While
+    /// replies wait, the pool reads nothing from the connection and begins none of its requests.
     /// Default: 30 s.
     pub write_timeout: Duration,
 }
@@ -135,7 +135,7 @@ setters!(ConnectionLimits {
     write_timeout: Duration,
 });
 
-/// A thread pool: its name, its threads, its addresses and its bounds.
+/// The configuration of a thread pool: its name, threads, addresses and limits.
 ///
 /// # Examples
 /// ```
@@ -146,8 +146,7 @@ setters!(ConnectionLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolConfig {
-    /// The pool's name in thread names and events.
-    /// Default: `pool`.
+    /// The pool's name, which events and the names of its threads contain. Default: `pool`.
     pub name: String,
     /// The threads that serve requests.
     /// Default: leader/followers with 4 threads.
@@ -155,24 +154,22 @@ pub struct PoolConfig {
     /// Addresses at which the pool listens, as for [`OrbBuilder::listen`](crate::OrbBuilder::listen).
     /// Default: none. The addresses of `OrbBuilder::listen` belong to the first pool.
     pub listen: Vec<String>,
-    /// Behaviour of a thread while a call made by its servant waits for the reply. `None` means
-    /// [`NestedWait::Serve`] for reactive pools and for the shared threads of a pool with a thread for
-    /// each connection, and [`NestedWait::Block`] for all others. The own thread of a connection always
-    /// blocks.
-    /// Default: `None`.
+    /// Behaviour of a thread while its servant has made a call and waits for the reply. With
+    /// `None`, the threads of reactive pools and the shared threads of thread-per-connection pools
+    /// serve ([`NestedWait::Serve`]). All other threads then block ([`NestedWait::Block`]). The
+    /// thread of a single connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
-    /// Highest CORBA priority that a request may ask for at an endpoint of the pool, 0 to 32767; above
-    /// it the request is refused with NO_PERMISSION. With `None` or a negative number, peers on this
-    /// machine may ask for any priority, and peers on other machines for none above that of a client
-    /// which sends no priority. [`i16::MAX`] opens the pool to them. Pools with priorities have
-    /// [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) instead.
-    /// Default: `None`.
+    /// Highest CORBA priority that a request may ask for at an endpoint of the pool, from 0 to
+    /// 32767. A request with a higher priority is refused with NO_PERMISSION. With `None` or a
+    /// negative number, peers on this machine may ask for any priority. Peers on other machines
+    /// then get at most the priority of a request without a priority. [`i16::MAX`] permits every
+    /// priority to them too. Pools with priorities have
+    /// [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) instead. Default: `None`.
     pub ceiling: Option<i16>,
-    /// Bounds on connections.
-    /// Default: [`ConnectionLimits::default`].
+    /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
 

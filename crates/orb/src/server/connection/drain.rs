@@ -1,5 +1,5 @@
-//! Draining a connection as [`GracefulClose`] decides: replies that wait leave, then the last
-//! message, then nothing.
+//! Draining of a connection, as [`GracefulClose`] decides: first the waiting replies are sent, then
+//! the last message, then nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::server::message::Message;
 /// The terms on which a lane closes a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct CloseTerms {
-    /// The last message, if the lane closes.
+    /// The last message; `None` if the lane is not closing.
     pub(crate) last_message: Option<Vec<u8>>,
     pub(crate) closing_time: Duration,
-    /// The time for which a peer may take nothing of its replies.
+    /// The maximum time for which a peer may read nothing of its replies.
     pub(crate) write_timeout: Duration,
 }
 
-/// A request that started after its connection was retired. The connection is not over until this
+/// A request that started after its connection was retired. The connection does not end until this
 /// is dropped.
 #[derive(Debug)]
 #[must_use = "its connection may end when this is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
 
 impl WaitingRequest {
-    /// Starts the request late. It is counted before it stops waiting, and before the caller asks
-    /// whether the lane closes.
+    /// Starts a request late. The request is counted as late before it no longer counts as waiting,
+    /// and before the caller checks if the lane closes.
     #[cold]
     pub(crate) fn begin_late(&self) -> LateRequest {
         let connection = Arc::clone(&self.connection);
@@ -46,74 +46,74 @@ impl WaitingRequest {
 
 impl Drop for LateRequest {
     fn drop(&mut self) {
-        // A lane that closes waits for late requests alone; otherwise all waiting requests count.
+        // A lane that closes waits only for late requests; otherwise all waiting requests count.
         if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.list_for_reading();
         }
     }
 }
 
-/// Size in bytes of one read of input that is discarded.
+/// Number of bytes in one read of input that is discarded.
 const DISCARD_BYTES: usize = 16 * 1024;
-/// Maximum number of such reads in a row before other work has a turn.
+/// Maximum number of such reads in a row before the thread does other work.
 const MAX_DISCARD_READS: usize = 64;
 
 /// The progress of draining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainProgress {
-    /// The peer has its part to do, or a request runs or waits.
+    /// The peer must read, send or close, or a request runs or waits.
     Pending,
-    /// More input may be there than is read from one connection in a row.
+    /// There may be more input than a thread reads from one connection in a row.
     MoreInput,
-    /// The connection is over.
+    /// The connection has ended.
     Finished,
-    /// The connection is over because the peer did not take its replies.
+    /// The connection has ended because the peer did not read its replies.
     WriteTimedOut,
 }
 
 impl DrainProgress {
-    /// Returns true if the connection is over.
+    /// Returns true if the connection has ended.
     pub(crate) fn is_over(self) -> bool {
         matches!(self, DrainProgress::Finished | DrainProgress::WriteTimedOut)
     }
 }
 
 impl Connection {
-    /// Records that the peer sends nothing more.
+    /// Records that the peer will send nothing more.
     #[cold]
     pub(crate) fn record_half_close(&self) {
         self.record_partial_messages(0, None, 0);
         self.state.set(Flag::PeerHalfClosed);
     }
 
-    /// Records that the connection is retired and the last thread that had found it has left.
+    /// Records that the connection is retired and that the last thread has left it.
     #[cold]
     pub(crate) fn mark_vacated(&self) {
         self.state.apply(Transition::Vacate);
     }
 
-    /// Returns true if no thread that had found the connection is in it any more.
+    /// Returns true if the connection is retired and no thread is in it any more.
     pub(crate) fn is_vacated(&self) -> bool {
         self.state.is_vacated()
     }
 
-    /// Returns true if no thread uses the connection, so that closing it frees its descriptor, as
-    /// soon as a thread that may wait for the peer has seen that.
+    /// Returns true if no thread uses the connection. Closing it then frees its descriptor, once a
+    /// thread that may wait for the peer has seen the end.
     #[cold]
     pub(crate) fn is_unused(&self) -> bool {
         self.is_vacated() && self.waits_only_for_peer()
     }
 
-    /// Returns true if nothing runs late, and no request waits for anything but the peer to read.
+    /// Returns true if no request runs late, and if requests wait only for the peer to read.
     fn waits_only_for_peer(&self) -> bool {
         let alone =
             |writing: &mut WriteState| self.waiting_requests.load(Ordering::SeqCst) as usize == writing.deferred.len();
-        // If the lock is held, its holder is in the connection.
+        // If the lock is held, its holder is a thread in the connection.
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// Stops counting the connection, which is no longer listed, unless a request keeps its
-    /// descriptor.
+    /// Stops counting the connection, which is no longer listed. It still counts while a request
+    /// keeps its descriptor.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {
         if self.waits_only_for_peer() {
@@ -121,21 +121,22 @@ impl Connection {
         }
     }
 
-    /// Returns true if the peer has not taken all output.
+    /// Returns true if the peer has not read all output.
     #[cold]
     pub(crate) fn has_unsent_output(&self) -> bool {
         self.output.with(|writing| !writing.queue.is_empty())
     }
 
-    /// Queues the last message: nothing is sent after it. [`advance_drain`](Self::advance_drain)
-    /// does the rest, within `time`.
+    /// Queues the last message, after which nothing is sent. Then
+    /// [`advance_drain`](Self::advance_drain) continues the close, within `time`.
     #[cold]
     pub(crate) fn queue_last_message(&self, last_message: &[u8], now: Monotonic, time: Duration) {
         self.queue_last_message_and_discard(last_message, 0, now, time);
     }
 
-    /// Like [`queue_last_message`](Self::queue_last_message), for a peer in the middle of a
-    /// message. Its `rest` bytes are discarded, unless they are too many.
+    /// Like [`queue_last_message`](Self::queue_last_message), for a peer that is in the middle of a
+    /// message. The remaining `rest` bytes of this message are discarded, unless there are too
+    /// many.
     #[cold]
     pub(crate) fn queue_last_message_and_discard(
         &self,
@@ -149,10 +150,11 @@ impl Connection {
         });
     }
 
-    /// Limits the time that the peer has for its part, if the connection is draining, to `time`.
+    /// If the connection is draining, limits the time that the peer has to read and close to
+    /// `time`.
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
-        // A thread in the connection may hold the lock while the peer does not read.
+        // A thread in the connection may hold the lock for as long as the peer does not read.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {
@@ -168,15 +170,15 @@ impl Connection {
         self.output.with(|writing| writing.closing.is_some())
     }
 
-    /// Drains a retired connection as far as possible now. It does not end while a thread that had
-    /// found it is in it, or while a request of a peer that still reads waits or runs late.
+    /// Drains a retired connection as far as is possible now. It does not end while a thread is
+    /// still in it. If its peer still reads, it does not end while a request waits or runs late.
     #[cold]
     pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
         if !self.is_vacated() {
             return DrainProgress::Pending;
         }
         self.output.with(|writing| {
-            // When the lane closes, waiting requests no longer run.
+            // When the lane closes, waiting requests do not run any more.
             let answers = if terms.last_message.is_some() { &self.late_requests } else { &self.waiting_requests };
             let answers = self.is_peer_half_closed() && answers.load(Ordering::SeqCst) > 0;
             match graceful_close::stage(answers, writing.closing.is_some(), self.is_closed()) {
@@ -197,8 +199,8 @@ impl Connection {
 
     fn advance_drain_locked(&self, writing: &mut WriteState, now: Monotonic) -> DrainProgress {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.next_action(now)) else {
-            // Nothing is left to send. Requests that wait are dropped: the peer no longer reads
-            // replies.
+            // Nothing is left to send. Waiting requests are dropped, because the peer no longer
+            // reads replies.
             if self.waiting_requests.load(Ordering::SeqCst) > 0 {
                 self.close();
             }
@@ -255,24 +257,24 @@ impl Connection {
         }
     }
 
-    /// Sends the last message as far as the transport takes it, and shuts the stream down at once:
-    /// its descriptor is needed.
+    /// Sends as much of the last message as the transport accepts, and shuts the stream down at
+    /// once, because its descriptor is needed.
     #[cold]
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {
             if writing.queue.is_empty() {
-                // A peer that does not get it sees the end of the stream all the same.
+                // Even if the peer does not get the message, it sees the end of the stream.
                 let _ = self.stream.send(last_message, Wait::Now);
             }
         });
         self.close();
     }
 
-    /// Takes the deferred requests, now that nothing waits for the peer.
+    /// Takes the deferred requests, because no more output waits for the peer.
     #[cold]
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
-        // They are counted as waiting already.
+        // These requests are already counted as waiting.
         let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };

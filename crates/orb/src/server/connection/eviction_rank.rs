@@ -1,21 +1,21 @@
-//! The order in which a full lane evicts connections. Pure: times are arguments.
+//! The order in which a full lane evicts connections. The functions are pure: times are arguments.
 
-/// Instead of a time: no message has come yet.
+/// Stands in place of a time if no message has come yet.
 pub(crate) const NO_MESSAGE: u32 = 0;
 /// Seconds without a message after which a connection may be evicted.
 const MIN_IDLE_SECONDS: u32 = 10;
-/// The last thing that a connection's peer has done.
+/// The last action of a connection's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdleClass {
-    /// It has sent nothing.
+    /// The peer has sent nothing.
     NeverSent,
-    /// It has begun its first message.
+    /// The peer has begun its first message.
     FirstMessagePartial,
-    /// It has sent messages, the last one a while ago.
+    /// The peer has sent messages, but none for some time.
     Idle,
 }
 
-/// The order of eviction: the lowest rank first.
+/// A connection's place in the order of eviction. The lowest rank is evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EvictionRank {
     class: IdleClass,
@@ -23,8 +23,8 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// Ranks a connection by the time of its last message, by whether one has begun, and by its number
-/// in the ORB. Returns `None` if it is not to be evicted.
+/// Ranks a connection by the time of its last message, by whether a message has begun, and by its
+/// number in the ORB. Returns `None` if the connection must not be evicted.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,

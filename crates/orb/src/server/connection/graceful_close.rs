@@ -2,75 +2,77 @@
 //! the peer's last bytes are read. Otherwise the kernel would reset the connection before the peer
 //! has read the last message.
 //!
-//! [`GracefulClose`] decides and the connection carries out. It has no clock and no sockets; time
-//! is an argument. So has [`stage`].
+//! [`GracefulClose`] and [`stage`] decide, and the connection carries out the decision. They have
+//! no clock and no sockets; times are arguments.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of bytes read from a peer that goes on sending: more than the buffers of both
-/// systems hold of what it had sent before it could know.
+/// Maximum number of bytes that are read from a peer which does not stop sending. This is more than
+/// the buffers of both systems hold, so it includes all that the peer sent before it could know of
+/// the close.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
-/// Maximum number of bytes of a too large message that are read besides, so that its sender comes
-/// to reading the answer.
+/// Maximum number of further bytes of a message that is too large. They are read so that the sender
+/// finishes writing and reads the answer.
 pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 
-/// The stage of a retired connection that no thread is in.
+/// The stage of a retired connection after all threads have left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetiredStage {
-    /// Requests of the peer wait to be answered, or run late.
+    /// Requests of the peer wait for their replies, or run late.
     AwaitingReplies,
-    /// All replies have been sent or queued; only the last message may follow.
+    /// All replies have been sent or queued. Only the last message may follow.
     Closing,
     /// The stream is shut down.
     Closed,
 }
 
-/// Returns the stage: `answers` if requests are still to be answered to a peer that reads,
-/// `finished` if the last message has been queued, `closed` if the stream is shut down.
+/// Returns the stage. `answers` is true if requests are still to be answered and the peer reads.
+/// `finished` is true if the last message has been queued, `closed` if the stream is shut down.
 #[must_use]
 pub(crate) fn stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
         (true, ..) => RetiredStage::Closed,
         (false, false, true) => RetiredStage::AwaitingReplies,
-        // Nothing is sent behind the last message, whatever still runs.
+        // After the last message nothing is sent, even if requests still run.
         (false, true, _) | (false, false, false) => RetiredStage::Closing,
     }
 }
 
-/// The next step of a connection that ends.
+/// The next step in the close of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseAction {
-    /// Send the queue, with the last message at its end.
+    /// Send the queue, which ends with the last message.
     Send,
-    /// Shut down writing: the peer sees the end of the stream behind the last message.
+    /// Shut down writing. The peer sees the end of the stream after the last message.
     EndWriting,
-    /// Read, and discard the input.
+    /// Read input and discard it.
     Read,
-    /// Wait until the peer reads, sends or closes, or the time is over.
+    /// Wait until the peer reads, sends or closes, or until the time has passed.
     Wait,
-    /// Shut down both ways: the peer had its time, or sends without end.
+    /// Shut down both directions, because the peer's time has passed or the peer does not stop
+    /// sending.
     Abort,
-    /// Nothing: both sides have ended.
+    /// Do nothing, because both sides have ended.
     Done,
 }
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseOutcome {
-    /// All of the queue has been sent.
+    /// The whole queue has been sent.
     Sent,
-    /// The transport takes no more now.
+    /// The transport accepts no more bytes now.
     Full,
-    /// The transport takes no more now, and the peer has taken something at this moment.
+    /// The transport accepts no more bytes now. The peer has read something at this time.
     PeerRead(Monotonic),
-    /// Writing has ended.
+    /// The stream is shut down for writing.
     WritingEnded,
     /// This number of bytes has been read.
     Read(usize),
-    /// Nothing is there to read now.
+    /// No input is there to read now.
     NothingToRead,
     /// The peer has closed its side.
     PeerEnded,
@@ -82,17 +84,17 @@ pub(crate) enum CloseOutcome {
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// The peer has this time anew whenever it takes something.
+    /// If set, the peer has this time again whenever it reads something.
     renewed_timeout: Option<Duration>,
     sent: bool,
     peer_half_closed: bool,
     discarded_bytes: usize,
-    /// Maximum number of bytes to read.
+    /// Maximum number of bytes to read and discard.
     max_discarded: usize,
 }
 
 impl GracefulClose {
-    /// Begins a close now; the peer has `time` for its part.
+    /// Begins a close now. The peer has `time` to read and close.
     #[must_use]
     pub(crate) fn new(now: Monotonic, time: Duration) -> Self {
         GracefulClose {
@@ -105,14 +107,14 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close in which the peer has `time` anew whenever it takes something of the queue.
+    /// Begins a close in which the peer has `time` again whenever it reads something of the queue.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
     }
 
-    /// Accounts for a message of which `octets` bytes have not come yet. More than
-    /// [`MAX_MESSAGE_REST`] are not waited for.
+    /// Allows for a message of which `octets` bytes have not come yet. More than
+    /// [`MAX_MESSAGE_REST`] bytes are not read.
     #[must_use]
     pub(crate) fn with_message_rest(self, octets: usize) -> Self {
         GracefulClose {
@@ -121,13 +123,13 @@ impl GracefulClose {
         }
     }
 
-    /// Limits the time for the rest to `time`, whatever the peer takes.
+    /// Limits the rest of the close to `time`, even if the peer reads.
     pub(crate) fn limit_close_time(&mut self, now: Monotonic, time: Duration) {
         self.renewed_timeout = None;
         self.deadline = self.deadline.min(now + time);
     }
 
-    /// Returns the step to take when something has happened, or time has passed.
+    /// Returns the next step after an event, or after time has passed.
     #[must_use]
     pub(crate) fn next_action(&self, now: Monotonic) -> CloseAction {
         if now > self.deadline {
@@ -139,7 +141,7 @@ impl GracefulClose {
         }
     }
 
-    /// Returns the step to take after the last one.
+    /// Returns the step that follows the outcome of the last one.
     #[must_use]
     pub(crate) fn after(&mut self, outcome: CloseOutcome) -> CloseAction {
         match outcome {
@@ -154,7 +156,8 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // A peer that itself waits for room would never come to reading the queue.
+            // A peer that cannot send because our side does not read would never read the queue, so
+            // its input is read.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {
@@ -164,7 +167,7 @@ impl GracefulClose {
             CloseOutcome::Full | CloseOutcome::NothingToRead => CloseAction::Wait,
             CloseOutcome::PeerEnded => {
                 self.peer_half_closed = true;
-                // The peer may have closed its writing side only, and still read.
+                // The peer may have closed only its writing direction, and may still read.
                 if self.sent { CloseAction::Done } else { CloseAction::Wait }
             }
             CloseOutcome::Failed => CloseAction::Abort,

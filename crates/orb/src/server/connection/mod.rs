@@ -1,10 +1,11 @@
 //! The server's end of a connection: its state, its input, its output, and its end.
 //!
-//! Reading and writing are apart. One thread at a time reads ([`PendingLock`]), and only until one
-//! complete request is there, so the requests of a multiplexed connection run side by side. Replies
-//! are written under the output lock. What the peer does not take at once waits in the send queue.
-//! While replies wait, the lane reads nothing from the connection and begins none of its waiting
-//! requests. [`GracefulClose`](graceful_close::GracefulClose) decides how the connection ends.
+//! Reading and writing are separate. One thread at a time reads ([`PendingLock`]), and only until
+//! one complete request is there. So the requests of a multiplexed connection run concurrently.
+//! Replies are written under the output lock. Bytes that the transport does not accept at once wait
+//! in the send queue. While replies wait, the lane reads nothing from the connection and begins
+//! none of its waiting requests. [`GracefulClose`](graceful_close::GracefulClose) decides how the
+//! connection ends.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -51,67 +52,67 @@ pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) read_state: PendingLock<ReadState>,
     output: OutputLock,
-    /// The state and the flags beside it.
+    /// The state, and flags that do not depend on it.
     state: StateWord,
-    /// Number of requests that have been read and do not run yet: they wait for a thread, or are
+    /// Number of requests that have been read but do not run yet. They wait for a thread, or are
     /// parked.
     waiting_requests: AtomicU32,
-    /// Number of requests that started after the connection was retired. Also counted in
+    /// Number of requests that started after the connection was retired. They are also counted in
     /// `waiting_requests`.
     late_requests: AtomicU32,
-    /// Number of requests of this connection in the lane's queue, and their size in bytes in
+    /// Number of requests of this connection in the lane's queue. Their size in bytes is in
     /// `queued_bytes`.
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// The list of the lane's queue that holds these requests. Written by the queue.
+    /// Number of the list, in the lane's queue, that holds these requests. The queue writes it.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
-    /// The code sets that the client announced, packed; 0 before it has.
+    /// The code sets that the client announced, packed; 0 before the announcement.
     code_sets: AtomicU64,
     /// The lane that serves the connection.
     pub(crate) lane: Weak<dyn ReadyQueue>,
     /// Slot and generation in the lane's slab.
     pub(crate) handle: (u32, u32),
-    /// Time of the last whole message on the lane's coarse clock; [`eviction_rank::NO_MESSAGE`]
-    /// before the first.
+    /// Time of the last whole message, on the lane's coarse clock; [`eviction_rank::NO_MESSAGE`]
+    /// before the first message.
     last_message_at: AtomicU32,
-    /// When it was accepted.
+    /// Time at which the connection was accepted.
     accepted_at: Monotonic,
-    /// True while a message has begun and is not whole. Written (relaxed) by the thread that reads,
-    /// under the lock of `stall_detector`; apart from `state`, so that large messages cost no
-    /// read-modify-write.
+    /// True while a message has begun and is not complete. The reading thread writes it (relaxed)
+    /// under the lock of `stall_detector`. It is not in `state`, so that large messages cost no
+    /// read-modify-write operation.
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// The priority band that the connection is bound to; [`NO_BAND`] until the client says so.
+    /// The priority band to which the connection is bound; [`NO_BAND`] until the client binds it.
     bound_band: AtomicU32,
-    /// The priority whose code point the packets carry; negative before the first.
+    /// The priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
     request_bounds: RequestBounds,
     pub(crate) origin: ConnectionOrigin,
 }
 
-/// The connection is bound to no band.
+/// Value of `bound_band` if the connection is bound to no band.
 const NO_BAND: u32 = u32::MAX;
 
-/// The origin of a connection: where and when it came in, and what follows from that.
+/// The origin of a connection: its lane, its time, and properties that follow from them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionOrigin {
     /// A number that is unique within the ORB.
     pub(crate) id: u64,
-    /// When it was accepted.
+    /// Time at which the connection was accepted.
     pub(crate) accepted_at: Monotonic,
-    /// Numbers of the pool and the lane.
+    /// Numbers of the pool and of the lane at which it arrived.
     pub(crate) station: (u32, u32),
     /// The highest priority that requests of the connection may ask for.
     pub(crate) ceiling: Ceiling,
-    /// Replies leave in slices: the kernel is not to be busy with a long one while a higher
-    /// priority waits.
+    /// True if replies are sent in slices. While a long reply is sent whole, the kernel could not
+    /// send a reply with a higher priority.
     pub(crate) sends_in_slices: bool,
-    /// Packets carry the code point of the last request's priority: the connection came in at a
-    /// pool without lanes.
+    /// True if packets carry the code point of the last request's priority. This is so for a
+    /// connection that arrived at a pool without lanes.
     pub(crate) sets_dscp: bool,
-    /// Threads of different priorities may answer on the connection.
+    /// True if threads of different priorities may answer on the connection.
     pub(crate) has_mixed_priorities: bool,
 }
 
@@ -155,22 +156,22 @@ impl Connection {
         }
     }
 
-    /// Binds the connection to a band, as its client asks.
+    /// Binds the connection to a priority band, as its client asks.
     #[cold]
     pub(crate) fn set_band(&self, band: PriorityBand) {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
         self.bound_band.store(number(band.low) << 16 | number(band.high), Ordering::Relaxed);
     }
 
-    /// Returns the band that the connection is bound to.
+    /// Returns the priority band to which the connection is bound.
     pub(crate) fn bound_band(&self) -> Option<PriorityBand> {
         let bound = self.bound_band.load(Ordering::Relaxed);
         let end = |bits: u32| i16::try_from(bits & 0xffff).ok();
         if bound == NO_BAND { None } else { PriorityBand::new(end(bound >> 16)?, end(bound)?).ok() }
     }
 
-    /// Sets the code point of `priority` on the packets sent from now on; no system call if they
-    /// carry it already.
+    /// Sets the code point of `priority` on the packets that are sent from now on. Makes no system
+    /// call if they already carry it.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -178,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Returns the transmission code sets: those that the client announced, else the ones without
-    /// negotiation.
+    /// Returns the transmission code sets: the ones that the client announced, otherwise the ones
+    /// that apply without negotiation.
     #[inline]
     pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
         match self.code_sets.load(Ordering::Relaxed) {
@@ -201,66 +202,67 @@ impl Connection {
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 
-    /// Returns true while replies wait for the peer: nothing is read.
+    /// Returns true while replies wait for the peer. Nothing is read in this time.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.state.has(Flag::Congested, Ordering::Acquire)
     }
 
-    /// Records that a request goes to another lane, whose thread will answer it. Called by the
-    /// thread that has read it.
+    /// Records that a request is handed over to another lane, whose thread will answer it. Called
+    /// by the thread that has read the request.
     pub(crate) fn record_hand_over(&self) {
         self.state.set_relaxed(Flag::HandedOver);
     }
 
-    /// Returns true if threads of other lanes may have to answer. Called by the thread that reads.
+    /// Returns true if threads of other lanes may answer requests of this connection. Called by the
+    /// thread that reads.
     #[inline]
     pub(crate) fn has_handed_over(&self) -> bool {
         self.state.has(Flag::HandedOver, Ordering::Relaxed)
     }
 
-    /// Returns true if the stream is shut down: nothing is read or written any more.
+    /// Returns true if the stream is shut down. Then nothing is read or written any more.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.state.is_shut_down()
     }
 
-    /// Shuts the stream down: the reader sees its end. Returns true the first time.
+    /// Shuts the stream down, so that the reader sees its end. Returns true at the first call.
     pub(crate) fn close(&self) -> bool {
         let first = self.state.apply(Transition::ShutDown);
         self.stream.shutdown(ShutdownMode::Both);
         first
     }
 
-    /// Returns true if the peer sends nothing more.
+    /// Returns true if the peer will send nothing more.
     pub(crate) fn is_peer_half_closed(&self) -> bool {
         self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
     }
 
-    /// Records that the end of the stream was reported, perhaps with its last bytes.
+    /// Records that the end of the stream was reported. Its last bytes may not have been read yet.
     pub(crate) fn record_hang_up(&self) {
         self.state.set(Flag::HungUp);
     }
 
-    /// Returns true if the end of the stream was reported: it is read to its end, even after a
-    /// short read.
+    /// Returns true if the end of the stream was reported. The stream is then read to its end, even
+    /// after a read that did not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)
     }
 
-    /// Records a report of a stream without a descriptor. Returns true if no earlier one waits for
-    /// a thread.
+    /// Records that a stream without a descriptor has reported something. Returns true if no
+    /// earlier report still waits for a thread.
     pub(crate) fn raise_report(&self) -> bool {
         self.state.set(Flag::ReportPending)
     }
 
-    /// Records that the calling thread looks at what the stream has reported.
+    /// Records that the calling thread now handles the stream's reports.
     pub(crate) fn clear_report(&self) {
         self.state.clear(Flag::ReportPending);
     }
 
-    /// Records a whole message at `now` of the lane's coarse clock.
+    /// Records a whole message, at the time `now` of the lane's coarse clock.
     #[inline]
     pub(crate) fn record_message(&self, now: u32) {
         if self.last_message_at.load(Ordering::Relaxed) != now {
@@ -268,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// Returns how soon the connection is evicted; `None` if it is not.
+    /// Returns the rank of the connection for eviction; `None` if it must not be evicted.
     #[cold]
     pub(crate) fn eviction_rank(&self, now: u32) -> Option<EvictionRank> {
         if self.waiting_requests.load(Ordering::SeqCst) > 0 || self.is_congested() {
@@ -282,8 +284,8 @@ impl Connection {
         )
     }
 
-    /// Returns the time without a whole message: exact before the first one, then in seconds of the
-    /// lane's coarse clock, which says `tick`.
+    /// Returns the time since the last whole message. Before the first message the time is exact;
+    /// later it is in seconds of the lane's coarse clock, which is at `tick`.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -292,18 +294,18 @@ impl Connection {
         }
     }
 
-    /// Returns true before the first whole message.
+    /// Returns true if no whole message has come yet.
     pub(crate) fn has_sent_nothing(&self) -> bool {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
     /// Begins to retire the connection because its peer is idle. Returns false if another thread
-    /// does so, or did.
+    /// has already begun this.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
 
-    /// Takes [`begin_idle_close`](Self::begin_idle_close) back: the connection is in use.
+    /// Undoes [`begin_idle_close`](Self::begin_idle_close), because the connection is in use.
     pub(crate) fn cancel_idle_close(&self) {
         self.state.apply(Transition::CancelIdleClose);
     }
@@ -313,12 +315,12 @@ impl Connection {
         self.state.is_closed_idle()
     }
 
-    /// Returns the memory that the connection makes its lane hold.
+    /// Returns the account of the memory that the connection uses in its lane.
     pub(crate) fn memory_use(&self) -> &MemoryUse {
         &self.memory_use
     }
 
-    /// Has a thread of the lane shed memory if the lane holds too much.
+    /// If the lane holds too much memory, lets a thread of the lane close connections.
     fn shed_if_over_budget(&self) {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()
@@ -327,7 +329,7 @@ impl Connection {
         }
     }
 
-    /// Has a thread of the lane read the connection.
+    /// Lets a thread of the lane read the connection.
     #[cold]
     fn list_for_reading(&self) {
         if let Some(lane) = self.lane.upgrade() {
@@ -335,7 +337,7 @@ impl Connection {
         }
     }
 
-    /// Has the lane start or stop watching for room to write.
+    /// Lets the lane start or stop watching for room to write.
     #[cold]
     pub(crate) fn watch_writability(&self, congested: bool) {
         if let Some(readiness) = self.stream.readiness()
@@ -353,9 +355,9 @@ pub(super) mod tests {
     use super::*;
     use crate::clock;
 
-    /// Creates a connection of no lane, whose peer says nothing.
+    /// Creates a connection that belongs to no lane, and whose peer sends nothing.
     pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
-        // Leaked, so that the peer stays.
+        // Leaked, so that the peer's end stays open.
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
@@ -379,7 +381,7 @@ pub(super) mod tests {
     fn idle_time_before_the_first_message_is_exact() {
         let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
         let short = Duration::from_millis(10);
-        // The coarse clock has moved to the next second.
+        // The coarse clock has moved on to the next second.
         assert_eq!(connection.idle_for(2, Monotonic::from_nanos(0) + short), short);
         connection.record_message(3);
         assert_eq!(connection.idle_for(5, clock::now()), Duration::from_secs(2));

@@ -1,5 +1,5 @@
-//! The output of a connection: replies leave one at a time under a lock, and wait in a queue for a
-//! slow peer.
+//! The output of a connection. Replies are sent one at a time, under a lock. For a slow peer they
+//! wait in a queue.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::state::Flag;
 use crate::clock;
 use crate::server::message::Message;
 
-/// Size in bytes of the slices in which replies leave where the kernel may have one of a higher
-/// priority to send, and of all that a peer does not take at once.
+/// Number of bytes of a reply that are sent at once if the kernel may have to send a reply with a
+/// higher priority. Also the number of bytes sent at once from the queue.
 const SLICE: usize = 64 * 1024;
 
-/// The lock under which replies leave, one at a time.
+/// The lock under which replies are sent, one at a time.
 #[derive(Debug)]
 pub(super) enum OutputLock {
-    /// For connections on which threads of one priority answer.
+    /// For connections on which only threads of one priority answer.
     Plain(Mutex<WriteState>),
-    /// For connections on which threads of several priorities answer: the sender inherits the
+    /// For connections on which threads of several priorities answer. The sender inherits the
     /// priority of the highest thread that waits.
     Inheriting(PiMutex<WriteState>),
 }
@@ -66,46 +66,47 @@ impl OutputLock {
 #[derive(Debug)]
 pub(super) struct WriteState {
     pub(super) queue: SendQueue,
-    /// The time when the peer last took something of the queue, or the queue began to fill.
+    /// The time at which the peer last read something of the queue, or at which the queue began to
+    /// fill.
     pub(super) progress_at: Monotonic,
-    /// Requests whose turn had come while replies waited; they run when the queue is empty.
+    /// Requests that had their turn while replies waited. They run when the queue is empty.
     pub(super) deferred: Vec<UnsentRequest>,
     /// Present once the last message has been queued or sent.
     pub(super) closing: Option<GracefulClose>,
 }
 
-/// A request whose turn had come while its connection's replies waited for the peer.
+/// A request that had its turn while replies of its connection waited for the peer.
 #[derive(Debug)]
 pub(super) struct UnsentRequest {
     pub(super) message: Message,
-    /// When it was read.
+    /// Time at which the request was read.
     pub(super) read_at: Monotonic,
 }
 
 /// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendResult {
-    /// The transport has taken all bytes.
+    /// The transport has accepted all bytes.
     Complete,
     /// Some bytes wait in the queue until the peer reads.
     Queued,
-    /// The connection is gone.
+    /// The connection has ended.
     Failed(SendError),
 }
 
 /// The reason why sending failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// The peer is gone.
+    /// The connection to the peer is lost.
     ConnectionLost,
-    /// The last message has been written, and nothing follows it.
+    /// The last message has been written, and nothing may follow it.
     Closing,
     /// The peer did not read while the thread waited for it.
     WriteTimedOut,
 }
 
 impl Connection {
-    /// Sends a message; `wait` says whether the calling thread may wait for the peer.
+    /// Sends a message. `wait` says if the calling thread may wait for the peer.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -136,8 +137,8 @@ impl Connection {
         self.origin.sends_in_slices && octets > SLICE
     }
 
-    /// Sends a message in parts; `share` makes a long-lived handle to large bytes of it, should
-    /// they have to wait.
+    /// Sends a message in parts. `share` makes a long-lived handle to large bytes of the message,
+    /// if they have to wait.
     #[inline(never)]
     pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
         match &self.output {
@@ -178,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// Handles an error of the transport, which took nothing.
+    /// Handles an error of the transport, which accepted no bytes.
     #[cold]
     fn send_failed(
         &self,
@@ -198,9 +199,9 @@ impl Connection {
     /// Sends the rest of a message of which the transport took `sent` bytes. Goes on until the
     /// transport takes none, then queues the rest.
     ///
-    /// [`Flag::Congested`] is set before the last attempt: the edge that reports room may come at
-    /// any moment after that attempt, and has to find the flag. The thread that is told of it then
-    /// waits for the lock and flushes.
+    /// [`Flag::Congested`] is set before the last attempt to send. The edge that reports room may
+    /// come at any moment after this attempt, and its thread must find the flag. This thread then
+    /// waits for the lock and sends the queue.
     #[cold]
     fn send_remainder(
         &self,
@@ -231,7 +232,7 @@ impl Connection {
                 }
             }
         }
-        // A reader that stopped for the flag is told by no edge.
+        // A reader may have stopped because of the flag, and no edge would report its input again.
         if announced && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -242,7 +243,8 @@ impl Connection {
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The queue has been written off: nothing more is to count against the lane.
+            // The queue's memory has been written off, so nothing more may be added to the lane's
+            // account.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {
@@ -256,9 +258,9 @@ impl Connection {
         SendResult::Queued
     }
 
-    /// Sends what waits, because the peer reads again. Returns true if nothing waits any more and
-    /// reading goes on. Behind the last message it does nothing:
-    /// [`advance_drain`](Self::advance_drain) sends then.
+    /// Sends the queue, because the peer reads again. Returns true if the queue is now empty and
+    /// reading continues. After the last message was queued it does nothing, because
+    /// [`advance_drain`](Self::advance_drain) then sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -272,7 +274,7 @@ impl Connection {
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
-            // Under the lock: its next holder may ask for room again.
+            // Done under the lock, because its next holder may ask for room again.
             if flushed {
                 self.watch_writability(false);
             }
@@ -280,7 +282,7 @@ impl Connection {
         })
     }
 
-    /// Sends what waits. Returns true if nothing waits any more.
+    /// Sends the queue. Returns true if the queue is now empty.
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
             match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
@@ -292,18 +294,18 @@ impl Connection {
         Ok(true)
     }
 
-    /// Returns the time for which the peer has taken nothing of the waiting replies.
+    /// Returns the time for which the peer has read nothing of the waiting replies.
     pub(crate) fn write_stalled_for(&self, now: Monotonic) -> Duration {
         let waits = |writing: &mut WriteState| {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();
             waits.then(|| now.since(writing.progress_at))
         };
-        // If the lock is held, its holder sends.
+        // If the lock is held, its holder is sending.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 }
 
-/// Returns the bytes of `message` after the first `sent`.
+/// Returns the bytes of `message` after the first `sent` bytes.
 fn after<'m>(message: &[&'m [u8]], sent: usize) -> impl Iterator<Item = &'m [u8]> {
     let mut skip = sent;
     message.iter().filter_map(move |slice| {

@@ -1,5 +1,5 @@
-//! The input of a connection: what the reading thread works on, and how far unfinished messages
-//! have come.
+//! The input of a connection: the state of the reading thread, and the progress of unfinished
+//! messages.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,29 +12,31 @@ use super::Connection;
 use crate::clock;
 use crate::receive::ReceiveBuffer;
 
-/// The state of reading, owned by the thread that has the read lock.
+/// The state of reading. It belongs to the thread that holds the read lock.
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
-    /// Bytes of an incomplete message. Without one, the reader's own buffer serves.
+    /// Bytes of an incomplete message. `None` if there is no such message; the thread then reads
+    /// into its own buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all there was, so that what comes next is reported anew. A short
-    /// read is taken for that. It may not be one where the peer sends urgent data over TCP, or
-    /// descriptors over a Unix socket, which no ORB does: such a peer waits for its own next bytes.
+    /// True if the last read took all input, so that new input is reported. A read that did not
+    /// fill the buffer counts as such a read. This is not always right: urgent data over TCP, or
+    /// descriptors over a Unix socket, also end a read early. No ORB sends these; a peer that does
+    /// only waits for its own next bytes.
     pub(crate) drained: bool,
-    /// True if nothing is read any more: the peer has closed, or broke the protocol.
+    /// True if nothing is read any more, because the peer has closed or broke the protocol.
     pub(crate) over: bool,
 }
 
 impl Connection {
-    /// Returns true while a message has begun and is not whole.
+    /// Returns true while a message has begun and is not complete.
     #[inline]
     pub(crate) fn has_partial_message(&self) -> bool {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// Records unfinished messages: the bytes of one that arrives, number and size of the oldest
-    /// fragmented one, and the memory that all of them hold.
+    /// Records the unfinished messages. These are the bytes of the message that arrives now, number
+    /// and size of the oldest fragmented message, and the memory that all of them hold.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();
@@ -46,7 +48,8 @@ impl Connection {
     }
 
     /// Returns the time for which a message that has begun has made no progress. Bytes that have
-    /// come and are not read, because reading pauses or every thread is busy, are progress.
+    /// arrived count as progress even if they are not read, because reading pauses or every thread
+    /// is busy.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         if !self.has_partial_message() {
             return Duration::ZERO;
@@ -56,7 +59,7 @@ impl Connection {
         stall_detector.stalled_for(now)
     }
 
-    /// Returns true if bytes have come that no thread has read: the peer is not idle.
+    /// Returns true if bytes have arrived that no thread has read. The peer is then not idle.
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {
         let at_once = Some(Monotonic::from_nanos(0));

@@ -1,8 +1,8 @@
 //! Replies that the peer of a connection has not taken: bytes in order, copied or shared with the
 //! reply's owner.
 //!
-//! Small pieces are merged. Large ones that the reply owned are kept, so that a large reply is
-//! never copied on its way to a slow peer. The caller bounds the total.
+//! Small pieces are merged. Large pieces that belong to the reply are kept as they are, so that a
+//! large reply to a slow peer is never copied. The caller bounds the total size.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use corelane_wire::cdr::BORROW_THRESHOLD;
 /// Makes a long-lived handle to a part of a message.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
-/// Maximum number of pieces offered to the transport at once.
+/// Maximum number of pieces that the transport gets at once.
 const MAX_CHUNKS: usize = 8;
 /// Maximum size in bytes of a piece of copied bytes.
 const MAX_COPIED_CHUNK: usize = 64 * 1024;
@@ -23,13 +23,13 @@ const MAX_COPIED_CHUNK: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     chunks: VecDeque<Chunk>,
-    /// Number of bytes of the first piece that have been sent.
+    /// Number of bytes of the first piece that have already been sent.
     sent: usize,
     unsent_bytes: usize,
-    /// Memory in bytes that all pieces hold.
+    /// Number of bytes of memory that all pieces hold.
     held_bytes: usize,
-    /// The memory that shared pieces are parts of, by address. Several pieces may be parts of the
-    /// same.
+    /// The memory blocks of shared pieces, by their address. Several pieces may be parts of one
+    /// block.
     shared: HashMap<usize, SharedAllocation>,
 }
 
@@ -65,13 +65,13 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the memory in bytes that the pieces hold: all of a piece until the peer has all of
-    /// it, and all of the memory that it is a part of.
+    /// Returns the number of bytes of memory that the pieces hold. A piece counts whole until all
+    /// of it has been sent. A shared piece counts with its whole memory block.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Appends bytes; `share` is called for large ones.
+    /// Appends bytes. For large ones, calls `share`.
     pub(crate) fn push(&mut self, bytes: &[u8], share: ShareBytes<'_>) {
         if bytes.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // The memory that a slow peer made grow is released.
+            // Releases the memory, which may have grown because of a slow peer.
             *self = Self::default();
         }
     }
@@ -168,7 +168,7 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Takes all bytes, at most `max_bytes` offered and `each` taken at a time.
+    /// Takes all bytes out of the queue. Each step offers at most `max_bytes` and takes `each`.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {
@@ -197,7 +197,7 @@ mod tests {
                     queue.push(&bytes, &Octets::copy_from);
                     expected.extend(bytes);
                 }
-                // Some bytes leave while more come.
+                // Some bytes are sent while others are added.
                 let three = |slices: &[IoSlice<'_>]| {
                     let bytes = &slices[0][..slices[0].len().min(3)];
                     taken.extend_from_slice(bytes);
@@ -241,7 +241,8 @@ mod tests {
         let large = Octets::from(vec![7; size]);
         let taken = |queue: &mut SendQueue, bytes: usize| queue.send(bytes, |_| Ok::<_, ()>(bytes)).unwrap();
         let mut queue = SendQueue::default();
-        // Two parts of the same memory, a small piece between them, and then separate memory.
+        // Two parts of the same memory block with a small piece between them, then a separate
+        // block.
         queue.push(&large[..size / 2], &|_| large.part(0..size / 2).unwrap());
         queue.push(b"between", &Octets::copy_from);
         queue.push(&large[size / 2..], &|_| large.part(size / 2..size).unwrap());

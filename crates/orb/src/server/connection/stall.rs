@@ -1,21 +1,21 @@
-//! Detection of stalls: messages that have begun and do not continue, whole or in fragments. Pure:
-//! time is an argument.
+//! Detection of stalls: messages, whole or in fragments, that have begun and do not continue. The
+//! functions are pure: time is an argument.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Bytes that count as progress: a peer that drips one at a time is as good as silent.
+/// Number of bytes that count as progress. A peer that sends single bytes slowly counts as silent.
 const MIN_PROGRESS: usize = 1024;
 
 /// The unfinished messages of one connection, and the times of their last progress.
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector {
     message: ReceiveProgress,
-    /// Progress of the message whose first fragment came first: it has to go on while others come
-    /// and go.
+    /// Progress of the message whose first fragment came first. This message must continue, even if
+    /// other messages come and end meanwhile.
     fragments: ReceiveProgress,
-    /// True if something was read since the last check.
+    /// True if some input was read since the last check.
     was_read: bool,
 }
 
@@ -27,16 +27,16 @@ struct ReceiveProgress {
 }
 
 impl StallDetector {
-    /// Records what is there `now`: bytes of a message that arrives, and number and bytes of the
-    /// oldest fragmented one.
+    /// Records the unfinished messages at the time `now`: the bytes of the message that arrives,
+    /// and number and bytes of the oldest fragmented message.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Checks whether input is read at all. If input is `there` and nothing was read since the last
-    /// check, the peer has done its part, and the times begin anew.
+    /// Checks if input is read at all. If input is `there` but nothing was read since the last
+    /// check, the peer has done its part, so the times start again.
     pub(crate) fn check(&mut self, there: bool, now: Monotonic) {
         if there && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
@@ -70,7 +70,7 @@ impl ReceiveProgress {
             self.progressed_at = None;
             return;
         };
-        // Fewer bytes than before belong to another message.
+        // If there are fewer bytes than before, they belong to another message.
         let is_new = self.progressed_at.is_none() || number != self.number || bytes < self.bytes;
         if is_new || bytes >= self.bytes.saturating_add(MIN_PROGRESS) {
             *self = ReceiveProgress { number, bytes, progressed_at: Some(now) };
@@ -135,7 +135,7 @@ mod tests {
         let mut stall_detector = StallDetector::default();
         stall_detector.record(0, Some((7, 5000)), at(0));
         for second in 1..10 {
-            // Whole messages that come in two halves.
+            // Whole messages that each arrive in two halves.
             stall_detector.record(3000, Some((7, 5000)), at(second));
             stall_detector.record(0, Some((7, 5000)), at(second));
         }

@@ -1,4 +1,4 @@
-//! The life of a connection: its state and the flags that are independent of it, in one atomic
+//! The life of a connection: its state, and flags that do not depend on the state, in one atomic
 //! word.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,27 +14,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Draining` | | | `Closed` | |
 /// | `Closed` | | | | |
 ///
-/// A connection that is retired while threads are in it keeps its state until the last of them
-/// leaves it (`Vacate`). Congestion is a flag and no state: replies of an open and of a draining
-/// connection may wait for the peer. That the last message has been queued is no state either: the
-/// output lock protects it together with the replies before it.
+/// If a connection is retired while threads are in it, it keeps its state until the last of them
+/// leaves it (`Vacate`). Congestion is a flag and not a state, because replies of an open and of a
+/// draining connection may wait for the peer. Whether the last message has been queued is not a
+/// state either: the output lock protects this information, together with the replies before the
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// The lane serves it.
+    /// The lane serves the connection.
     Open = 0,
-    /// The stream is shut down both ways. Threads may be in the connection; the reader sees the end
-    /// of the stream.
+    /// The stream is shut down in both directions. Threads may still be in the connection; the
+    /// reader sees the end of the stream.
     ShutDown = 1,
-    /// It is retired, and no thread that found it before is in it: what it owes to the peer leaves.
+    /// The connection is retired, and no thread is in it any more. Its last output is sent to the
+    /// peer.
     Draining = 2,
-    /// It is retired, no thread that found it before is in it, and the stream is shut down.
+    /// The connection is retired, no thread is in it any more, and the stream is shut down.
     Closed = 3,
-    /// The lane retires it because the peer is idle. If it turns out to be in use, it is open
-    /// again.
+    /// The lane is retiring the connection because the peer is idle. If the connection turns out to
+    /// be in use, it becomes open again.
     IdleClosing = 4,
-    /// It is retired because the peer is idle, and the stream is shut down. Before that the peer is
-    /// told by CloseConnection, where the stream still takes it, that requests without an answer
-    /// did not run.
+    /// The connection is retired because the peer is idle, and the stream is shut down. Before that
+    /// CloseConnection was sent, if the stream still accepted it. It tells the peer that requests
+    /// without a reply did not run.
     IdleClosed = 5,
 }
 
@@ -43,16 +45,16 @@ pub(super) enum ConnectionState {
 pub(super) enum Transition {
     /// The lane begins to retire an idle connection.
     BeginIdleClose,
-    /// The connection is in use after all.
+    /// The connection turned out to be in use.
     CancelIdleClose,
-    /// The stream is shut down both ways.
+    /// The stream is shut down in both directions.
     ShutDown,
-    /// The connection is retired, and the last thread that had found it has left it.
+    /// The connection is retired, and the last thread has left it.
     Vacate,
 }
 
 impl ConnectionState {
-    /// Returns the state after a transition, `None` if it does not change.
+    /// Returns the state after a transition; `None` if the state does not change.
     fn after(self, transition: Transition) -> Option<Self> {
         use ConnectionState::*;
         match (self, transition) {
@@ -83,47 +85,48 @@ impl ConnectionState {
 
 /// The bits of the state.
 const STATE: u32 = 7;
-/// Set in each state whose stream is shut down.
+/// Bit that is set in each state in which the stream is shut down.
 const SHUT_DOWN: u32 = 1;
-/// Set in the states of a retired connection that no thread is in.
+/// Bit that is set in the states of a retired connection that no thread is in.
 const VACATED: u32 = 2;
-/// Set in the states of a connection that is retired because it is idle. A connection whose last
-/// message was queued before, after a fault, drains like any other and loses this bit.
+/// Bit that is set in the states of a connection that is retired because it is idle. If the last
+/// message was already queued, after a fault, the connection drains like any other and loses this
+/// bit.
 const IDLE: u32 = 4;
 
-/// A property of a connection that is independent of its [`ConnectionState`].
+/// A property of a connection that does not depend on its [`ConnectionState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// Replies wait for the peer: nothing is read. Written under the output lock.
+    /// Replies wait for the peer, and nothing is read. Written under the output lock.
     Congested = 1 << 3,
-    /// The end of the stream was reported, perhaps with its last bytes: it is read to its end, even
-    /// after a short read.
+    /// The end of the stream was reported. The stream is read to its end, even after a read that
+    /// did not fill the buffer.
     HungUp = 1 << 4,
-    /// The peer sends nothing more; it may still read.
+    /// The peer will send nothing more, but it may still read.
     PeerHalfClosed = 1 << 5,
     /// A request was handed over to another lane, whose thread answers it. Written by the thread
     /// that dispatches the request.
     HandedOver = 1 << 6,
-    /// A stream without a descriptor has reported something that no thread has looked at.
+    /// A stream without a descriptor has reported something that no thread has handled yet.
     ReportPending = 1 << 7,
 }
 
 /// A [`ConnectionState`] and the [`Flag`]s.
 ///
-/// Each request loads the word; only what happens rarely writes it. All writes are sequentially
-/// consistent read-modify-write operations, except those of [`set_relaxed`](Self::set_relaxed): a
-/// thread that finds a change also finds what was written before it, and the change has its place
-/// in the order of the counts of waiting requests.
+/// Each request loads the word; only rare events write it. All writes are sequentially consistent
+/// read-modify-write operations, except those of [`set_relaxed`](Self::set_relaxed). So a thread
+/// that sees a change also sees everything written before it. And changes have one order together
+/// with the changes of the counts of waiting requests.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
 impl StateWord {
-    /// An open connection without flags.
+    /// Makes the word of an open connection without flags.
     pub(super) const fn new() -> Self {
         StateWord(AtomicU32::new(ConnectionState::Open as u32))
     }
 
-    /// Makes a transition. Returns false if the state does not change by it.
+    /// Makes a transition. Returns false if it does not change the state.
     #[cold]
     pub(super) fn apply(&self, transition: Transition) -> bool {
         let next = |word| {
@@ -133,25 +136,25 @@ impl StateWord {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok()
     }
 
-    /// Returns true if the stream is shut down. Acquires what happened before that.
+    /// Returns true if the stream is shut down. Acquires the writes before the shutdown.
     #[inline]
     pub(super) fn is_shut_down(&self) -> bool {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
-    /// Returns true if the connection is retired and no thread that found it before is in it.
+    /// Returns true if the connection is retired and no thread is in it any more.
     #[inline]
     pub(super) fn is_vacated(&self) -> bool {
         self.0.load(Ordering::SeqCst) & VACATED != 0
     }
 
-    /// Returns true if the connection is retired, or about to be, because the peer is idle.
+    /// Returns true if the connection is retired because the peer is idle, or is about to be.
     #[inline]
     pub(super) fn is_closed_idle(&self) -> bool {
         self.0.load(Ordering::SeqCst) & IDLE != 0
     }
 
-    /// Returns true if a flag is set, loading it with `ordering`.
+    /// Returns true if a flag is set. Loads the word with `ordering`.
     #[inline]
     pub(super) fn has(&self, flag: Flag, ordering: Ordering) -> bool {
         self.0.load(ordering) & flag as u32 != 0
@@ -163,7 +166,7 @@ impl StateWord {
         self.0.fetch_or(flag as u32, Ordering::SeqCst) & flag as u32 == 0
     }
 
-    /// Sets a flag that orders nothing. Writes only if the flag is not set yet.
+    /// Sets a flag, without ordering other writes. Writes only if the flag is not yet set.
     #[inline]
     pub(super) fn set_relaxed(&self, flag: Flag) {
         if !self.has(flag, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Requests of a connection that have been read and wait, and the bounds on them.
+//! Requests of a connection that have been read and wait, and the limits on them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,13 @@ use crate::clock;
 use crate::server::admission;
 use crate::server::message::Message;
 
-/// The bounds on the requests of one connection.
+/// The limits on the requests of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestBounds {
     /// Maximum number of requests that wait.
     pub(crate) max_waiting: u32,
-    /// Maximum number of requests in the lane's queue, and their maximum size in bytes.
+    /// Maximum number of requests in the lane's queue. The next field is their maximum size in
+    /// bytes.
     pub(crate) max_queued: usize,
     pub(crate) max_queued_bytes: usize,
 }
@@ -26,18 +27,18 @@ pub(crate) struct RequestBounds {
 #[derive(Debug)]
 pub(crate) struct WaitingRequest {
     pub(super) connection: Arc<Connection>,
-    /// When it was read.
+    /// Time at which the request was read.
     pub(super) read_at: Monotonic,
-    /// Its size in bytes, if it is in the lane's queue.
+    /// Its size in bytes; `None` if it is not in the lane's queue.
     pub(super) queued_bytes: Option<usize>,
 }
 
 impl Connection {
-    /// Returns true if nothing is to be read for now.
+    /// Returns true if the connection must not be read at present.
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);
-        // If no requests wait, none are in the queue.
+        // If no requests wait, the queue has none either.
         !admission::may_read(self.is_congested(), waiting, self.request_bounds.max_waiting)
             || (waiting > 0 && self.has_full_queue_share())
     }
@@ -49,7 +50,8 @@ impl Connection {
             || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
     }
 
-    /// Counts a request that begins to wait. It has `waited` already since it was read.
+    /// Counts a request that begins to wait. Since it was read, the time `waited` has already
+    /// passed.
     #[cold]
     pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
         self.waiting_request(waited, None)
@@ -70,8 +72,8 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Defers the request until the peer has taken the replies that wait for it. Gives both back if
-    /// none wait.
+    /// Defers the request until the peer has read the replies that wait for it. If no replies wait,
+    /// returns the request and its message.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }
@@ -91,8 +93,8 @@ impl WaitingRequest {
         given_back.map(|message| (self, message))
     }
 
-    /// Ends the wait: the calling thread runs the request next. Returns the time for which it has
-    /// waited.
+    /// Ends the wait, because the calling thread runs the request next. Returns the time for which
+    /// the request has waited.
     pub(crate) fn stop_waiting(self) -> (Arc<Connection>, Duration) {
         (Arc::clone(&self.connection), clock::now().since(self.read_at))
     }
@@ -108,8 +110,8 @@ impl std::ops::Deref for WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        // Reading may have paused at a bound. The thread that paused there looks once more after it
-        // has given up its turn.
+        // Reading may have paused at a limit. The thread that paused reading checks once more after
+        // it has given up its turn.
         let connection = &self.connection;
         let mut goes_on = false;
         if let Some(octets) = self.queued_bytes {
