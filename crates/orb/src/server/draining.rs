@@ -6,11 +6,13 @@
 //! owed to a half-closed peer leaves as soon as the peer reads, whatever else of the connection
 //! still runs.
 //!
-//! Each has a descriptor and output that its peer has not taken. It counts in `max_connections`,
-//! and so does one that is over while requests keep its descriptor. When the lane is full, the
-//! connection that has been draining longest makes room, unless an idle one does. A connection
-//! whose requests wait for something other than its peer does not: its descriptor would stay as
-//! long as they do, and its peer is owed their replies. What draining connections hold counts in
+//! A draining connection has a descriptor, and output that its peer has not read. It counts in
+//! `max_connections`. So does a connection that has ended while requests keep its descriptor. If
+//! the lane is full and no idle connection makes room, the connection that has been draining
+//! longest does. A connection whose requests wait for something other than its peer is not evicted.
+//! Its descriptor would stay as long as the requests, and its peer expects their replies. The
+//! memory of draining connections counts in `max_buffered_bytes`. `write_timeout` bounds the time
+//! for which a peer may read nothing.
 //! `max_buffered_bytes`. `write_timeout` bounds how long a peer may take nothing of it.
 
 use std::collections::HashMap;
@@ -34,7 +36,8 @@ use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
 
-/// The draining connections by handle, in the order in which draining began, with the time of that.
+/// The draining connections by handle, in the order in which draining began, each with the time at
+/// which it began.
 #[derive(Debug)]
 pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
 
@@ -46,7 +49,7 @@ struct InsertionOrderedMap<T> {
     last: Option<ConnectionHandle>,
 }
 
-/// A value with links to the ones inserted before and after it.
+/// A value, with links to the values inserted just before and just after it.
 #[derive(Debug)]
 struct LinkedEntry<T> {
     value: T,
@@ -59,7 +62,7 @@ impl<T> InsertionOrderedMap<T> {
         InsertionOrderedMap { all: HashMap::new(), first: None, last: None }
     }
 
-    /// Appends a value, unless the handle has one.
+    /// Appends a value, unless the handle already has one.
     fn insert(&mut self, handle: ConnectionHandle, value: impl FnOnce() -> T) {
         if self.all.contains_key(&handle) {
             return;
@@ -112,8 +115,8 @@ impl DrainingConnections {
         self.0.lock().all.get(&handle).map(|retiring| Arc::clone(&retiring.value.1))
     }
 
-    /// Iterates over the connections without holding the lane's lock while the caller works on one,
-    /// and without keeping the descriptors of the others.
+    /// Iterates over the connections. The lane's lock is not held while the caller works on a
+    /// connection, and the descriptors of the other connections are not kept.
     pub(super) fn snapshot(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
         let handles: Vec<ConnectionHandle> = self.0.lock().iter().map(|(handle, _)| handle).collect();
         handles.into_iter().filter_map(|handle| self.find(handle))
@@ -123,7 +126,8 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// Retires a connection by `retire`, and lists it if threads are in it, in one step.
+    /// Retires a connection with `retire`. In the same step it lists the connection, if threads are
+    /// in it.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -137,15 +141,15 @@ impl DrainingConnections {
         retired
     }
 
-    /// Removes a connection that is over.
+    /// Removes a connection that has ended.
     fn remove(&self, connection: &Connection) {
-        // Dropped without the lock: dropping may close the stream.
+        // Dropped without the lock, because dropping may close the stream.
         let forgotten = self.0.lock().remove(connection.handle);
         connection.release_slot_if_unused();
         drop(forgotten);
     }
 
-    /// Takes the first connection that satisfies `predicate`.
+    /// Removes the first connection for which `predicate` is true, and returns it.
     fn take_oldest(&self, predicate: impl Fn(&Connection) -> bool) -> Option<(Monotonic, Arc<Connection>)> {
         let mut list = self.0.lock();
         let (handle, _) = list.iter().find(|(_, (_, connection))| predicate(connection))?;
@@ -154,17 +158,16 @@ impl DrainingConnections {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Retires a connection whose peer sends nothing more. Earlier requests are answered all the
-    /// same.
+    /// Retires a connection whose peer sends nothing more. Earlier requests are still answered.
     #[cold]
     pub(crate) fn handle_half_close(&self, context: &OrbContext, connection: &Connection) {
         connection.record_half_close();
         self.retire_connection(context, connection.handle);
     }
 
-    /// Ends a connection whose peer broke the protocol; `told` is its last message. The rest of a
-    /// message that is too large is read, within bounds: a peer that sends all of it before it
-    /// reads gets the answer.
+    /// Ends a connection whose peer broke the protocol; `told` is its last message. If the peer is
+    /// sending a message that is too large, the rest of it is read, within bounds. So a peer that
+    /// sends the whole message before it reads still gets the answer.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
@@ -182,14 +185,14 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// Retires a connection: no thread finds it any more, and it ends when the last thread leaves
-    /// it.
+    /// Retires a connection. From now on no thread finds it, and it ends when the last thread
+    /// leaves it.
     #[cold]
     pub(crate) fn retire_connection(&self, context: &OrbContext, handle: ConnectionHandle) {
         let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
         let Some(connection) = found else { return };
-        // Counted first: the last thread may leave before `retire` returns. Until the connection is
-        // listed or gone, `poll_all_draining` sees it in this count.
+        // Counted first, because the last thread may leave before `retire` returns. Until the
+        // connection is listed or has ended, `poll_all_draining` learns of it from this count.
         self.retiring.fetch_add(1, Ordering::AcqRel);
         let retired = self.draining.retire_and_insert(&connection, || self.connections.retire(handle.0, handle.1));
         let was_deferred = matches!(retired, RetireResult::Deferred);
@@ -204,13 +207,14 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         context.events().connection_closed();
-        // If its descriptor is not free yet, the last thread that leaves it retries accepting.
+        // If the connection's descriptor is not free yet, the last thread that leaves the
+        // connection tries to accept again.
         drop(connection);
         self.accept_again();
     }
 
-    /// Continues a retirement after the last thread has left the connection. While the ORB closes,
-    /// the peer is told so. A peer that was told of a fault has time to read that, and a
+    /// Continues a retirement after the last thread has left the connection. If the ORB closes, the
+    /// peer is told so. A peer that was told of a fault gets time to read the message. A
     /// half-closed peer that still reads gets its replies.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
@@ -221,7 +225,8 @@ impl<S: Architecture<S>> Lane<S> {
         connection.mark_vacated();
         self.draining.insert(&connection);
         let now = clock::now();
-        // A peer that has had its time is left to the next sweep, which reports it.
+        // If the peer's time has passed, the connection is left to the next sweep, which reports
+        // the peer.
         let has_had_its_time =
             !connection.is_closed() && connection.write_stalled_for(now) > self.config.connection_limits.write_timeout;
         let progress =
@@ -230,18 +235,17 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // No thread would come back to it.
+            // After this no thread would find the connection again.
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // The connection is listed already: what has happened since is reported now.
+            // The connection is already listed. Watching now reports what happened before.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
     }
 
-    /// Goes on with the draining connection that was at `handle`, because something has happened to
-    /// it.
+    /// Continues the draining connection that was at `handle`, after an event.
     #[cold]
     pub(super) fn poll_draining(&self, context: &OrbContext, handle: ConnectionHandle) {
         if let Some(connection) = self.draining.find(handle) {
@@ -252,7 +256,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Goes on behind other work with an end whose peer sends faster than it is read in one go.
+    /// If a peer sends faster than its input is discarded in one turn, continues later, after other
+    /// work.
     fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
         if progress == DrainProgress::MoreInput {
             self.push(LaneTask::ReadBuffered(connection.handle));
@@ -267,7 +272,7 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// As far as it goes now.
+    /// Drains a connection as far as is possible now.
     fn advance_connection(&self, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
         self.flush_draining(connection);
         let closes = self.closing.load(Ordering::SeqCst);
@@ -283,7 +288,7 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Sends what waits for the peer; requests that were deferred for that go on.
+    /// Sends the queue to the peer. Requests that were deferred because of the queue then continue.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {
@@ -299,10 +304,10 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Goes on with all draining connections as far as possible now. Returns true if some are not
-    /// over.
+    /// Continues all draining connections as far as is possible now. Returns true if some of them
+    /// have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // In this order: a connection is listed before it is no longer counted as retiring.
+        // The order matters: a connection is listed before it no longer counts as retiring.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {
@@ -312,19 +317,19 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Shuts down the draining connections that no thread is in, as none goes on with them. Returns
-    /// the peers that have not taken their last replies.
+    /// Shuts down the draining connections that no thread is in, because no thread will continue
+    /// them. Returns the peers that have not read their last replies.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
         cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
-    /// Goes on with all draining connections because time has passed.
+    /// Continues all draining connections because time has passed.
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
-            // Reported once: a connection that is shut down stays listed while a request of it
-            // runs.
+            // Reported only once, because a connection that is shut down stays listed while a
+            // request of it runs.
             if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
                 context.events().replies_unread([connection.stream.peer().clone()]);
             }
@@ -332,8 +337,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Closes the connection that has been draining longest, among those whose descriptor becomes
-    /// free by that. Returns false if there is none.
+    /// Closes the connection that has been draining longest, among the connections whose descriptor
+    /// this makes free. Returns false if there is none.
     #[cold]
     pub(super) fn evict_oldest_draining(&self, context: &OrbContext) -> bool {
         let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };

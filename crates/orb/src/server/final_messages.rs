@@ -1,5 +1,5 @@
-//! The messages that end a connection: CloseConnection, MessageError, and the reply to a request that
-//! is too large.
+//! The messages that end a connection: CloseConnection, MessageError, and the reply to a request
+//! that is too large.
 
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus, Request};
@@ -7,16 +7,16 @@ use corelane_wire::{Encoder, Limits};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Returns a CloseConnection message, which is the same in every version.
+/// Returns a CloseConnection message. It is the same in every version of GIOP.
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
     message.into_buffer()
 }
 
-/// Returns the last messages to a peer that broke the protocol: MessageError, and before it the
-/// reply to a request that is too large. Without that reply the client would take the connection
-/// for broken, and might send the request again.
+/// Returns the last messages to a peer that broke the protocol. If a request was too large, its
+/// reply comes before the MessageError. Without the reply the client would consider the connection
+/// broken, and might send the request again.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
     let mut told = match fault {
@@ -27,8 +27,8 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     told
 }
 
-/// Returns the reply to a request that is too large, of which `octets` have come; `None` if they do
-/// not name the request or it wants no reply.
+/// Returns the reply to a request that is too large, of which `octets` have come. `None` if these
+/// bytes do not have the request's id yet, or if the request wants no reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request = Request::parse(octets, &header, limits).ok().filter(|request| request.response.is_expected())?;
@@ -40,7 +40,7 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// Returns a MessageError of the highest version: the fault may well be the version.
+/// Returns a MessageError of the highest version, because the peer's version may be the fault.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

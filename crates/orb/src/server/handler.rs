@@ -1,9 +1,9 @@
 //! The seam between dispatch and what answers requests.
 //!
-//! Lanes read messages and choose the threads that run them. They know no object adapter: each
-//! message goes to a [`RequestHandler`]. Functions of this layer that run messages are generic in
-//! it. A program has one handler type, so the compiler calls it directly; lanes, connections and
-//! workers themselves name no handler.
+//! Lanes read messages and choose the threads that run them. They do not know the object adapter:
+//! they pass each message to a [`RequestHandler`]. In this layer, functions that run messages are
+//! generic over the handler. A program has only one handler type, so these calls are direct. The
+//! types of lanes, connections and workers do not name a handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,18 @@ use crate::orb_context::OrbContext;
 
 /// Answers the messages that lanes read. The object adapter implements it.
 ///
-/// Any thread of any lane may call a method, several at once. None of the lane's locks is held
-/// then, and none that a thread of another connection needs.
+/// Any thread of any lane may call a method, and several threads may do so at the same time. During
+/// a call no lock of the lane is held, and no lock that a thread of another connection needs.
 pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
-    /// Returns the ORB's configuration, events and memory. Neither blocks nor locks.
+    /// Returns the ORB's configuration, events and memory. This neither blocks nor takes a lock.
     fn context(&self) -> &OrbContext;
 
     /// Does what one message asks for, which has `waited` since it was read. Its bytes come with the
     /// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
     ///
-    /// Runs the servant, which may block as long as it likes; the reply is sent here, and may block
-    /// if `wait` says so. Until the servant runs, and after it, the handler allocates nothing for a
+    /// Runs the servant, which may block for any time. Sends the reply, which may block if `wait`
+    /// permits it. For a plain request the handler itself allocates nothing, and takes no lock
+    /// other than the connection's output lock.
     /// plain request and takes no lock but the connection's output lock.
     fn handle_message(
         self: &Arc<Self>,
@@ -39,18 +40,18 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         waited: Duration,
     ) -> bool;
 
-    /// Rejects a message for want of room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). Sends what
-    /// the transport takes now and does not block.
+    /// Rejects a message because there is no room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). Sends
+    /// what the transport accepts now, and does not block.
     fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory);
 
-    /// Returns the priority at which a detached request is ordered; `None` means the pool's own. May
-    /// lock the tables of the object adapter, and does not wait for servants.
+    /// Returns the priority that decides the order of a detached request; `None` means the pool's
+    /// priority. This may lock the tables of the object adapter, and does not wait for servants.
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
     /// Returns true once threads of different priorities may serve one connection.
     fn has_priorities(&self) -> bool;
 
     /// Closes an idle or draining connection of any lane, because the process has no descriptors
-    /// left. Returns false if there is none.
+    /// left. Returns false if there is no such connection.
     fn evict_connection(&self) -> bool;
 }

@@ -1,9 +1,10 @@
 //! Idle connections: which of them makes room for a new one, and how long a peer may take for its
 //! first message. [`eviction_rank`] is pure; the lane carries out what follows from it.
 //!
-//! An evicted connection ends at once and for certain. Nothing of it is running, and nothing begins
-//! to: a thread that runs a message counts as a user of the slot, and the slot is retired in one
-//! step only if it has no user. The peer is told CloseConnection, after which a client may repeat
+//! An evicted connection ends at once. No request of it runs, and none can begin. A thread that
+//! runs a message counts as a user of the slot, and the slot is retired in one step only if it has
+//! no users. The peer gets CloseConnection. The client may then send its last request again
+//! elsewhere.
 //! elsewhere what it had just sent.
 
 use std::sync::Arc;
@@ -22,17 +23,18 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search finds: the next evictions need no search.
+/// Maximum number of candidates that one search finds. The evictions that follow use them and need
+/// no search.
 const MAX_CANDIDATES: usize = 64;
 
-/// A lane's coarse clock, and the idle connections that it found last.
+/// A lane's coarse clock, and the idle connections found by the last search.
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// Seconds since `started_at`, plus 1, updated by each maintenance run. A clock that costs one
-    /// atomic load.
+    /// Seconds since `started_at`, plus 1. Each maintenance run updates the clock, so reading it
+    /// costs one atomic load.
     now: AtomicU32,
-    /// Candidates for eviction; the next one is the last.
+    /// Candidates for eviction. The last one is evicted next.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
 }
 
@@ -55,8 +57,8 @@ impl IdleTracker {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Closes the connection that has been idle longest. If none has been idle long enough, evicts
-    /// the oldest draining connection. Returns false if there is none of either.
+    /// Closes the connection that has been idle longest. If no connection has been idle long
+    /// enough, evicts the oldest draining connection. Returns false if there is neither.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
@@ -83,8 +85,8 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Like [`evict_for_new_connection`](Self::evict_for_new_connection), for want of descriptors:
-    /// also looks at the other lanes.
+    /// Like [`evict_for_new_connection`](Self::evict_for_new_connection), but for lack of
+    /// descriptors: it also searches the other lanes.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()
@@ -111,8 +113,8 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// Returns true if a connection has taken too long for its first message. A message that has
-    /// begun is subject to the pool's `read_stall_timeout` instead.
+    /// Returns true if the first message of a connection has taken too long. If the message has
+    /// begun, the pool's `read_stall_timeout` applies to it instead.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -124,8 +126,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Closes an idle connection. Returns false if it is no longer idle.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // Before the slab gives it up: a thread that does not find it any more asks whether its
-        // peer was told.
+        // Done before the slab removes the connection, because a thread that no longer finds it
+        // asks if its peer was told.
         if !connection.begin_idle_close() {
             return false;
         }

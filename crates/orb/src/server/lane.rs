@@ -1,4 +1,4 @@
-//! A lane: listeners, connections and the threads that serve them. Lanes share nothing with each
+//! A lane: listeners, connections and the threads that serve them. Lanes share no data with each
 //! other.
 //!
 //! Invariant: a thread that serves one connection never waits for the peer of another one.
@@ -44,18 +44,18 @@ use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
 use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
 
-/// Token of the wake-up descriptor.
+/// Token of the wake-up descriptor in the lane's epoll.
 const WAKE: u64 = u64::MAX;
-/// Bit that is set in the tokens of listeners; the other bits are the listener's index.
+/// Bit that is set in the tokens of listeners. The other bits are the index of the listener.
 pub(super) const LISTENER: u64 = 1 << 63;
-/// Maximum number of connections accepted in a row before other work has a turn.
+/// Maximum number of connections that are accepted in a row before the thread does other work.
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// Maximum number of connections that are accepted when the lane closes: the kernel's default
-/// backlog.
+/// Maximum number of connections that are accepted when the lane closes. This is the kernel's
+/// default backlog.
 const MAX_BACKLOG: usize = 4096;
 
-/// Returns the events that a connection's descriptor is watched for, all edge-triggered. Room to
-/// write is watched only while replies wait: a Unix socket reports it each time the peer reads.
+/// Returns the events to watch for on a connection's descriptor, all edge-triggered. Room to write
+/// is watched only while replies wait, because a Unix socket reports it each time the peer reads.
 fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
@@ -65,39 +65,39 @@ fn interest(congested: bool) -> Interest {
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
-    /// The lane's part in its real-time pool; `None` in a pool of the ORB's builder.
+    /// The role of the lane in its real-time pool; `None` in a pool of the ORB's builder.
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     wake: EventFd,
-    /// Empty once the lane closes.
+    /// The listeners of the lane. Empty once the lane closes.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
-    /// Properties of accepted connections, as claimed by the first POA for each protocol.
+    /// Properties of accepted connections. For each protocol, the first POA claims them.
     protocols: PiMutex<Vec<Protocol>>,
     pub(super) connections: GenerationalSlab<Arc<Connection>>,
     pub(super) ready: ReadyList,
-    /// Set while a woken thread has not looked at the ready list yet: a second wake-up would be
-    /// wasted.
+    /// Set while a woken thread has not yet checked the ready list. A second wake-up would then be
+    /// useless.
     wake_pending: WakeFlag,
-    /// Which threads read, run and answer requests.
+    /// The dispatch architecture, which decides the threads that read, run and answer requests.
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
-    /// The time that a peer has to take part in a graceful close.
+    /// The time that a graceful close gives a peer.
     pub(super) closing_time: Duration,
-    /// Set if accepting stopped for want of descriptors. The next connection that ends clears it
-    /// and accepting resumes.
+    /// Set if accepting stopped for lack of descriptors. The next connection that ends clears it,
+    /// and accepting continues.
     pub(super) accept_starved: AtomicBool,
-    /// Idle connections, and the coarse clock that finds them.
+    /// The coarse clock, and the idle connections found with it.
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections that threads are still in.
+    /// Number of retired connections that still have threads in them.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     stop: AtomicBool,
     /// The lowest lane of the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
-    /// The lane that accepts for this one, and the lanes that this one accepts for.
+    /// The lane that accepts for this lane, and the lanes for which this lane accepts.
     pub(super) delegation: Delegation<S>,
 }
 
@@ -107,11 +107,11 @@ pub(crate) struct Lane<S> {
 pub(crate) enum ConnectionGuard<'l> {
     /// The lane serves the connection.
     InService(#[expect(dead_code, reason = "held for its end")] SlabGuard<'l, Arc<Connection>>),
-    /// The connection is retired; a request queued earlier still runs.
+    /// The connection is retired, but a request that was queued before still runs.
     Retired(#[expect(dead_code, reason = "held for its end")] LateRequest),
 }
 
-/// A request whose wait is over.
+/// A request that has had its turn.
 #[derive(Debug)]
 pub(crate) struct StartedRequest<'l> {
     pub(crate) guard: ConnectionGuard<'l>,
@@ -121,12 +121,12 @@ pub(crate) struct StartedRequest<'l> {
     pub(crate) waited: Duration,
 }
 
-/// Why a connection is read.
+/// The reason why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadCause {
-    /// The socket may have more.
+    /// The socket may have input.
     Readiness,
-    /// The buffer may hold messages that have been read.
+    /// The buffer may hold further messages.
     Buffered,
 }
 
@@ -134,7 +134,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Creates a lane whose threads work as `strategy` says.
     ///
     /// # Errors
-    /// The system refuses descriptors.
+    /// If the system refuses descriptors.
     pub(super) fn with_strategy(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -148,13 +148,13 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // The memory budget counts the connections. One that counts no more may have its slot for a
-        // moment still.
+        // The memory budget counts the connections. A connection that no longer counts may still
+        // have its slot for a moment, so there are more slots than connections.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
             let lane = weak_self.clone();
-            // The last thread that leaves a retired connection ends it.
+            // The last thread that leaves a retired connection continues its end.
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
                     lane.finish_retire(connection);
@@ -189,7 +189,7 @@ impl<S: Architecture<S>> Lane<S> {
         }))
     }
 
-    /// Returns the lane that serves a connection, unless it has ended.
+    /// Returns the lane that serves a connection, unless that lane has ended.
     #[cold]
     pub(crate) fn of(connection: &Connection) -> Option<Arc<Self>> {
         let lane: Arc<dyn Any + Send + Sync> = connection.lane.upgrade()?;
@@ -206,7 +206,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// lane's life.
     ///
     /// # Errors
-    /// Another POA has claimed other properties of a protocol; nothing is claimed then.
+    /// If another POA has claimed other properties of a protocol. In this case nothing is claimed.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -223,13 +223,14 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Drops claimed properties: connections are accepted with the transport's own again.
+    /// Drops claimed properties. New connections then have the default properties of the transport
+    /// again.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
         for protocol in claimed {
             for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
-                // Empty properties ask nothing of the system.
+                // Cannot fail, because with empty properties the system is asked for nothing.
                 let _ = listener.set_properties(&ConnectionProperties::default());
             }
         }
@@ -238,7 +239,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Accepts connections with these properties from now on.
     ///
     /// # Errors
-    /// The system refuses a property.
+    /// If the system refuses a property.
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
@@ -249,7 +250,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Returns a descriptor that becomes readable when there is work.
+    /// Returns a descriptor that becomes readable when the lane has work.
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -259,7 +260,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Does one piece of work, and waits for it until `timeout` has passed.
+    /// Does one piece of work. If there is none, waits for it until `timeout` has passed.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -269,8 +270,8 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
-            // Listed and reported work take turns: connections that always have more to read do not
-            // hold up all others.
+            // Listed work and reported work take turns, so that connections which always have more
+            // input do not delay all others.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -287,7 +288,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Takes part in the lane's work until `awaited` has come.
+    /// Does work of the lane until the reply `awaited` has come.
     pub(super) fn step_until_arrival<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -295,7 +296,7 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // A listed task may have no wake-up left that would report it, and a step may do
+            // There may be no wake-up left that would report a listed task, because a step may do
             // reported work instead.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
@@ -311,7 +312,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the next event, and waits for it until `timeout` has passed.
+    /// Returns the next event. If there is none, waits for it until `timeout` has passed.
     #[inline]
     pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
         let mut events = [EpollEvent::EMPTY; 1];
@@ -321,7 +322,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[inline]
     pub(super) fn handle_event<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, event: EpollEvent) {
         match event.token() {
-            // The descriptor is edge-triggered: its counter is never read.
+            // The descriptor is edge-triggered, so its counter is never read.
             WAKE => self.wake_pending.clear(),
             token if token & LISTENER != 0 => self.accept_reported(handler, token),
             token => {
@@ -352,7 +353,7 @@ impl<S: Architecture<S>> Lane<S> {
             }
             LaneTask::ShedMemory => self.shed_memory(handler.context()),
             LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
-                // The request may have come in at another lane, which owns its connection.
+                // The request may have arrived at another lane, which then owns its connection.
                 if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
@@ -361,7 +362,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Guards a connection while its request runs. Returns `None` if the connection has ended.
+    /// Keeps a connection open while its request runs. Returns `None` if the connection has ended.
     #[inline]
     pub(crate) fn guard_connection(&self, connection: &Connection) -> Option<SlabGuard<'_, Arc<Connection>>> {
         self.connections.get(connection.handle.0, connection.handle.1)
@@ -384,21 +385,22 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Starts a message that had to wait. Returns `None` if replies wait for the peer, so that the
-    /// message waits on, or if it does not run any more.
+    /// Starts a message that had to wait. Returns `None` if the message must wait for its peer to
+    /// read replies, or must not run any more.
     pub(crate) fn begin_waiting_request(
         &self,
         waiting: WaitingRequest,
         message: Message,
     ) -> Option<StartedRequest<'_>> {
-        // Taken while the request still counts as waiting: the connection does not end in between.
+        // Taken while the request still counts as waiting, so that the connection does not end in
+        // between.
         let served = self.guard_connection(&waiting);
         let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // Sequentially consistent: either the thread that closes the lane finds the late request,
-        // or this thread finds that the lane closes.
+        // Sequentially consistent: either the thread that closes the lane sees the late request, or
+        // this thread sees that the lane closes.
         let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
@@ -418,8 +420,8 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// Lists the connection at `handle`, whose buffer may hold more, for an idle thread if there
-    /// may be one.
+    /// The buffer of the connection at `handle` may hold further messages. Lists the connection for
+    /// an idle thread, if there may be such a thread.
     #[cold]
     pub(super) fn list_rest(&self, handle: (u32, u32)) {
         if self.strategy.has_one_thread() {
@@ -436,8 +438,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.wake_idle_thread();
     }
 
-    /// Lists a request that came in at another lane. Returns false if too many wait, or the lane
-    /// stops.
+    /// Lists a request that arrived at another lane. Returns false if too many requests wait, or if
+    /// the lane stops.
     #[cold]
     pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
         let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
@@ -447,7 +449,8 @@ impl<S: Architecture<S>> Lane<S> {
         listed
     }
 
-    /// Returns the lane's identity for the threads that serve it in the ORB with this stamp.
+    /// Returns the identity of the lane for the ORB with this stamp. The threads that serve the
+    /// lane record it.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
             Some(role) => LaneIdentity {
@@ -461,20 +464,21 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the CORBA priority of a real-time pool's lane, the lowest priority for others.
+    /// Returns the CORBA priority of a lane in a real-time pool; the lowest priority for other
+    /// lanes.
     pub(crate) fn priority(&self) -> Priority {
         self.role.as_ref().map_or(Priority::MIN, |role| role.priority)
     }
 
-    /// Returns the configured maximum priority of requests that come in at this lane.
+    /// Returns the configured maximum priority of requests that arrive at this lane.
     pub(crate) fn ceiling(&self) -> Option<Priority> {
         self.role.as_ref().map_or_else(|| self.config.ceiling.and_then(Priority::new), |role| role.ceiling)
     }
 
-    /// Names the lowest lane of the lane's pool, once.
+    /// Sets the lowest lane of this lane's pool. Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
-        // Once: a pool is made once.
+        // Never set before, because a pool is made once.
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
@@ -484,7 +488,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Wakes an idle thread for the ready list, unless one is on its way.
+    /// Wakes an idle thread for the ready list, unless a thread has already been woken for it.
     pub(super) fn wake_idle_thread(&self) {
         if self.wake_pending.raise() {
             counters::count_handoff();
@@ -492,8 +496,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads messages of a connection, runs them or leaves them to another thread, as the strategy
-    /// says. Reading ends before the upcall, so another thread may read the next message.
+    /// Reads messages of a connection. Runs them, or leaves them to another thread, as the strategy
+    /// decides. Reading ends before the upcall, so that another thread may read the next message.
     #[inline]
     fn read<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
         let mut cause = cause;
@@ -508,7 +512,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Reads one message, and runs it or leaves it to another thread. Returns true if the calling
-    /// thread is to read the connection's next message.
+    /// thread must read the connection's next message.
     #[inline]
     fn read_message<H: RequestHandler>(
         &self,
@@ -522,7 +526,7 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write as they report input.
+            // Some transports report room to write in the same way as input.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -545,10 +549,10 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Reads until one message is whole, and returns whether there may be more to read. The message
-    /// is stored in `detached`, unless it is in the worker's own buffer; returned, it would be
-    /// copied several times. Returns `None` if there is no whole message, another thread reads, or
-    /// nothing is to be read for now.
+    /// Reads until one message is complete. Returns true if there may be more to read. The message
+    /// is stored in `detached`, unless it is in the worker's own buffer; a message that is returned
+    /// would be copied several times. Returns `None` if there is no complete message, if another
+    /// thread reads, or if the connection must not be read at present.
     #[inline(always)]
     fn receive_message(
         &self,
@@ -564,8 +568,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // The peer does not take its replies, or too many of its requests wait. The
-                // connection is listed for reading when that ends.
+                // The peer does not read its replies, or too many of its requests wait. The
+                // connection is listed for reading again when this ends.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -627,7 +631,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Lists a request that was deferred and whose turn has come.
+    /// Lists a deferred request that has its turn again.
     #[cold]
     pub(super) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         self.strategy.requeue(self, waiting, message);
@@ -642,7 +646,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the policies let packets of a connection carry the code point of a priority.
+    /// Returns true if the policies permit packets of a connection to carry the code point of a
+    /// priority.
     #[cold]
     pub(crate) fn allows_dscp(&self, stream: &dyn Stream) -> bool {
         let is_tcp = matches!(stream.peer(), Peer::Ip(_));
@@ -650,7 +655,7 @@ impl<S: Architecture<S>> Lane<S> {
         is_tcp && !self.protocols.lock().iter().any(off)
     }
 
-    /// Has the lane's shared threads serve a connection.
+    /// Lets the lane's shared threads serve a connection.
     pub(crate) fn watch_connection(&self, context: &OrbContext, connection: &Arc<Connection>) {
         if connection.stream.readiness().is_none() {
             return self.watch_without_descriptor(context, connection);
@@ -658,20 +663,20 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // Watched already, because another thread's reply waits for room.
+                // The descriptor is already watched, because another thread's reply waits for room.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // No edge reports what has been read already.
+            // No edge reports input that has already been read.
             self.push(LaneTask::ReadSocket(connection.handle));
         } else {
             self.retire_connection(context, connection.handle);
         }
     }
 
-    /// Like [`watch_connection`](Self::watch_connection), for a stream without a descriptor, which
-    /// reports by a callback.
+    /// Like [`watch_connection`](Self::watch_connection), for a stream without a descriptor. Such a
+    /// stream reports by calling a function.
     #[cold]
     fn watch_without_descriptor(&self, context: &OrbContext, connection: &Arc<Connection>) {
         let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
@@ -687,11 +692,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts nothing more, and retires every connection: those with running requests close when
-    /// these are done.
+    /// Stops accepting, and retires every connection. A connection with running requests closes
+    /// when they are done.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
-        // Connections in the kernel's backlog are accepted and told too: closing the listener would
-        // reset them.
+        // Connections in the kernel's backlog are accepted too, and told of the close. Closing the
+        // listener would reset them.
         for index in 0..self.endpoints.len() {
             let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(handler, index)).count();
         }
@@ -704,8 +709,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Stops the threads; each one that stops wakes the next. Returns threads to join. Afterwards
-    /// [`abort_draining`](Self::abort_draining) closes the connections that no thread is in.
+    /// Stops the threads; each thread that stops wakes the next one. Returns threads to join. After
+    /// this, [`abort_draining`](Self::abort_draining) closes the connections that no thread is in.
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -719,19 +724,19 @@ impl<S: Architecture<S>> Lane<S> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes a thread, so that it sees that the lane stops.
+    /// Wakes a thread, which then sees that the lane stops.
     pub(super) fn wake(&self) {
         self.wake.notify();
     }
 
-    /// Returns true if the lane closes: a thread with a connection of its own ends when its request
-    /// is done.
+    /// Returns true if the lane closes. A thread that serves a single connection then ends when its
+    /// request is done.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Does the periodic work: closes connections whose messages have stalled or whose peers read
-    /// no replies, and goes on with draining ones.
+    /// Does the periodic work. Closes connections whose messages have stalled or whose peers do not
+    /// read replies, and continues draining connections.
     pub(crate) fn run_maintenance(&self, context: &OrbContext) {
         let now = clock::now();
         self.sweep_draining(context, now);
@@ -767,22 +772,23 @@ impl<S: Architecture<S>> Lane<S> {
         self.poll_draining(context, connection.handle);
     }
 
-    /// Returns true if running requests take much memory, or have done so since the last call.
+    /// Returns true if running requests use much memory, or did so since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
 
-    /// Returns the native scheduling of the lane's threads, if they have one of their own.
+    /// Returns the native scheduling of the lane's threads, if the lane sets one.
     pub(super) fn scheduling(&self) -> Option<Scheduling> {
         self.role.as_ref().and_then(|role| role.scheduling)
     }
 
-    /// Returns true if the lane's threads have a native priority of their own.
+    /// Returns true if the lane sets a native priority for its threads.
     pub(crate) fn is_real_time(&self) -> bool {
         self.scheduling().is_some()
     }
 
-    /// Closes the connections that hold most, until all together hold no more than they may.
+    /// Closes the connections that hold the most memory, until the rest hold no more than is
+    /// permitted.
     #[cold]
     fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
@@ -793,8 +799,9 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // Written off at once, although it ends only when its requests have run: no other
-            // connection is closed for it, nor it twice.
+            // The memory is written off at once, although the connection ends only when its
+            // requests have run. So no other connection is closed for this memory, and this
+            // connection is not closed twice.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()
@@ -819,15 +826,15 @@ impl<S: Architecture<S>> ReadyQueue for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
-        // A connection with a thread of its own has not been watched so far; another thread's reply
-        // waits on it. If it cannot be watched, the connection is at its end.
+        // The connection has its own thread and so was not watched. Now the reply of another thread
+        // waits on it. If it cannot be watched, the connection has ended.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }
     }
 }
 
-/// Takes note that another thread saw input arrive during this thread's turn.
+/// Records that another thread saw new input during this thread's turn.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
     turn.with(|reading| reading.drained = false);
     turn
@@ -838,7 +845,7 @@ pub(super) fn token_of(handle: (u32, u32)) -> u64 {
     (u64::from(handle.0) << 32) | u64::from(handle.1)
 }
 
-/// Returns the slot and generation of a connection's token.
+/// Returns the slot and generation in a connection's token.
 #[inline]
 pub(super) fn handle_of(token: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = token.to_be_bytes();

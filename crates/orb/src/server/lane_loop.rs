@@ -9,7 +9,7 @@ use super::nested_wait;
 use super::worker::Worker;
 use crate::event::Event;
 
-/// The loop of a thread that takes its turn at leading.
+/// The loop of a thread that takes turns with others at waiting for work.
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);

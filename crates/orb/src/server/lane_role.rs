@@ -1,4 +1,4 @@
-//! The part of a lane in its real-time pool.
+//! The role of a lane in its real-time pool.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::thread::{CpuSet, Scheduling};
 
-/// The part of a lane in its real-time pool: its numbers, its priority and its threads.
+/// The role of a lane in its real-time pool: its numbers, its priority and its threads.
 #[derive(Clone, Debug)]
 pub(crate) struct LaneRole {
     /// Number of the pool in its ORB.
     pub(crate) pool: u32,
     /// Index of the lane in its pool.
     pub(crate) index: u32,
-    /// The lane's CORBA priority, or the default one of a pool without lanes.
+    /// The lane's CORBA priority, or the default priority of a pool without lanes.
     pub(crate) priority: Priority,
-    /// Highest priority that a request arriving at this lane may ask for; `None` if not configured.
+    /// Highest priority that a request which arrives at this lane may ask for; `None` if not
+    /// configured.
     pub(crate) ceiling: Option<Priority>,
     /// True in a pool with lanes, whose threads never change their priority.
     pub(crate) is_lane: bool,
     /// True if no lane of the pool has a higher priority.
     pub(crate) is_highest: bool,
-    /// The kernel's scheduling of the lane's threads; `None` leaves the ordinary class.
+    /// The kernel's scheduling for the lane's threads; `None` for the ordinary class.
     pub(crate) scheduling: Option<Scheduling>,
-    /// Cores that the threads are bound to; `None` leaves all.
+    /// Cores to which the threads are bound; `None` for all cores.
     pub(crate) cores: Option<CpuSet>,
-    /// Number of threads that the lane starts with.
+    /// Number of threads with which the lane starts.
     pub(crate) static_threads: u32,
     /// Treatment of requests while all threads are busy.
     pub(crate) rules: OverloadRules,

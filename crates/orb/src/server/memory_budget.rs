@@ -8,9 +8,9 @@
 //! memory. In one budget, running requests would have connections closed whose messages are
 //! arriving.
 //!
-//! One connection's running requests have at most half of that budget. A request that finds no
-//! room moves to a reserve of the budget's size, which one request of the lane has at a time.
-//! Several large requests that run at once therefore never refuse all of each other.
+//! The running requests of one connection have at most half of the separate budget. A request that
+//! finds no room there moves to a reserve of the same size, which only one request of the lane has
+//! at a time. So, of several large requests that run at the same time, at least one succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,9 +26,10 @@ pub(crate) struct MemoryBudget {
     total: ByteBudget,
     /// The budget of running requests.
     running: ByteBudget,
-    /// The reserve, for one running request at a time that found no room in `running`.
+    /// The reserve, for a running request that found no room in `running`. One request has it at a
+    /// time.
     reserve: ByteBudget,
-    /// Set while a thread has been asked to shed memory and has not begun.
+    /// Set when a thread has been asked to shed memory and has not yet begun.
     shedding_requested: AtomicBool,
 }
 
@@ -36,13 +37,13 @@ pub(crate) struct MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
-    /// Set once the connection counts no more.
+    /// Set once the connection no longer counts.
     slot_released: AtomicBool,
-    /// Set once the connection's memory counts no more.
+    /// Set once the connection's memory no longer counts.
     is_written_off: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
-    /// Bytes that the connection's running requests have of [`MemoryBudget::running`].
+    /// Number of bytes of [`MemoryBudget::running`] that the connection's running requests have.
     running: AtomicUsize,
 }
 
@@ -51,12 +52,13 @@ pub(crate) struct MemoryUse {
 pub(crate) struct RunningRequest<'c> {
     connection: &'c MemoryUse,
     held: AtomicUsize,
-    /// True if all of `held` is of [`MemoryBudget::reserve`].
+    /// True if all of `held` belongs to [`MemoryBudget::reserve`].
     has_reserve: AtomicBool,
 }
 
 impl MemoryBudget {
-    /// Creates a budget of `max_bytes`, one as large for running requests, and their reserve.
+    /// Creates a budget of `max_bytes`, a budget of the same size for running requests, and their
+    /// reserve.
     pub(crate) fn new(max_bytes: usize) -> Arc<Self> {
         let (connections, asked) = (AtomicUsize::new(0), AtomicBool::new(false));
         Arc::new(MemoryBudget {
@@ -68,29 +70,29 @@ impl MemoryBudget {
         })
     }
 
-    /// Returns the number of connections. One counts until
-    /// [`release_slot`](MemoryUse::release_slot).
+    /// Returns the number of connections. A connection counts until
+    /// [`release_slot`](MemoryUse::release_slot) is called.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Returns true if the connections hold more than they may.
+    /// Returns true if the connections hold more memory than is permitted.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.total.is_exceeded()
     }
 
-    /// Returns true if a thread is to be asked to shed memory: once, until
+    /// Returns true if a thread must be asked to shed memory. Returns true only once until
     /// [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
 
-    /// Records that a thread sheds memory now.
+    /// Records that a thread has begun to shed memory.
     pub(crate) fn begin_shedding(&self) {
         self.shedding_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if running requests have memory, or have released some since the last call.
+    /// Returns true if running requests have memory, or have released memory since the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.running.was_used() | self.reserve.was_used()
     }
@@ -102,11 +104,12 @@ impl<'c> RunningRequest<'c> {
         RunningRequest { connection, held: AtomicUsize::new(0), has_reserve: AtomicBool::new(false) }
     }
 
-    /// Reserves memory that other requests may have, too. Returns false if there is no room.
+    /// Reserves memory in the budget that all running requests share. Returns false if there is no
+    /// room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // Until it is undone, an addition without room can only make the connection's own other
-        // requests find none.
+        // Until the addition is undone, only the connection's own other requests may fail because
+        // of it.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -201,8 +204,8 @@ impl MemoryUse {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Stops counting the connection: it is over, and so is everything that could keep its
-    /// descriptor for long.
+    /// Stops counting the connection, because it has ended and nothing can keep its descriptor for
+    /// long.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
@@ -210,14 +213,15 @@ impl MemoryUse {
     }
 
     /// Stops counting the connection's memory, now and later, because the connection ends. Returns
-    /// the number of bytes, `None` if there were none or another thread has done so.
+    /// the number of bytes. `None` if it had no bytes, or if another thread has already called
+    /// this.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
         let bytes = take();
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
         }
-        // With what was added in between.
+        // The result includes bytes that were added in between.
         Some(bytes + take())
     }
 }
@@ -233,7 +237,8 @@ impl Drop for MemoryUse {
 mod tests {
     use super::*;
 
-    /// Returns the memory of the lane's running requests and of the reserve in bytes.
+    /// Returns the number of bytes that the lane's running requests have, and the number of bytes
+    /// in the reserve.
     fn in_use(budget: &MemoryBudget) -> (usize, usize) {
         (budget.running.held(), budget.reserve.held())
     }
@@ -254,7 +259,7 @@ mod tests {
         assert!(memory_budget.request_shedding());
         assert_eq!(first.write_off(), Some(60));
         assert!(!memory_budget.is_exceeded());
-        // Memory added until the connection has ended is not counted either.
+        // Memory that is added until the connection has ended is not counted either.
         first.set_input(70);
         assert_eq!((first.held_bytes(), first.write_off(), memory_budget.is_exceeded()), (0, None, false));
         second.release_slot();
@@ -283,7 +288,8 @@ mod tests {
         let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
         requests[0].reserve(30).unwrap();
         requests[1].reserve(20).unwrap();
-        // Beyond its half, one of its requests has the reserve, with all that it had before.
+        // A request that exceeds the connection's half gets the reserve, for all the memory that it
+        // had before too.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
         assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));
@@ -293,7 +299,7 @@ mod tests {
         other.reserve(50).unwrap();
         assert_eq!(in_use(&budget), (100, 90));
         requests[1].release(90);
-        // The reserve is free again, even for the same request.
+        // The reserve is free again. Even the same request can get it again.
         assert!(requests[3].reserve(101).is_err() && requests[3].reserve(100).is_ok());
         requests[3].release(100);
         for (request, octets) in [(&requests[0], 30), (&requests[2], 20), (&other, 50)] {
@@ -307,7 +313,7 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // Each asks for as much as all may have, in turns.
+        // Each request asks for as much as all requests together may have, in turns.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

@@ -1,28 +1,28 @@
-//! A whole message, and the memory for running it.
+//! A complete message, and the memory that is needed to run it.
 
 use corelane_wire::Scratch;
 use corelane_wire::giop::{Header, MessageKind};
 
 use crate::receive::ReceiveBuffer;
 
-/// Memory for running requests.
+/// Memory that is used while requests run.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMemory {
     pub(crate) reply: Vec<u8>,
     pub(crate) scratch: Scratch,
 }
 
-/// A whole message, which can leave the thread that read it.
+/// A complete message, which can be passed on by the thread that read it.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Header, length and the buffer that holds the message.
+    /// The header, the length, and the buffer that holds the message.
     Buffered(Header, usize, ReceiveBuffer),
-    /// A message put together from fragments, with the places where GIOP 1.1 fragments begin.
+    /// A message joined from fragments, with the positions at which GIOP 1.1 fragments begin.
     Assembled(Header, Vec<u8>, Vec<usize>),
 }
 
 impl Message {
-    /// Returns the memory in bytes that the message holds while it waits.
+    /// Returns the number of bytes of memory that the message holds while it waits.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Message::Buffered(_, length, buffer) => buffer.held().max(*length),
@@ -30,14 +30,14 @@ impl Message {
         }
     }
 
-    /// Returns true if it is a request whose client waits for the reply.
+    /// Returns true if the message is a request whose client waits for the reply.
     #[cold]
     pub(super) fn wants_reply(&self) -> bool {
         let (header, octets) = self.parts();
         wants_reply(header, octets)
     }
 
-    /// Returns the header, and the bytes from the header on.
+    /// Returns the header, and the bytes of the message including the header.
     pub(crate) fn parts(&self) -> (&Header, &[u8]) {
         match self {
             Message::Buffered(header, length, buffer) => (header, &buffer.unread()[..*length]),
@@ -53,8 +53,9 @@ pub(super) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
 
 /// Returns true if a message is a request whose client does not wait for a reply.
 fn is_oneway(header: &Header, octets: &[u8]) -> bool {
-    // After the header and the request id (CORBA 3.0.3, section 15.4.2). Earlier versions have the
-    // flag behind the contexts: their requests count as two-way.
+    // The flags follow the header and the request id (CORBA 3.0.3, section 15.4.2). In earlier
+    // versions the flag follows the service contexts, so requests of these versions count as
+    // two-way.
     const RESPONSE_FLAGS: usize = 16;
     header.kind == MessageKind::Request
         && header.version.has_giop_1_2_headers()

@@ -1,5 +1,5 @@
-//! The server: lanes with their listeners, connections and threads, and the way of a request
-//! through them.
+//! The server: lanes with their listeners, connections and threads, and the processing of a request
+//! in them.
 
 mod acceptor;
 pub(crate) mod admission;

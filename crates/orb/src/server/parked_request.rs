@@ -1,17 +1,17 @@
-//! A request that cannot run yet, and the thread that continues it.
+//! A request that cannot run yet, and the kind of thread that continues it.
 
 use std::fmt;
 
-/// Maximum number of requests in one list; further ones are answered with TRANSIENT 1.
+/// Maximum number of requests in one list. Further requests are answered with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
-/// Maximum size in bytes of the requests in one list. Stops a peer from filling the memory of a
-/// server that is not active yet.
+/// Maximum size in bytes of the requests in one list. So a peer cannot fill the memory of a server
+/// that is not active yet.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
 
 /// The thread that continues a parked request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResumeOn {
-    /// A thread that serves the request's connection.
+    /// One of the threads that serve the request's connection.
     ConnectionThread,
     CurrentThread,
 }
@@ -24,7 +24,7 @@ pub(crate) struct ParkedRequest {
 }
 
 impl ParkedRequest {
-    /// Continues the request on its connection's threads.
+    /// Continues the request on the threads of its connection.
     pub(crate) fn release(self) {
         (self.resume)(ResumeOn::ConnectionThread);
     }

@@ -1,5 +1,5 @@
-//! Tasks of a lane that no descriptor reports: reading that goes on, and requests that were parked,
-//! handed over or buffered.
+//! Tasks of a lane that no descriptor reports: connections to read further, and requests that were
+//! parked, handed over or buffered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Maximum number of tasks up to which requests are handed over; further ones are answered with
-/// TRANSIENT 1.
+/// A request is handed over only while fewer tasks than this are listed. Further requests are
+/// answered with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 /// A task that no descriptor reports.
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// The buffer of this connection may hold messages.
+    /// The buffer of this connection may hold further messages.
     ReadBuffered((u32, u32)),
-    /// The socket of this connection may have more.
+    /// The socket of this connection may have more input.
     ReadSocket((u32, u32)),
-    /// The stream of this connection, which has no descriptor, has reported something.
+    /// The stream of this connection has reported something. It has no descriptor.
     PollStream(Arc<Connection>),
-    /// The connections hold more memory than they may.
+    /// The connections hold more memory than is permitted.
     ShedMemory,
     /// A message that had to wait may run now.
     Dispatch(WaitingRequest, Message),
@@ -33,7 +33,7 @@ pub(crate) enum LaneTask {
     RunLocal(ParkedRequest),
     /// A request that the overload thread has read.
     DispatchBuffered {
-        /// Higher ones go first.
+        /// Requests with a higher priority run first.
         priority: i16,
         waiting: WaitingRequest,
         message: Message,
@@ -61,24 +61,24 @@ impl LaneTask {
     }
 }
 
-/// The tasks of a lane. Threads of other priorities list requests here, so the holder of the lock
-/// inherits.
+/// The tasks of a lane. Threads of other priorities list requests here, so the lock has priority
+/// inheritance.
 #[derive(Debug)]
 pub(super) struct ReadyList {
     list: PiMutex<TaskList>,
-    /// Number of tasks, written under the lock: spares the lock if there are none.
+    /// Number of tasks, written under the lock. If it is 0, a thread need not take the lock.
     count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct TaskList {
     tasks: VecDeque<LaneTask>,
-    /// Number of buffered requests, and their size in bytes.
+    /// Number of buffered requests. The next field is their size in bytes.
     buffered: u32,
     buffered_bytes: u64,
     /// Size in bytes of the other requests.
     handed_over_bytes: usize,
-    /// Set when the lane has stopped: no thread takes tasks.
+    /// Set when the lane has stopped. Then no thread takes tasks any more.
     stopped: bool,
 }
 
@@ -126,8 +126,8 @@ impl ReadyList {
         self.push_if(work, |_| true);
     }
 
-    /// Lists a request that came in at another lane. Returns false if too many tasks wait, if
-    /// requests of more than `max_bytes` would, or if the lane has stopped.
+    /// Lists a request that arrived at another lane. Returns false if too many tasks wait, if the
+    /// requests would have more than `max_bytes`, or if the lane has stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
@@ -143,12 +143,13 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // Dropped without the lock: a dropped request may list its connection for reading.
+        // Dropped without the lock, because the drop of a request may list its connection for
+        // reading.
         refused.is_none()
     }
 
-    /// Lists a request that the overload thread has read, behind all of the same or a higher
-    /// priority.
+    /// Lists a request that the overload thread has read, after all requests of the same or a
+    /// higher priority.
     pub(super) fn buffer(&self, priority: i16, waiting: WaitingRequest, message: Message, bytes: u64) {
         self.update(|list| {
             let is_less =
@@ -158,13 +159,13 @@ impl ReadyList {
         });
     }
 
-    /// Lists a request that was taken and not run as the oldest one.
+    /// Lists a request again that was taken but did not run. It becomes the oldest one.
     #[cold]
     pub(super) fn push_front(&self, work: Option<LaneTask>) {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// Takes the next task. Also returns whether more are listed.
+    /// Takes the next task. Returns it, and true if more tasks are listed.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
@@ -178,7 +179,7 @@ impl ReadyList {
         self.take_first(LaneTask::is_request)
     }
 
-    /// Takes the oldest task that is no request.
+    /// Takes the oldest task that is not a request.
     pub(super) fn take_read(&self) -> Option<LaneTask> {
         self.take_first(|work| !work.is_request())
     }
@@ -194,8 +195,8 @@ impl ReadyList {
         (list.buffered, list.buffered_bytes)
     }
 
-    /// Takes all tasks and accepts no more. A collocated call that waits for a dropped task learns
-    /// of the end by the drop.
+    /// Takes all tasks, and accepts no more. A collocated call that waits for one of them learns of
+    /// the end when the task is dropped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }

@@ -1,4 +1,4 @@
-//! The threads of a lane: how they are started.
+//! The start of a lane's threads.
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane.strategy.start(&mut ThreadStarter { lane, handler, threads })
 }
 
-/// Starts one thread of a lane, on the lane's cores and at its priority. Where the system refuses
-/// that, the thread runs in the ordinary class, and an event says so. Threads of the builder's
-/// pools inherit from the thread that made the ORB.
+/// Starts one thread of a lane, on the lane's cores and at its priority. If the system refuses
+/// these, the thread runs in the ordinary class, and an event reports it. Threads of the builder's
+/// pools inherit the scheduling of the thread that made the ORB.
 pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -57,7 +57,7 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
                 io::ErrorKind::PermissionDenied
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::ResourceBusy
-                    // The kernel, or a filter of system calls, does not know the class.
+                    // The kernel does not know the class, or a filter of system calls forbids it.
                     | io::ErrorKind::Unsupported
             ) =>
         {
@@ -76,7 +76,7 @@ pub(crate) struct ThreadStarter<'a, S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> ThreadStarter<'_, S, H> {
-    /// Starts `count` threads that are named by `role` and run `run`.
+    /// Starts `count` threads that execute `run`; `role` is part of their names.
     pub(super) fn spawn(
         &mut self,
         role: char,

@@ -1,4 +1,4 @@
-//! The memory of one thread of a pool, and the way of a message from bytes to the reply.
+//! The memory of one thread of a pool, and the processing of a message from its bytes to the reply.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,43 +20,44 @@ use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of spare receive buffers that a thread keeps.
 const MAX_SPARES: usize = 4;
-/// Maximum size in bytes of a message that is copied in place of the bytes behind it.
+/// Maximum number of bytes of a message that is copied. For a larger one, the bytes behind it are
+/// copied instead.
 const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
-/// The memory of one thread, reused from request to request.
+/// The memory of one thread, which is used again for each request.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// The buffer for reading, unless the connection has an unfinished message.
+    /// The buffer for reading. A connection with an unfinished message has its own buffer instead.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the last task came from the ready list: reported work has its turn now.
+    /// True if the last task came from the ready list, so that reported work has its turn now.
     pub(crate) ran_listed_task: bool,
-    /// Header of the whole message at the front of the buffer, from [`ReadResult::InPlace`] until
-    /// the message is dispatched or detached; otherwise meaningless. It is not moved: moved, it
-    /// would be read before it had left the processor's store buffer.
+    /// Header of the complete message at the front of the buffer. It is valid from
+    /// [`ReadResult::InPlace`] until the message is dispatched or detached. The header is not
+    /// moved: the read of a move would have to wait for the writes of the header.
     in_place_header: Header,
     /// The thread's role in the lane's burst mode.
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
     pub(crate) memory: RequestMemory,
-    /// True in the lane's overload thread, which reads and runs no request.
+    /// True in the lane's overload thread, which reads but runs no requests.
     pub(super) is_overload_thread: bool,
 }
 
 /// The result of reading.
 #[derive(Debug)]
 pub(crate) enum ReadResult {
-    /// A message in the worker's own buffer, as nearly all are; `more` says that there may be more
-    /// to read now.
+    /// The message is in the worker's own buffer, as nearly all messages are. `more` is true if
+    /// there may be more to read now.
     InPlace { more: bool },
-    /// A message in memory of its own.
+    /// The message has its own memory.
     Message { message: Message, more: bool },
-    /// No whole message is there now.
+    /// No complete message is there now.
     Incomplete,
-    /// The peer has closed, or the connection failed.
+    /// The peer has closed the connection, or the connection failed.
     EndOfStream,
-    /// Another thread has found the end, or a fault, earlier.
+    /// Another thread has already found the end of the connection, or a fault.
     AlreadyEnded,
-    /// The peer broke the protocol: the fault, and the last message to the peer.
+    /// The peer broke the protocol. This holds the fault, and the last message to the peer.
     Fault(Fault, Vec<u8>),
 }
 
@@ -79,12 +80,12 @@ impl Worker {
         }
     }
 
-    /// Creates the memory of an overload thread, which runs no request.
+    /// Creates the memory of an overload thread, which runs no requests.
     pub(super) fn for_overload_thread() -> Self {
         Worker { is_overload_thread: true, ..Self::new() }
     }
 
-    /// Reads what is there now, until one message is whole.
+    /// Reads the input that is there now, until one message is complete.
     #[inline(never)]
     pub(crate) fn read_now(
         &mut self,
@@ -95,9 +96,9 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until one message is whole, or nothing more is there, or the wait is over. Always
-    /// inlined: the kernel may fill the processor's return stack buffer when it runs another
-    /// process in between.
+    /// Reads until one message is complete, no more input is there, or the wait has ended. Always
+    /// inlined: if another process runs meanwhile, the kernel may clear the processor's predictions
+    /// of return addresses.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -157,8 +158,8 @@ impl Worker {
         }
     }
 
-    /// Takes the first whole message out of the buffer. Continues with the number of bytes that it
-    /// needs if there is none.
+    /// Takes the first complete message out of the buffer. If there is none, continues with the
+    /// number of bytes that it needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -212,10 +213,10 @@ impl Worker {
         }
     }
 
-    /// Separates a message from what follows it in its buffer. A small message is copied to the
-    /// thread's own buffer, and the rest stays with the connection. A large one leaves with the
-    /// buffer, and the rest is copied. Returns the end of the stream if there is no memory for the
-    /// copy.
+    /// Separates a message from the bytes that follow it in its buffer. A small message is copied
+    /// to the thread's own buffer, and the rest stays with the connection. A large message keeps
+    /// the buffer, and the rest is copied. Returns the end of the stream if there is no memory for
+    /// the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -254,7 +255,7 @@ impl Worker {
         }
     }
 
-    /// Ends reading for good.
+    /// Ends reading for ever.
     #[cold]
     fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
         self.discard_input();
@@ -262,8 +263,8 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// Suspends reading without a whole message. What has arrived stays with the connection, which
-    /// owns a buffer only now.
+    /// Suspends reading without a complete message. The bytes that have arrived stay with the
+    /// connection. Only now does it own a buffer.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -283,14 +284,14 @@ impl Worker {
         }
     }
 
-    /// Discards what was read.
+    /// Discards the bytes that were read.
     #[cold]
     fn discard_input(&mut self) {
         self.buffer.clear();
         self.trim_buffers();
     }
 
-    /// Releases memory that one large message made grow.
+    /// Releases memory that a large message needed.
     #[inline]
     fn trim_buffers(&mut self) {
         if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
@@ -325,7 +326,7 @@ impl Worker {
     }
 
     /// Returns true if the message [in place](ReadResult::InPlace) is a request whose client waits
-    /// for the reply. With another message behind it, the client has several requests outstanding.
+    /// for the reply. If another message is behind it, the client has several outstanding requests.
     #[cold]
     pub(crate) fn in_place_wants_reply(&self) -> bool {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
@@ -341,7 +342,7 @@ impl Worker {
         )
     }
 
-    /// Rejects a message for want of room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
+    /// Rejects a message because there is no room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
     #[cold]
     pub(crate) fn reject_overloaded<H: RequestHandler>(
         &mut self,
@@ -353,8 +354,8 @@ impl Worker {
         handler.reject_overloaded(connection, header, octets, &mut self.memory);
     }
 
-    /// Does what the message [in place](ReadResult::InPlace) asks for. Returns false when the
-    /// connection is over.
+    /// Handles the message [in place](ReadResult::InPlace). Returns false when the connection has
+    /// ended.
     #[inline]
     pub(crate) fn dispatch_in_place<H: RequestHandler>(
         &mut self,
@@ -377,8 +378,8 @@ impl Worker {
         goes_on
     }
 
-    /// Does what a message asks for, which has `waited` since it was read. Returns false when the
-    /// connection is over.
+    /// Handles a message, which has `waited` since it was read. Returns false when the connection
+    /// has ended.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -411,7 +412,7 @@ impl Default for Worker {
     }
 }
 
-/// Returns the result for a whole message, and nothing else, in the worker's own buffer.
+/// Returns the result for a complete message in the worker's own buffer with nothing behind it.
 #[inline]
 fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     if connection.has_partial_message() {
@@ -420,8 +421,8 @@ fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     ReadResult::InPlace { more: !reading.drained }
 }
 
-/// Records how much of unfinished messages stays with the connection, so that a stalled one is
-/// found.
+/// Records how many bytes of unfinished messages stay with the connection, so that a stalled
+/// message is found.
 #[cold]
 fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
@@ -432,17 +433,17 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
     }
 }
 
-/// Like [`record_progress`], while what has arrived is in `buffer`.
+/// Like [`record_progress`], for bytes that have arrived in `buffer`.
 #[cold]
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // A whole message waits for a thread: the peer has done its part.
+    // A complete message waits for a thread: the peer has done its part.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
 
-/// Returns true if a whole message, or something that is none at all, is at the front of `octets`.
+/// Returns true if `octets` begin with a complete message, or with bytes that cannot be a message.
 fn holds_message(octets: &[u8]) -> bool {
     let header = octets.first_chunk().map(Header::parse);
     header.is_some_and(|header| header.map_or(true, |header| header.total_len() <= octets.len()))
@@ -459,7 +460,7 @@ mod tests {
     use crate::server::memory_budget::MemoryBudget;
     use crate::{Orb, clock};
 
-    /// Returns the header of a message that asks for nothing.
+    /// Returns the header of a message that needs no action.
     fn header(size: usize) -> Header {
         Header {
             version: Version::GIOP_1_2,
@@ -476,8 +477,8 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// Fragments that wait for the rest are checked for a stall and counted, whatever whole
-    /// messages come between.
+    /// Fragments that wait for the rest of their message are counted and checked for a stall, even
+    /// if complete messages come in between.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
@@ -491,7 +492,7 @@ mod tests {
             [&header.to_bytes(), body].concat()
         };
         let cancel = |id| message(MessageKind::CancelRequest, false, &[0, 0, 0, id]);
-        // A oneway to an object that does not exist.
+        // A oneway for an object that does not exist.
         let oneway = message(MessageKind::Request, false, &[[0, 0, 0, 9].as_slice(), &[0; 24]].concat());
         let mut read = |octets: &[u8]| {
             assert!(worker.buffer.append(octets));
@@ -530,7 +531,7 @@ mod tests {
         for kind in 0..3 {
             assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
-            // Numbers of the other byte order are swapped in the arena.
+            // Numbers in the other byte order are swapped in the arena.
             let mut numbers = Decoder::new(&large, Endian::from_flag(Endian::NATIVE.to_flag() ^ 1))
                 .with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();

@@ -1,13 +1,13 @@
 //! Burst mode: under a flood of short messages on one connection, one thread serves the lane
 //! instead of waking a thread for each message.
 //!
-//! Leaders and followers wake a thread for every arrival: the kernel wakes a waiting thread even
-//! while another one reads the connection, and a thread that leaves input behind lists it for the
-//! next thread. During a burst one thread, the *runner*, does all work of the lane. A second one,
-//! the *supervisor*, checks every [`TICK`] whether the burst is still worthwhile. The others sleep
-//! where no arrival wakes them. The supervisor ends the burst when the runner stays in one upcall
-//! or no longer keeps up; then all threads wait for work again. So no request waits for an upcall
-//! longer than three ticks. Lanes of real-time pools have no burst mode.
+//! Without burst mode, leader/followers wakes a thread for every arrival. The kernel wakes a
+//! waiting thread even while another thread reads the connection, and a thread that leaves input
+//! behind lists it for the next thread. During a burst one thread, the *runner*, does all work of
+//! the lane. A second thread, the *supervisor*, checks every [`TICK`] if the burst is still useful.
+//! The other threads sleep, and no arrival wakes them. The supervisor ends the burst if the runner
+//! stays in one upcall or is too slow. Then all threads wait for work again. So no request waits
+//! for an upcall longer than three ticks. Lanes of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
@@ -25,30 +25,33 @@ use crate::server::worker::Worker;
 
 /// Interval of the supervisor's checks.
 const TICK: Duration = Duration::from_millis(1);
-/// Messages in a tick below which a busy runner is too slow: 5 us each is what waking a thread
-/// costs.
+/// A busy runner with fewer messages in a tick is too slow. This number means 5 us for each
+/// message, which is also the cost of waking a thread.
 const MIN_MESSAGES_PER_TICK: u32 = 200;
-/// Ticks without work that end a burst.
+/// Number of ticks without work after which a burst ends.
 const MAX_IDLE_TICKS: u32 = 10;
-/// Backlogged reads (another message was behind) after which a thread requests a burst.
+/// Minimum value of `threshold`: the number of messages that a thread must read with another
+/// message behind them before it requests a burst.
 const MIN_THRESHOLD: u32 = 64;
-/// The highest threshold. It grows by [`THRESHOLD_FACTOR`] with each burst that ends at its first
-/// check.
+/// Maximum value of `threshold`. The threshold grows by [`THRESHOLD_FACTOR`] with each burst that
+/// ends at its first check.
 const MAX_THRESHOLD: u32 = 1 << 16;
 const THRESHOLD_FACTOR: u32 = 4;
 
 /// The burst mode of a lane.
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    /// Runner, supervisor and sleepers; the subject is the connection's token.
+    /// The roles of runner, supervisor and sleepers. The subject of a burst is the token of its
+    /// connection.
     roles: BurstRoles,
-    /// Messages that the runner has served; written by the runner alone.
+    /// Number of messages that the runner has served. Only the runner writes it.
     served: AtomicU32,
-    /// Messages of other connections among `served`; written by the runner alone.
+    /// Number of messages of other connections among `served`. Only the runner writes it.
     served_for_others: AtomicU32,
-    /// True while the runner has nothing to do; written by the runner alone.
+    /// True while the runner has nothing to do. Only the runner writes it.
     is_runner_idle: AtomicBool,
-    /// Number of backlogged reads after which a thread requests a burst; written by the supervisor.
+    /// Number of messages that a thread must read with another message behind them before it
+    /// requests a burst. The supervisor writes it.
     threshold: AtomicU32,
 }
 
@@ -63,14 +66,14 @@ impl BurstMode {
         }
     }
 
-    /// Wakes all sleepers: the lane stops.
+    /// Wakes all sleepers, because the lane stops.
     #[cold]
     pub(super) fn end(&self) {
         self.roles.shut_down();
     }
 
-    /// Sleeps while a supervised burst lasts, then supervises the requested one. Returns the token
-    /// of the connection whose burst the calling thread has supervised.
+    /// Sleeps while a supervised burst lasts, and then supervises a burst that was requested.
+    /// Returns the token of the connection whose burst the calling thread has supervised.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.wait_out_burst(TICK, || {
@@ -98,18 +101,18 @@ struct BurstStatistics {
     ticks: u32,
     idle_ticks: u32,
     slow_ticks: u32,
-    /// True if too many messages were of other connections, which other threads could serve.
+    /// True if too many messages belonged to other connections, which other threads could serve.
     has_other_connections: bool,
 }
 
 impl BurstStatistics {
-    /// Records a tick, at which the counts are these.
+    /// Records a tick with the runner's counts at this time.
     fn record_tick(&mut self, served: u32, others: u32, is_runner_idle: bool) {
         let (new, foreign) = (served.wrapping_sub(self.served), others.wrapping_sub(self.others));
         let first = self.ticks == 0;
         (self.served, self.others, self.ticks) = (served, others, self.ticks.saturating_add(1));
         if first {
-            // The counts include earlier bursts.
+            // At the first tick the counts include earlier bursts.
             return;
         }
         self.idle_ticks = if is_runner_idle && new == 0 { self.idle_ticks + 1 } else { 0 };
@@ -123,9 +126,9 @@ impl BurstStatistics {
 }
 
 impl BurstMode {
-    /// Returns true if the calling thread is to read the next message of the connection after the
-    /// upcall, and no other thread is offered it. Called if another message is behind the one that
-    /// was read.
+    /// Returns true if the calling thread must read the next message of the connection after the
+    /// upcall, and no other thread is offered this message. Called if another message is behind the
+    /// one that was read.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection) -> bool {
         let token = token_of(connection.handle);
@@ -134,8 +137,8 @@ impl BurstMode {
         }
         role.backlogged_reads += 1;
         if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
-            // The burst begins when another thread has time to supervise: the threads that are
-            // offered messages come by.
+            // The burst begins when another thread has time to supervise it. Threads that are
+            // offered messages check for this.
             role.backlogged_reads = 0;
             if self.roles.request(token) {
                 role.runs_for = token;
@@ -155,14 +158,14 @@ impl BurstMode {
         }
     }
 
-    /// Returns true if a burst is requested or runs.
+    /// Returns true if a burst was requested or is running.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.roles.is_active()
     }
 
-    /// Runs the burst that began in the calling thread's last task, or waits while another thread
-    /// runs one.
+    /// Runs the burst that began in the calling thread's last task. If another thread runs a burst,
+    /// waits instead.
     #[cold]
     pub(super) fn join<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -172,18 +175,19 @@ impl BurstMode {
     ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
-                // The runner may be in an upcall with messages of the connection behind it.
+                // The runner may be in an upcall, with messages of the connection waiting behind
+                // it.
                 lane.push(LaneTask::ReadBuffered(handle_of(token)));
             }
             return Ok(());
         }
         let token = worker.burst_role.runs_for;
         if self.roles.is_requested_for(token) {
-            // No thread has had time to supervise it yet.
+            // No thread has had time yet to supervise the burst.
             return Ok(());
         }
         while self.roles.is_burst_for(token) && !lane.is_stopping() {
-            // Listed and reported work take turns here too.
+            // Listed work and reported work take turns here too.
             if let Some(work) = lane.next_task() {
                 lane.run_task(handler, worker, work);
             }

@@ -1,4 +1,4 @@
-//! Leader/followers: threads take turns at waiting, and a request runs in the thread that read it.
+//! Leader/followers: threads take turns at waiting, and the thread that read a request runs it.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::server::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct LeaderFollowers {
     threads: usize,
-    /// Absent from lanes with one thread and from lanes of real-time pools.
+    /// `None` in lanes with one thread, and in lanes of real-time pools.
     burst_mode: Option<BurstMode>,
 }
 

@@ -1,9 +1,9 @@
 //! Dispatch architectures: which threads of a lane read, run and answer requests.
 //!
 //! [`Strategy`] is the architecture of one lane. [`Architecture`] lists every point in which
-//! architectures differ. Beside it, the rest of the server knows only that a worker may have a
-//! burst role. A new architecture needs a file in this folder, a variant of [`Strategy`] and its
-//! lines in this file, and a variant of the public [`Dispatch`].
+//! architectures differ. Other than this trait, the rest of the server knows only that a worker may
+//! have a burst role. A new architecture needs a file in this folder, a variant of [`Strategy`] in
+//! this file, and a variant of the public [`Dispatch`].
 
 pub(super) mod burst;
 #[cfg(feature = "half-sync")]
@@ -42,18 +42,18 @@ use thread_per_connection::ThreadPerConnection;
 pub(crate) enum Strategy {
     /// One thread serves all connections.
     Reactive(Reactive),
-    /// Each connection has a thread of its own, as far as the maximum allows.
+    /// Each connection has its own thread, up to a maximum number of threads.
     ThreadPerConnection(ThreadPerConnection),
     /// Threads take turns at waiting; the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
     /// One thread reads requests into a queue, and other threads run them.
     #[cfg(feature = "half-sync")]
     HalfSync(HalfSync),
-    /// Leader/followers with an overload thread, which reads while all others are busy.
+    /// Leader/followers with an overload thread, which reads only while all other threads are busy.
     Overload(OverloadThread<Strategy>),
 }
 
-/// Calls a function of the architecture that a [`Strategy`] has.
+/// Calls a function of the architecture in a [`Strategy`].
 macro_rules! delegate {
     ($strategy:ident.$function:ident($($argument:expr),*)) => {
         match $strategy {
@@ -72,7 +72,7 @@ macro_rules! delegate {
 }
 
 impl Strategy {
-    /// Creates the strategy of a lane; `overload` as for [`Lane::new`].
+    /// Creates the strategy of a lane. `overload` is as for [`Lane::new`].
     pub(super) fn new(
         config: &PoolConfig,
         role: Option<&LaneRole>,
@@ -97,7 +97,7 @@ impl Strategy {
         })
     }
 
-    /// The queue of requests between threads, for tests that take the place of the threads.
+    /// Returns the queue of requests between threads, for tests that act in place of the threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -181,7 +181,7 @@ impl HasOverloadThread for Strategy {
     }
 }
 
-/// A lane with any of the dispatch architectures.
+/// A lane, which may have any of the dispatch architectures.
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
@@ -190,7 +190,7 @@ impl Lane {
     /// linker drops its code from programs that never create one.
     ///
     /// # Errors
-    /// The system refuses descriptors.
+    /// If the system refuses descriptors.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,

@@ -2,8 +2,8 @@
 //! the lane is busy, and only then. It never runs a servant. For each request it starts a dynamic
 //! thread, borrows a thread from a lower lane, buffers the request, or rejects it.
 //!
-//! The overload thread raises a borrowed thread to the lane's priority before it wakes it, so that
-//! no thread of a priority in between delays it. The borrowed thread runs one request and then
+//! The overload thread first raises a borrowed thread to the lane's priority and then wakes it. So
+//! no thread with a priority in between can delay it. The borrowed thread runs one request and then
 //! restores its own priority. Lanes without dynamic threads, borrowing and buffering have no
 //! overload thread: their requests stay in the transport.
 
@@ -35,7 +35,7 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// How long the overload thread leaves the core to a lower thread that is about to mark itself
+/// Time for which the overload thread gives the core to a lower thread that is about to mark itself
 /// idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
@@ -43,30 +43,30 @@ const LENDER_WAIT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
-    /// Wakes the overload thread: the last idle thread became busy, a thread became idle, or the
-    /// lane stops.
+    /// Wakes the overload thread. The reason is that the last idle thread became busy, that a
+    /// thread became idle, or that the lane stops.
     wake: EventFd,
-    /// The lane's threads that other lanes may claim.
+    /// The lane's threads that other lanes may borrow.
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// Static threads that have been idle once. Until all have, the lane is starting and does not
-    /// count as busy.
+    /// Number of static threads that have been idle at least once. Until this is all of them, the
+    /// lane is starting and does not count as busy.
     started_static: AtomicU32,
-    /// Dynamic threads that run.
+    /// Number of dynamic threads that run.
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads started so far, for their names.
+    /// Number of dynamic threads started so far, from which their names are made.
     dynamic_started: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Lanes whose threads may be borrowed, the highest first, and lanes that may borrow from this
-    /// one.
+    /// The lanes whose threads this lane may borrow, highest first. The next field has the lanes
+    /// that may borrow threads of this one.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// [`OverloadFunctions`] of the lane's handler. They are called only through their pointers, so
-    /// that the linker drops them from programs without RT thread pools.
+    /// The [`OverloadFunctions`] for the lane's handler. They are called only through pointers, so
+    /// that the linker drops them from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 
-/// The loops of the overload thread and of the lane's static threads, and the function that admits a
-/// request, for the lane's handler.
+/// Functions for the lane's handler: the loops of the overload thread and of the static threads,
+/// and the function that admits a request.
 #[derive(Debug)]
 struct OverloadFunctions<S, H> {
     run_overload: Run<S, H>,
@@ -90,21 +90,21 @@ pub(crate) trait HasOverloadThread: Architecture<Self> {
     fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
 }
 
-/// The lane that has claimed a thread, and the task for the thread.
+/// The lane that has borrowed a thread, and the task for the thread.
 type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
-/// A thread that waits where others can claim it.
+/// A thread that waits and can be borrowed by another lane.
 #[derive(Debug)]
 struct LendableThread<S> {
     slot: IdleSlot,
     tid: Tid,
     wake: EventFd,
-    /// Present while a lane has claimed the thread.
+    /// Set while a lane has borrowed the thread.
     loan: PiMutex<Option<Loan<S>>>,
 }
 
 impl<S: HasOverloadThread> OverloadThread<S> {
-    /// Creates the state for a lane whose messages go to a handler of type `H`.
+    /// Creates the overload state of a lane that passes its messages to a handler of type `H`.
     pub(crate) fn new<H: RequestHandler>() -> io::Result<Self> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
@@ -120,13 +120,13 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         })
     }
 
-    /// Sets the lanes that lend to this one and those that borrow from it. Called once, before
-    /// threads run.
+    /// Sets the lanes from which this lane may borrow threads, and the lanes that may borrow from
+    /// it. Called once, before threads run.
     pub(crate) fn set_neighbours(&self, lower: Vec<Weak<Lane<S>>>, upper: Vec<Weak<Lane<S>>>) {
         let _ = (self.lower.set(lower), self.upper.set(upper));
     }
 
-    /// Returns the functions; `None` for another handler than the lane's, which is never asked for.
+    /// Returns the functions. `None` if `H` is not the lane's handler, which never happens.
     fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<S, H>> {
         self.functions.downcast_ref()
     }
@@ -142,7 +142,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         self.lower.get().is_some_and(|lower| lower.iter().any(idle))
     }
 
-    /// Wakes the overload threads that wait for an idle thread: this one has just become idle.
+    /// Wakes the overload threads that wait for an idle thread. Called by a thread that has just
+    /// become idle.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -184,7 +185,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Wakes the overload thread and the lendable threads; returns the dynamic threads.
+    /// Wakes the overload thread and the threads that may be borrowed. Returns the dynamic threads.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         self.wake.notify();
         for lendable in &*self.lendable_threads.lock() {
@@ -207,7 +208,7 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         more: bool,
     ) -> MessagePlacement {
         if more {
-            // Left for the overload thread, if every thread is still busy then.
+            // If every thread is still busy when the task is next, the overload thread takes it.
             lane.push(LaneTask::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
@@ -219,7 +220,7 @@ impl<S: HasOverloadThread> OverloadThread<S> {
 }
 
 impl<S: HasOverloadThread> Lane<S> {
-    /// The overload thread, if the lane has one.
+    /// Returns the overload thread, if the lane has one.
     pub(crate) fn overload(&self) -> Option<&OverloadThread<S>> {
         self.strategy.overload_thread()
     }
@@ -236,7 +237,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 loan: PiMutex::new("loan", Scope::Lane, None),
             }),
             Err(error) => {
-                // This thread never becomes idle: the lane must not wait for it while starting.
+                // This thread never becomes idle, so the lane must not wait for it to start.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
                 return self.report_thread_failure(handler.context(), &error);
@@ -244,8 +245,8 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
-        // Known before another lane can raise the thread, so that it can take its own priority
-        // back.
+        // The thread's own scheduling is recorded before another lane can raise the thread, so that
+        // it can be restored.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -263,11 +264,12 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
-        // The next thread finds the flag too.
+        // The next thread sees the same flag and also stops.
         self.wake();
     }
 
-    /// Waits for one task and does it. Returns false when a dynamic thread has waited long enough.
+    /// Waits for one task and does it. Returns false when a dynamic thread has waited for its idle
+    /// time.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -284,12 +286,12 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_time);
         if self.has_ready() || self.is_stopping() {
-            // A task was listed while the thread marked itself idle: it does not wait.
+            // A task was listed while the thread marked itself idle, so the thread must not wait.
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // Reported work is taken afterwards, by a thread that no other lane can claim any more.
+            // Reported work is taken later, after the thread can no longer be borrowed.
             poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
@@ -299,7 +301,7 @@ impl<S: HasOverloadThread> Lane<S> {
         } else {
             self.next_event(until.map(Monotonic::remaining))
         };
-        // Also if waiting failed: the thread is not idle any more.
+        // Done even if waiting failed, because the thread is no longer idle.
         match overload.idle_threads.mark_busy(&lendable.slot) {
             WakeResult::Busy => {}
             WakeResult::LastIdle => overload.wake.notify(),
@@ -315,7 +317,7 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(true)
     }
 
-    /// Runs a request of the lane that has claimed the calling thread, at that lane's priority.
+    /// Runs a request of the lane that has borrowed the calling thread, at that lane's priority.
     fn run_loan<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -330,8 +332,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // An error does not matter: the lane that has claimed the thread is about to set the
-            // task.
+            // An error does not matter, because the lane that has borrowed the thread will set the
+            // task soon.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -369,7 +371,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
     }
 
-    /// One step of the overload thread while no thread is idle.
+    /// Does one step of the overload thread while no thread is idle.
     fn handle_overload<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -383,8 +385,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A lower thread counts as idle and has not marked itself so yet: it needs
-                        // the handler for that.
+                        // A thread with a lower priority counts as idle, but has not marked itself
+                        // idle yet. For this it needs the core.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
@@ -438,7 +440,7 @@ impl<S: HasOverloadThread> Lane<S> {
         if role.rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
-        // In a pool without lanes the request of the higher priority goes first.
+        // In a pool without lanes, requests with a higher priority run first.
         let priority = if role.is_lane {
             0
         } else {
@@ -468,7 +470,7 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         let mut threads = overload.threads.lock();
         if self.is_stopping() {
-            // The thread that stops the lane has taken the threads to join.
+            // The lane has stopped, and the threads to join have already been taken.
             return Ok(());
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
@@ -485,7 +487,7 @@ impl<S: HasOverloadThread> Lane<S> {
                     .context()
                     .events()
                     .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                // The request waits for a thread that becomes idle.
+                // No thread could be started, so the request waits until a thread is idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
@@ -495,8 +497,8 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Claims an idle thread of a lower lane for the oldest request here, if there still is one.
-    /// Returns false if no thread could be claimed.
+    /// Borrows an idle thread of a lower lane for the oldest request of this lane, if there still
+    /// is one. Returns false if no thread could be borrowed.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))
@@ -513,12 +515,12 @@ impl<S: HasOverloadThread> Lane<S> {
             .find_map(|lendable| Some((Arc::clone(lendable), lender.idle_threads.try_claim(&lendable.slot)?)));
         drop(lendable_threads);
         let Some((lendable, last)) = claimed else { return false };
-        // A thread of this lane may have taken the request in between: then the borrowed thread
+        // A thread of this lane may have taken the request meanwhile. Then the borrowed thread
         // finds nothing to do.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // Before the thread is woken: otherwise it may have to wait for the core. If the system
-            // refuses, the thread runs as it is.
+            // Done before the thread is woken, because otherwise it might have to wait for a core.
+            // If the system refuses, the thread runs with the scheduling that it has.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

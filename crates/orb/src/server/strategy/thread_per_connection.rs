@@ -1,5 +1,6 @@
-//! Thread per connection: the lowest latency for few peers. Requests of one connection run one
-//! after the other. A connection that carries several at once moves to the lane's shared threads.
+//! Thread per connection: the lowest latency for few peers. The requests of one connection run one
+//! after the other. A connection that carries several requests at once moves to the lane's shared
+//! threads.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -21,13 +22,14 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
-/// Shared threads of a lane: they accept, and serve connections without a thread of their own.
+/// Number of shared threads of a lane. They accept, and serve the connections that have no thread
+/// of their own.
 const SHARED_THREADS: usize = 4;
 
 /// The thread-per-connection architecture.
 #[derive(Debug)]
 pub(crate) struct ThreadPerConnection {
-    /// Maximum number of connections with a thread of their own.
+    /// Maximum number of connections with their own threads.
     max_threads: usize,
     threads: PiMutex<Vec<(JoinHandle<()>, Weak<Connection>)>>,
 }
@@ -37,8 +39,8 @@ impl ThreadPerConnection {
         ThreadPerConnection { max_threads, threads: PiMutex::new("threads of connections", Scope::Lane, Vec::new()) }
     }
 
-    /// Gives a connection a thread of its own. Returns false if there are too many, or none can be
-    /// started.
+    /// Gives a connection its own thread. Returns false if there are too many threads, or if none
+    /// can be started.
     fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -48,11 +50,11 @@ impl ThreadPerConnection {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
-        // Under the lock of the list: a thread that `stop` does not find must not be started.
+        // Done under the lock of the list, because `stop` must find every thread that is started.
         if threads.len() >= self.max_threads || lane.is_stopping() {
             return false;
         }
-        // A peer that does not read may not hold its thread for ever.
+        // A peer that does not read must not occupy its thread without end.
         if connection.stream.set_coarse_timeouts(Duration::ZERO, lane.config.connection_limits.write_timeout).is_err() {
             return false;
         }
@@ -65,7 +67,7 @@ impl ThreadPerConnection {
         let run = move || {
             thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
             run(&lane, &handler, &connection);
-            // The descriptor is free only now.
+            // Only now is the descriptor free.
             drop(connection);
             lane.accept_again();
         };
@@ -89,7 +91,7 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // Any number of callers can reach the few shared threads: if they blocked, soon none would
+        // Any number of callers can use the few shared threads. If these blocked, soon none would
         // be left.
         SERVE_WHILE_WAITING
     }
@@ -97,7 +99,7 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     fn stop(&self) -> Vec<JoinHandle<()>> {
         let threads = std::mem::take(&mut *self.threads.lock());
         let stopped = threads.into_iter().map(|(thread, connection)| {
-            // The thread may wait in a read or a write, which this ends.
+            // The thread may wait in a read or a write, which the shutdown of the stream ends.
             if let Some(connection) = connection.upgrade() {
                 connection.close();
             }
@@ -119,7 +121,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
-            // The shared threads are told when reading goes on.
+            // The shared threads are notified when reading continues.
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };
@@ -147,7 +149,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         if moves {
             nested_wait::release_dedicated_connection();
         }
-        // If a thread of a higher priority may have to answer, no thread holds the output lock
+        // If a thread with a higher priority may have to answer, no thread may hold the output lock
         // while it waits for the peer.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {

@@ -1,14 +1,14 @@
-//! Every order in which the events of a drain can come: the peer's end is seen, requests start, are
-//! parked, are answered and end, the peer reads, the lane closes. Each order runs in one thread
-//! over the lane itself, without time.
+//! Tests every order of the events of a drain. In a drain the end of the peer is seen, requests
+//! start, are parked, are answered and end, the peer reads, and the lane closes. Each order runs in
+//! one thread on the lane itself, without time.
 
 use std::collections::VecDeque;
 
 use super::harness::{Again, Answer, Begin, Close, DrainEvent, DrainHarness, End, Hold, Out, Read, lane};
 use crate::Orb;
 
-/// Calls `each` with every order in which the events of these rows can come; each row keeps its own
-/// order.
+/// Calls `each` with every possible order of the events in these rows. The events of one row keep
+/// their order.
 fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: &mut dyn FnMut(&[DrainEvent])) {
     if rows.iter().all(VecDeque::is_empty) {
         return each(begun);
@@ -28,7 +28,7 @@ fn check(rows: &[&[DrainEvent]], requests: usize) -> usize {
     let mut rows: Vec<VecDeque<DrainEvent>> = rows.iter().map(|row| row.iter().copied().collect()).collect();
     let mut count = 0;
     orders(&mut rows, &mut Vec::new(), &mut |order| {
-        /// Prints the order when a check panics.
+        /// Prints the order if a check panics.
         struct PrintOnPanic<'o>(&'o [DrainEvent]);
         impl Drop for PrintOnPanic<'_> {
             fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! Draining connections that end early: evicted to make room, because the peer reads nothing, and
-//! because the lane stops.
+//! Tests of draining connections that end early: evicted to make room, closed because the peer does
+//! not read, or closed because the lane stops.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ fn connection_with_pending_reply_is_not_evicted() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let places = || (lane.evict_oldest_draining(orb.core().adapter()), lane.memory_budget.connections());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 2);
-    // One request runs and one waits, then both run, then one does.
+    // At first one request runs and one waits, then both run, then only one runs.
     for event in [Begin(0), End, Begin(1), Answer(0), Out(0)] {
         run.happen(event);
         assert_eq!(places(), (false, 1), "{event:?}");
     }
-    // Nothing is owed but what the peer does not take.
+    // All that is left is output that the peer does not read.
     run.happen(Out(1));
     assert_eq!(places(), (true, 0));
     assert_eq!((lane.draining.len(), orb.event_counts().draining_connections_evicted), (0, 1));
@@ -61,7 +61,7 @@ fn write_timeout_is_reported_once_while_a_request_runs() {
         lane.sweep_draining(orb.core().adapter(), clock::now() + Duration::from_secs(hours * 3600));
         assert_eq!(orb.event_counts().writes_timed_out, 1);
     }
-    // A reply to a peer that is gone is not kept.
+    // A reply is not kept if its peer has closed.
     let before = held();
     assert_eq!((run.answer(0), held()), (Some(SendResult::Failed(SendError::ConnectionLost)), before));
     [Out(0), Out(1)].into_iter().for_each(|event| run.happen(event));
@@ -84,7 +84,7 @@ fn evicted_connection_is_removed_when_its_last_request_ends() {
 fn close_connection_closes_while_a_request_waits() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
     let mut run = DrainHarness::new(&lane, orb.core().adapter(), 1);
-    // As by a CloseConnection.
+    // The connection is retired like one that got a CloseConnection.
     let handle = run.connection.upgrade().unwrap().handle;
     lane.retire_connection(orb.core().adapter(), handle);
     assert!(run.stream.0.lock().closed);
@@ -106,8 +106,8 @@ fn peer_with_unread_replies_is_reported_when_the_lane_stops() {
     assert!(lane.abort_draining().is_empty() && !lane.poll_all_draining(orb.core().adapter()));
 }
 
-/// The peer sends a message that is too large faster than it is read: other connections have their
-/// turn between.
+/// The peer sends a message that is too large, faster than the lane reads it. Between two turns
+/// other connections have theirs.
 #[test]
 fn rest_of_a_large_message_is_discarded_in_turns() {
     let (orb, lane) = (Orb::new().unwrap(), lane());
@@ -124,8 +124,8 @@ fn rest_of_a_large_message_is_discarded_in_turns() {
     assert_eq!((run.stream.0.lock().incoming.len(), lane.has_ready()), (0, false));
 }
 
-/// Regression: a second thread that closed the same idle connection took the first one's mark back,
-/// so that a request which the peer was told had not run could still run.
+/// Regression test: a second thread that closed the same idle connection undid the first one's
+/// mark. A request could then run although the peer had been told that it did not.
 #[test]
 fn second_idle_close_does_not_undo_the_first() {
     let (orb, lane) = (Orb::new().unwrap(), lane());

@@ -1,5 +1,5 @@
-//! A connection over a stream that takes few bytes, and whose drain is driven step by step: its
-//! requests start, are parked and are answered when the test says so.
+//! A connection over a stream with little room. A test drives its drain step by step, and decides
+//! when its requests start, are parked and are answered.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -19,21 +19,22 @@ use crate::server::message::Message;
 use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
-/// Number of bytes that the stream takes before the peer reads.
+/// Number of bytes that the stream accepts before the peer reads.
 const ROOM: usize = 40;
 const REPLY: usize = 100;
-/// A header of GIOP 1.2 with four bytes behind it, which nothing parses here.
+/// A header of GIOP 1.2 with four bytes after it, which these tests do not parse.
 const REQUEST: &[u8] = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x00\x00\x00\x00";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainEvent {
     /// The peer half-closes.
     End,
-    /// A thread starts a request, answers it, and leaves it.
+    /// A thread starts a request (`Begin`), answers it (`Answer`), and leaves the connection
+    /// (`Out`).
     Begin(usize),
     Answer(usize),
     Out(usize),
-    /// The request is parked, and then has its turn again.
+    /// The request is parked (`Hold`), and later has its turn again.
     Hold(usize),
     Again(usize),
     /// The peer reads until nothing more comes.
@@ -46,7 +47,8 @@ pub(super) use DrainEvent::{Again, Answer, Begin, Close, End, Hold, Out, Read};
 pub(super) struct ScriptedLine {
     pub(super) incoming: VecDeque<u8>,
     peer_half_closed: bool,
-    /// Bytes that were sent and the peer has not read; then those that it has read.
+    /// Bytes that were sent and that the peer has not read. The next field holds the bytes that it
+    /// has read.
     unread: Vec<u8>,
     received: Vec<u8>,
     ended: bool,
@@ -119,12 +121,12 @@ fn reply_to(request: usize) -> [u8; REPLY] {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Creates a lane that acts only when something has happened.
+/// Creates a lane without threads, so that it acts only on events.
 pub(super) fn lane() -> Arc<Lane> {
     lane_with(HOUR)
 }
 
-/// Creates such a lane, whose peers have to take their replies within `write_timeout`.
+/// Creates such a lane whose peers must read their replies within `write_timeout`.
 pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 16 };
     let config = PoolConfig::default()
@@ -142,7 +144,7 @@ pub(super) struct DrainHarness<'l> {
     pub(super) connection: Weak<Connection>,
     running: [Option<(ConnectionGuard<'l>, Arc<Connection>)>; 2],
     held: [Option<(WaitingRequest, Message)>; 2],
-    /// The replies that the peer is to get.
+    /// The replies that the peer should get.
     answers: Vec<u8>,
     begun: usize,
     closed: bool,
@@ -170,7 +172,7 @@ impl<'l> DrainHarness<'l> {
         run
     }
 
-    /// Does what the lane's own threads would do.
+    /// Does the work that the lane's own threads would do.
     pub(super) fn work(&mut self) {
         while self.lane.has_ready() {
             self.lane.step(self.core, &mut self.worker, Some(Duration::ZERO)).unwrap();
@@ -191,7 +193,7 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Answers a request; `None` if it does not run.
+    /// Answers a request; `None` if the request does not run.
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
         Some(connection.send(&reply_to(request), Wait::Now))
@@ -250,7 +252,7 @@ impl<'l> DrainHarness<'l> {
         }
     }
 
-    /// Does the rest after all events: deferred requests run, and the peer reads.
+    /// Completes the run after all events: deferred requests run, and the peer reads.
     pub(super) fn end(&mut self, requests: usize) {
         self.happen(Read);
         while let Some(next) = self.lane.strategy.request_queue().and_then(|queue| queue.try_pop()) {

@@ -1,15 +1,15 @@
-//! A queue in which owners take turns: each turn takes the oldest item of one owner. However many
-//! items one owner lists, another owner's first item waits for at most one of them.
+//! A queue in which owners take turns. Each turn takes the oldest item of one owner. So an owner's
+//! first item waits for at most one item of each other owner, however many items they list.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::server::connection::NO_LIST;
 
-/// An item of an owner.
+/// An item that belongs to an owner.
 pub(in crate::server) trait QueueItem {
-    /// Returns the number of the owner's list, [`NO_LIST`] without items. Only the queue writes it,
-    /// and an owner is in one queue only.
+    /// Returns the number of the owner's list; [`NO_LIST`] if the owner has no items. Only the
+    /// queue writes it. An owner is in only one queue.
     fn owner_list(&self) -> &AtomicU32;
     /// Returns the memory in bytes that the item holds.
     fn bytes(&self) -> usize;
@@ -25,12 +25,12 @@ struct OwnerList<T> {
     bytes: usize,
 }
 
-/// The measure of an owner's share.
+/// The unit in which the share of an owner is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Measure {
     /// The number of items.
     Items,
-    /// Their octets.
+    /// The bytes of memory of the items.
     Bytes,
 }
 
@@ -47,9 +47,9 @@ impl<T> OwnerList<T> {
 #[derive(Debug)]
 pub(in crate::server) struct FairQueue<T> {
     lists: Vec<OwnerList<T>>,
-    /// Numbers of lists without items.
+    /// Numbers of the lists that have no items.
     free: Vec<u32>,
-    /// Numbers of lists with items, the one whose turn is next in front.
+    /// Numbers of the lists that have items. The list whose turn is next is in front.
     ring: VecDeque<u32>,
     len: usize,
     bytes: usize,
@@ -71,12 +71,12 @@ impl<T: QueueItem> FairQueue<T> {
         self.len
     }
 
-    /// Their octets.
+    /// Returns the bytes of memory of all items.
     pub(in crate::server) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Appends an item to its owner's others.
+    /// Appends an item to the other items of its owner.
     pub(in crate::server) fn push(&mut self, item: T) {
         let bytes = item.bytes();
         let mut owner_list = item.owner_list().load(Ordering::Relaxed);
@@ -108,8 +108,8 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes the last item of the owner that has most, if that is more than `owner` would have with
-    /// `more`.
+    /// Takes the last item of the owner with the most, if this owner has more than `owner` would
+    /// have with `more`.
     #[cold]
     pub(in crate::server) fn take_from_largest(
         &mut self,
@@ -189,12 +189,13 @@ mod tests {
         assert_eq!((turns.len(), turns.bytes()), (7, 7));
         assert_eq!(rest(&mut turns), "abcabaa");
         assert_eq!((turns.len(), turns.bytes()), (0, 0));
-        // In their order: 0, 1, 2, 3.
+        // The items keep their order: 0, 1, 2, 3.
         (0..4).for_each(|at| turns.push(Item(Rc::clone(&a), at)));
         assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
-    /// Two floods add items without end: between an item and its turn, each flood has one turn.
+    /// Two owners add items without end. Between another owner's item and its turn, each of them
+    /// has only one turn.
     #[test]
     fn item_waits_for_at_most_one_item_of_each_other_owner() {
         let [good, first, second] = owners(['g', '1', '2']);
@@ -233,8 +234,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // Two and two: an owner that would have three has most, one that would have two has no
-        // less.
+        // Both owners have two items. An owner that would get three has the most, and an owner that
+        // would get two does not have less than the other.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

@@ -21,8 +21,8 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::Worker;
 use request_queue::{QueuedRequest, RequestQueue};
 
-/// Maximum number of messages of one connection that the reading thread takes in a row: connections
-/// take turns.
+/// Maximum number of messages of one connection that the reading thread takes in a row, so that
+/// connections take turns.
 const MAX_QUEUED_READS: usize = 16;
 
 /// The half-sync/half-async architecture.
@@ -68,7 +68,8 @@ impl HalfSync {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        // A reply that is there goes before another request: requests may come without end.
+        // If the reply has come, no other request runs first, because requests may come without
+        // end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
                 Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),
@@ -81,7 +82,7 @@ impl HalfSync {
     }
 }
 
-/// Rejects requests that had to make room in the queue.
+/// Rejects the requests that were removed from the queue to make room.
 #[cold]
 fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     lane: &Lane<S>,
@@ -90,7 +91,7 @@ fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     displaced: Vec<QueuedRequest>,
 ) {
     for (waiting, message) in displaced {
-        // The connection stays open until it has its answer.
+        // The connection stays open until the answer is sent.
         if let Some(_guard) = lane.guard_connection(&waiting) {
             worker.reject_overloaded(handler, &waiting, &message);
         }
@@ -123,7 +124,7 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.connection_share()
     }
 
-    /// Queues the message. Not inlined: lanes without a queue do not run it.
+    /// Queues the message. Not inlined, because lanes without a queue do not run this code.
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
@@ -148,7 +149,7 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.requeue(waiting, message);
     }
 
-    /// Runs requests of the queue; another thread reads.
+    /// Runs requests of the queue while another thread reads.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

@@ -1,6 +1,6 @@
-//! The queue between the thread that reads and the threads that run requests (paper 4 compares it).
-//! Connections take turns in it, so that a request waits for at most one of each other connection,
-//! however many these send.
+//! The queue between the thread that reads requests and the threads that run them (paper 4 compares
+//! it). Connections take turns in it. So a request waits for at most one request of each other
+//! connection, however many they send.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,10 +21,11 @@ use crate::server::message::Message;
 pub(crate) struct RequestQueue {
     state: Mutex<State>,
     not_empty: Condvar,
-    /// Maximum number of messages, and their maximum size in bytes.
+    /// Maximum number of messages. The next field is their maximum size in bytes.
     max_requests: usize,
     max_bytes: usize,
-    /// Readable when a message is queued, for threads that serve while they wait for a reply.
+    /// Readable when a message is queued, for threads that serve requests while they wait for a
+    /// reply.
     readiness: EventFd,
     listeners: AtomicUsize,
 }
@@ -71,10 +72,10 @@ impl RequestQueue {
         admission::fair_share(self.max_requests)
     }
 
-    /// Queues a message. If the queue is full, the message displaces the last ones of the
-    /// connection that has most in it, if its own connection has less. The caller rejects the
-    /// `displaced` ones. If its own connection has no less, the message is returned, to be
-    /// rejected.
+    /// Queues a message. If the queue is full, the message displaces the last messages of the
+    /// connection with the most in it, if the message's own connection has less. The caller rejects
+    /// the messages in `displaced`. If the own connection does not have less, the message itself is
+    /// returned, and the caller rejects it.
     pub(crate) fn push(
         &self,
         connection: &Arc<Connection>,
@@ -98,8 +99,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Returns the measure in which one more message of `bytes` exceeds the bounds, and the amount
-    /// that it needs.
+    /// If one more message of `bytes` would exceed a bound, returns the unit of this bound and the
+    /// amount that the message needs.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
@@ -107,7 +108,7 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Queues a message that had its turn, and its room, before.
+    /// Queues a message again that already had its turn, and so had room in the queue.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
@@ -117,19 +118,20 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// Returns a descriptor that becomes readable when there is a message, for threads between
+    /// Returns a descriptor that becomes readable when a message is queued. For threads between
     /// [`add_listener`](Self::add_listener) and [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
-    /// Registers the calling thread, which will wait for [`readiness`](Self::readiness). Messages
-    /// queued before are found by [`try_pop`](Self::try_pop) only.
+    /// Registers the calling thread, which will wait for [`readiness`](Self::readiness). The
+    /// descriptor does not report messages that were queued before; [`try_pop`](Self::try_pop)
+    /// finds them.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Removes the calling thread.
+    /// Ends the registration of the calling thread.
     pub(crate) fn remove_listener(&self) {
         self.listeners.fetch_sub(1, Ordering::SeqCst);
     }
@@ -141,8 +143,8 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next message, if there is one. Clears the readiness, and sets it again for other
-    /// listeners if more messages wait.
+    /// Takes the next message, if there is one. Clears the readiness. If more messages wait, sets
+    /// it again for the other listeners.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
         self.readiness.drain();
