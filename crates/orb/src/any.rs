@@ -50,8 +50,8 @@ impl Any {
         Any::write(&value.dynamic_type_code(), value)
     }
 
-    /// Makes an `any` of a more specific type than the Rust type: an alias, a bound, `wstring` or
-    /// `wchar`.
+    /// Makes an `any` of a given IDL type, which may say more than the Rust type: an alias, a
+    /// bound, `wstring` or `wchar`.
     ///
     /// ```
     /// use corelane::{Any, TypeCode};
@@ -110,7 +110,7 @@ impl Any {
         T::matches_type(self.type_code())
     }
 
-    /// Extracts the value if it is of a type that `T` stands for, through aliases.
+    /// Extracts the value if `T` stands for its type. Aliases of the type make no difference.
     ///
     /// # Errors
     /// BAD_OPERATION if the value has another type.
@@ -212,7 +212,7 @@ pub trait Typed: Sized {
         type_code.equivalent(&Self::type_code())
     }
 
-    /// Writes the value as one of `type_code`.
+    /// Writes the value in the encoding of `type_code`.
     ///
     /// # Errors
     /// If the type cannot represent the value.

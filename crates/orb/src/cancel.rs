@@ -8,8 +8,8 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::poll;
 
-/// Cancels calls that wait for their reply: those made, now or later, through references that carry
-/// it.
+/// Cancels calls that wait for their reply. Belongs to references, and cancels every call made
+/// through them, whether it has begun or not.
 ///
 /// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. A
 /// call with a canceller costs one more system call.

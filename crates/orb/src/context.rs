@@ -1,8 +1,8 @@
-//! Properties sent with a call, as IDL's `context ("name", "prefix*")` asks (CORBA 3.0.3, sections
-//! 3.13.6 and 4.6).
+//! Properties that a client sends with a call because the operation's IDL has a clause `context
+//! ("name", "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
 //!
-//! On the wire they follow the arguments, as a `sequence<string>` of alternating names and values
-//! (section 15.3.2.11).
+//! In the request the properties follow the arguments, as a `sequence<string>` of alternating names
+//! and values (section 15.3.2.11).
 //!
 //! Invariant: an upcall sees only the properties of its own call, and only while it is the
 //! innermost upcall of its thread.
@@ -18,8 +18,8 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::upcall_stack;
 
-/// Properties by name: those that a client sends, or those that a servant received with a call.
-/// Clones are cheap.
+/// Named properties that a client sends with calls, or that a servant received with a call. Clones
+/// are cheap.
 ///
 /// A client attaches a context to a reference. Each call through the reference sends the properties
 /// that the operation's IDL asks for.
@@ -141,8 +141,8 @@ impl Context {
         Ok(if properties.is_empty() { Context::new() } else { Context(Some(Arc::new(properties))) })
     }
 
-    /// For generated code: reads the properties after the arguments. The servant finds them until
-    /// the guard is dropped.
+    /// For generated code: reads the properties after the arguments. [`Context::of_call`] returns
+    /// them until the guard is dropped.
     ///
     /// # Errors
     /// If the bytes are not a list of properties.

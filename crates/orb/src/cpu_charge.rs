@@ -1,8 +1,9 @@
-//! The processor time that the calling thread's measured operations are charged for.
+//! The processor time for which the operations of the calling thread are charged.
 //!
-//! An operation that declares its maximum processor time (`@wcet`) is charged for the thread's
-//! time, except for requests that the thread serves while the operation waits. With a budget
-//! (`sys::cpu_budget`), the thread gets a lower priority when the declared time is used up.
+//! An operation that declares its maximum processor time (`@wcet`) is measured. It is charged for
+//! the time of its thread, except for time that the thread spends on other requests while the
+//! operation waits. With a budget (`sys::cpu_budget`), the thread gets a lower priority when the
+//! declared time is used up.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The queue of the main thread: requests and deactivations that only it may run, and the end of
-//! [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only this thread may run, and the
+//! end of [`Orb::run`](crate::Orb::run).
 //!
 //! The main thread is the thread in `run`, or otherwise the last one that did work in
 //! `perform_work`. Before either was called, it is the thread that made the ORB. A second thread in

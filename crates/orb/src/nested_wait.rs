@@ -1,5 +1,5 @@
-//! Waiting in a nested call: what a thread of the ORB does while a call made by its servant waits
-//! for the reply.
+//! Waiting in nested calls: what a thread of the ORB does while its servant has made a call and
+//! waits for the reply.
 //!
 //! The dispatch layer installs a [`NestedWaitHook`] in its threads. Code that waits for a reply
 //! calls the functions of this module and needs to know no lane. A thread of the application has no

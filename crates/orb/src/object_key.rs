@@ -7,8 +7,8 @@
 //! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
 //! Numbers are big-endian. The stamp is random per ORB, so a transient key of an earlier process is
-//! refused. A generation grows when its slot is reused, so a stale key is refused, never
-//! misdirected.
+//! refused. A generation grows when its slot is reused, so an old key is refused and never reaches
+//! another object.
 //!
 //! A persistent key is the same in every run of the server, unless its POA asks for hints. A hint
 //! is the slot of the object in the table of keys. The server looks in this slot first, and

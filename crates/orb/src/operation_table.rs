@@ -1,10 +1,10 @@
 //! The operations of one interface, found by name in constant time.
 //!
 //! The IDL compiler finds a *minimal perfect hash* of the operation names (hash and displace) and
-//! writes its parameters into the generated skeleton; this module evaluates it. A look-up is one
-//! hash of the name, one displacement and one comparison, for any number of operations. An unknown
-//! name fails the comparison. A name longer than the longest operation is refused before it is
-//! hashed, so a hostile name costs no more than a real one.
+//! writes its parameters into the generated skeleton; this module evaluates it. A look-up takes one
+//! hash of the name, one displacement and one comparison, for any number of operations. The
+//! comparison fails for an unknown name. A name longer than the longest operation is refused before
+//! it is hashed, so a name from an attacker costs no more than a real one.
 //!
 //! The compiler has its own copies of [`hash`] and [`slot`]. The tests of both check the same known
 //! results, because a difference would make every operation unknown.
@@ -70,8 +70,8 @@ impl OperationTable {
         Self { worst_cases, ..Self::new(seed, displacements, names) }
     }
 
-    /// Runs an operation and reports it if it takes more processor time of its thread than
-    /// declared. Operations without a declared time are not measured.
+    /// Runs an operation. Reports the operation if it takes more processor time of its thread than
+    /// it declares. Operations without a declared time are not measured.
     ///
     /// # Errors
     /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation took

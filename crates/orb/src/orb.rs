@@ -25,12 +25,12 @@ use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB, the owner of its threads, connections and POAs. The ORBs of a process share nothing.
+/// An ORB. It owns its threads, connections and POAs. The ORBs of a process share nothing.
 ///
-/// Dropping it shuts it down and waits for the end. On one of the ORB's own threads, above all in
-/// an upcall, the drop starts the shutdown and returns at once. The drop waits
-/// [`OrbBuilder::drain_timeout`] for running servants, as for peers. A servant's thread ends when
-/// the servant returns; [`shutdown`](Orb::shutdown) waits for it.
+/// Dropping an ORB shuts it down and waits for the end. On one of the ORB's own threads, for
+/// example in an upcall, the drop starts the shutdown and returns at once. The drop waits for
+/// running servants, as for peers, only for [`OrbBuilder::drain_timeout`].
+/// [`shutdown`](Orb::shutdown) waits until the last servant has returned and its thread has ended.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
 ///
@@ -80,9 +80,10 @@ impl Orb {
         self.core.listening()
     }
 
-    /// Converts text to a reference. The text is `IOR:`, `corbaloc:` or `corbaname:`. Returns `None`
-    /// for a nil reference. For `corbaname:` it calls the name service, within the time-out of any
-    /// call ([`with_call_policies`](crate::with_call_policies), [`OrbBuilder::call_timeout`]).
+    /// Converts text to a reference. The text is `IOR:`, `corbaloc:` or `corbaname:`. Returns
+    /// `None` for a nil reference. For `corbaname:` this calls the name service, with the usual
+    /// time-out of a call ([`with_call_policies`](crate::with_call_policies),
+    /// [`OrbBuilder::call_timeout`]).
     ///
     /// # Errors
     /// BAD_PARAM 7 to 10 for any other text; INV_OBJREF or MARSHAL for an IOR that cannot be
@@ -106,8 +107,8 @@ impl Orb {
         R::narrow(&object)?.ok_or_else(|| refused(format!("the object is no {}", R::REPOSITORY_ID)))
     }
 
-    /// Binds the plain object key `key` to `reference`, so that `corbaloc::host:port/key` reaches
-    /// it.
+    /// Binds the plain object key `key` to `reference`. Then `corbaloc::host:port/key` reaches its
+    /// object.
     ///
     /// # Errors
     /// BAD_PARAM if the key is already bound, or has the form of the ORB's own keys; BAD_INV_ORDER
@@ -134,10 +135,10 @@ impl Orb {
             .because(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// Returns the initial reference `name`: an object that was registered, or a text that
-    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef` gave, else one made from
-    /// [`OrbBuilder::default_initial_reference`]. A text is resolved anew each time, so that a name
-    /// leads to the object that the name service knows now.
+    /// Returns the initial reference `name`. It may be a registered object, or a text from
+    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef`. If neither exists, the text is made from
+    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call, so a name leads
+    /// to the object that the name service has at that time.
     ///
     /// # Errors
     /// BAD_PARAM 10 if there is no such reference; for a text the errors of
@@ -173,8 +174,8 @@ impl Orb {
         self.core.events().counts()
     }
 
-    /// Serves until [`shutdown`](Self::shutdown), which another thread or a servant calls. Requests
-    /// of POAs with the MAIN_THREAD model run here, and their objects are etherealized here.
+    /// Serves until another thread or a servant calls [`shutdown`](Self::shutdown). For POAs with
+    /// the MAIN_THREAD model, requests run on this thread, and objects are etherealized on it.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
     /// ([`Event::ManagerNeverActivated`]). If the program asks for no events, the report is printed
@@ -206,9 +207,9 @@ impl Orb {
         self.core.send_batches(true);
     }
 
-    /// Shuts the ORB down: destroys POAs, closes connections gracefully, joins threads. With `wait`
-    /// it returns when that is done, however long servants run. Without it, a later call with
-    /// `wait`, or the drop of the ORB, waits.
+    /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With
+    /// `wait` it returns when all this is done, however long servants run. Without `wait` it
+    /// returns at once; a later call with `wait`, or the drop of the ORB, waits.
     ///
     /// The thread that ends the ORB etherealizes the objects of POAs with the MAIN_THREAD model,
     /// even if it is not the main thread.

@@ -1,4 +1,5 @@
-//! Policies of a call: its time-out, what a oneway waits for, retries of TRANSIENT.
+//! Policies of a call, for example its time-out, the point until which a oneway waits, and retries
+//! after TRANSIENT.
 //!
 //! A policy can be set for the ORB, for a thread, for a reference and, on a copy of the reference,
 //! for one call. The setting nearest to the call is used, separately for each policy (CORBA 3.0.3,
@@ -14,8 +15,8 @@ use crate::clock;
 /// Time-outs shorter than this are precise, unless the program chooses otherwise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// The time-out of a call, from its start until its result is there. Looking up a host name and
-/// connecting are included.
+/// The time-out of a call, from its start until it has its result. The time for looking up a host
+/// name and for connecting is included.
 ///
 /// The system's resolver cannot be interrupted. A look-up that takes too long goes on in the
 /// background; its answer serves the calls of the next ten seconds.
@@ -61,9 +62,9 @@ pub enum SyncScope {
     Target,
 }
 
-/// The changes that the ORB may make on its own to a bound reference (CORBA 3.0.3, section
-/// 22.2.1.2). A reference is bound once a call through it has been answered. A change that is not
-/// permitted raises REBIND;
+/// The changes that the ORB may make to a bound reference without asking the program (CORBA 3.0.3,
+/// section 22.2.1.2). A reference is bound once a call through it has been answered. A change that
+/// is not permitted raises REBIND;
 /// [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds the reference
 /// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,10 @@
 //! The buffer for bytes received from a connection that are not yet a whole message.
 //!
-//! Up to 64 KiB it is ordinary memory that is reused. Beyond, it is a reservation of addresses of
-//! the size that the header announces; memory is committed only as bytes arrive. So a header that
-//! announces 60 MiB costs nothing until they come. The memory of a large message is used again for
-//! the next message of about the same size (`corelane_sys::buffer::RegionCache`), and counts as
-//! held from then on.
+//! Up to 64 KiB the buffer is ordinary memory that is reused. A larger buffer is a reservation of
+//! addresses, of the size that the message's header announces. Memory is committed only as bytes
+//! arrive, so a header that announces 60 MiB costs nothing until the bytes come. The memory of a
+//! large message is used again for the next message of about the same size
+//! (`corelane_sys::buffer::RegionCache`), and counts as held from then on.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Thread-local context: the lane that a thread serves, its native priority and its current
-//! request.
+//! The thread-local context of a thread: the lane that the thread serves, its native priority and
+//! its current request.
 //!
 //! Invariant: only the thread itself writes its context, and it records only changes that it has
 //! made.
@@ -219,8 +219,8 @@ impl SavedScheduling {
 pub(crate) struct PriorityBoost(SavedScheduling);
 
 impl PriorityBoost {
-    /// Raises the calling thread to the scheduling `least`, unless its priority is higher (`None`:
-    /// unchanged).
+    /// Raises the calling thread to the scheduling `least`, unless the thread already has a higher
+    /// priority. With `None` nothing changes.
     ///
     /// # Errors
     /// The system refuses the scheduling.

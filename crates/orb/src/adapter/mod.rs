@@ -1,7 +1,7 @@
 //! The object adapter's side of dispatch: requests in GIOP, from the message to the reply.
 //!
-//! * `object_adapter` holds what all of these need.
-//! * `request` reads a request, has the POAs look up its target, and answers it.
+//! * `object_adapter` holds the POAs and contexts that the other modules need.
+//! * `request` reads a request, looks up its target in the POAs, and answers it.
 //! * `contexts` reads the service contexts of a request, `upcall` calls the servant, `reply` sends
 //!   the reply.
 //! * `locate` answers LocateRequests.

@@ -43,8 +43,8 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Reports the request, whose upcall would begin now, and returns the highest CORBA priority
-    /// that it may run at.
+    /// Reports the request, whose upcall would begin now. Returns the highest CORBA priority at
+    /// which the request may run.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.

@@ -127,7 +127,7 @@ impl OrbBuilder {
         self
     }
 
-    /// Adds an address at which the first pool listens. Other pools have theirs in
+    /// Adds an address at which the first pool listens. The addresses of other pools are in
     /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
     /// matter.
     ///
@@ -163,15 +163,15 @@ impl OrbBuilder {
     }
 
     /// Sets the memory in bytes that the replies to all calls of this ORB may use together; 256 MiB
-    /// by default. It stops servers that stay below [`Limits::max_message_size`] on many
+    /// by default. It limits servers that stay below [`Limits::max_message_size`] but use many
     /// connections.
     ///
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
     /// - a complete reply of more than 64 KiB, until its results have been read;
     /// - the data made from results while they are read, beyond the first 64 KiB;
-    /// - the data that a call to an object of this ORB makes from marshalled arguments, beyond the
-    ///   first 64 KiB.
+    /// - the data made from encoded arguments when this ORB calls its own object, beyond the first
+    ///   64 KiB.
     ///
     /// A call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
     /// incomplete, its connection is closed. Memory that is kept after large messages, for later
@@ -341,10 +341,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Takes the ORB's options from a program's arguments, and returns the others: `-ORBInitRef
-    /// NAME=TEXT`, `-ORBDefaultInitRef TEXT`, `-ORBid NAME`, which has no effect. Texts of arguments
-    /// come before those that the program sets, in whatever order. By default the ORB
-    /// reads no arguments.
+    /// Takes the ORB's options from a program's arguments, and returns the other arguments. The
+    /// options are `-ORBInitRef NAME=TEXT`, `-ORBDefaultInitRef TEXT`, and `-ORBid NAME`, which has
+    /// no effect. Texts of arguments
+    /// come before those that the program sets, in whatever order. By default the ORB reads no arguments.
     ///
     /// # Errors
     /// [`OrbError::Client`] for an option without its value, a text that is not a reference, and an
@@ -375,7 +375,7 @@ impl OrbBuilder {
         self
     }
 
-    /// Makes the ORB, which listens and serves when this returns.
+    /// Makes the ORB. When this returns, the ORB listens and serves.
     ///
     /// # Errors
     /// If a required guarantee does not hold, an address is invalid, or listening at an address

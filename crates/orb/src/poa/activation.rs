@@ -43,7 +43,7 @@ impl Poa {
     }
 
     /// Activates the object `id` with `servant`. If the object is being deactivated, waits for the
-    /// end of that.
+    /// end of the deactivation.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the

@@ -19,11 +19,11 @@ use super::table::PoaTable;
 use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
 
 impl Poa {
-    /// Destroys the POA and its descendants. From now on `find_poa` does not find it, and new
-    /// requests are TRANSIENT 4. When running requests are done, its objects are deactivated, and
-    /// etherealized if `etherealize_objects` is set. Then the name is free. With
-    /// `wait_for_completion` the call returns after all that. Later calls cannot change the first
-    /// call's flag.
+    /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new
+    /// requests raise TRANSIENT 4. When the running requests are done, its objects are deactivated,
+    /// and etherealized if `etherealize_objects` is set. Then the name is free. With
+    /// `wait_for_completion` the call returns when the name is free. If `destroy` is called again,
+    /// the first call's `etherealize_objects` stays in force.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB. In this case

@@ -113,7 +113,7 @@ impl PoaManager {
         ManagerState::from_octet(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Runs requests, beginning with those held, in the order of their arrival.
+    /// Runs requests in the order of their arrival, held ones first.
     ///
     /// # Errors
     /// Like every change of the state: [`PoaError::AdapterInactive`] once the manager is inactive,
@@ -122,8 +122,8 @@ impl PoaManager {
         self.set_state(ManagerState::Active, false)
     }
 
-    /// Holds new requests; running ones continue. With `wait_for_completion` the call returns when
-    /// no request runs, or when another thread has changed the state.
+    /// Holds new requests; running requests continue. With `wait_for_completion` the call returns
+    /// when no request runs, or when another thread has changed the state.
     ///
     /// # Errors
     /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3, without a change of state, with
@@ -142,9 +142,10 @@ impl PoaManager {
         self.set_state(ManagerState::Discarding, wait_for_completion)
     }
 
-    /// Refuses new and held requests permanently. Objects of POAs with a servant activator are
-    /// deactivated after their running requests, and etherealized if `etherealize_objects` is set.
-    /// With `wait_for_completion` the call returns when that is over. A second call has no effect.
+    /// Refuses new and held requests permanently. In POAs with a servant activator, objects are
+    /// deactivated when their running requests are done. They are etherealized if
+    /// `etherealize_objects` is set. With `wait_for_completion` the call returns when this is
+    /// complete. A second call has no effect.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of

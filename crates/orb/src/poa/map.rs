@@ -1,8 +1,9 @@
 //! The active object map: its two tables and the right to change an id in them.
 //!
-//! Ids that the POA made for transient objects are slots in the POA's own slab. All other active
-//! objects are entries of the ORB's table of keys. These have persistent and user-chosen ids, or
-//! system ids that were activated again or only after their reference was made.
+//! An id that the POA made for a transient object is a slot in the POA's own slab. All other active
+//! objects are entries of the ORB's table of keys. Their ids are persistent or chosen by the user.
+//! Or they are system ids that were activated again, or that were activated after their reference
+//! was made.
 //!
 //! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread
 //! that made it busy has the right to change it.

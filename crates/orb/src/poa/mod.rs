@@ -1,19 +1,19 @@
 //! The Portable Object Adapter: servants, objects and the lookup of the servant for a request
 //! (CORBA 3.0.3, chapter 11).
 //!
-//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `lookup` and
-//!   `lookup_result` are the question and the answer. `parked` keeps requests that must wait.
+//! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `lookup` is
+//!   the input of this look-up, `lookup_result` its result. `parked` keeps requests that must wait.
 //! * `tree` creates and finds POAs, `children` lists them, `destroy` ends them, `manager` admits
 //!   their requests.
-//! * `activation` is the application's interface; `map` is the active object map beneath it, whose
-//!   data are in `map_tables`. `incarnation` calls servant managers.
+//! * `activation` has the operations for applications. They use the active object map in `map`,
+//!   whose data are in `map_tables`. `incarnation` calls servant managers.
 //! * `collocated` makes calls that stay in the process.
 //!
 //! # Invariants
-//! * A request finds its servant without a lock, and pins the servant and the POA until the upcall
+//! * A request finds its servant without a lock. It pins the servant and the POA until the upcall
 //!   is over. The thread of the last request drops a deactivated object's servant, or etherealizes
-//!   a destroyed POA's objects. An entry in the POA's own part of the map pins the POA too: a
-//!   collocated call that knows its object's place pins nothing else.
+//!   a destroyed POA's objects. A pin on an entry in the POA's own part of the map also keeps the
+//!   POA. So a collocated call that knows its object's place pins only that entry.
 //! * Only one thread at a time changes an object id. Meanwhile the id is listed as busy (`map`),
 //!   and requests that need the id are parked in this list.
 //! * No lock of this module is held while the application's code runs. Nor is one held while a slab

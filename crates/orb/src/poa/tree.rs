@@ -34,8 +34,8 @@ use crate::server_context::ServerContext;
 use crate::thread_context::thread_number;
 
 impl Poa {
-    /// Creates a child POA. Without a manager it gets its own, which holds requests until it is
-    /// activated.
+    /// Creates a child POA. If `manager` is `None`, the POA gets its own manager, which holds
+    /// requests until it is activated.
     ///
     /// # Errors
     /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;

@@ -27,11 +27,11 @@ impl RtCurrent {
     }
 
     /// Returns the priority that the calling thread has set, or in an upcall the upcall's priority.
-    /// Threads that it starts have none of their own, though they inherit its native scheduling.
+    /// A thread that the calling thread starts has no CORBA priority, although it inherits the
+    /// native scheduling.
     ///
     /// # Errors
     /// INITIALIZE if no priority has been set.
-    /// INITIALIZE if none has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
         let unset =
@@ -39,7 +39,7 @@ impl RtCurrent {
         priority.map(Priority::get).ok_or_else(unset)
     }
 
-    /// Sets the CORBA priority of the calling thread and its native scheduling at once. In an
+    /// Sets the CORBA priority of the calling thread, and its native scheduling with it. In an
     /// upcall both last until the upcall ends.
     ///
     /// # Errors

@@ -64,12 +64,12 @@ pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
-/// Returns the threads of this process as the kernel schedules them. An ORB's threads are named by
-/// pool or part, role and number (`flight/l0`, `orb/watch`; see docs/real-time.md).
+/// Returns the threads of this process, with the scheduling that the kernel reports. The name of an
+/// ORB's thread consists of its pool or part, its role and a number (`flight/l0`, `orb/watch`; see
+/// docs/real-time.md).
 ///
 /// # Errors
 /// If the system has no `/proc`.
-/// There is no `/proc`.
 pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
     corelane_sys::thread::list()
 }
@@ -118,8 +118,8 @@ impl RtOrb {
         Ok(adapter)
     }
 
-    /// Creates a pool without lanes. Its threads wait at the default priority and take each
-    /// request's priority for its upcall.
+    /// Creates a pool without lanes. Its threads wait at the default priority. For an upcall they
+    /// take the priority of the request.
     ///
     /// # Errors
     /// BAD_PARAM without static threads, for a negative priority and for an invalid address;
@@ -129,8 +129,8 @@ impl RtOrb {
         pool::create(&self.adapter()?, config)
     }
 
-    /// Creates a pool with lanes. Each lane has its own listener, connections and threads, whose
-    /// priority never changes.
+    /// Creates a pool with lanes. Each lane has its own listener, connections and threads. The
+    /// priority of these threads never changes.
     ///
     /// # Errors
     /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM if

@@ -36,7 +36,7 @@ impl RtMutex {
         RtMutex(Arc::new(PiMutex::new("RTCORBA::Mutex", Scope::Orb, ())))
     }
 
-    /// Locks the mutex and waits for its holder if necessary.
+    /// Locks the mutex. If another thread holds it, waits until it is unlocked.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread already holds the mutex.
@@ -45,8 +45,8 @@ impl RtMutex {
         Ok(RtMutexGuard { _held: self.0.lock() })
     }
 
-    /// Locks the mutex, waiting at most `wait` of monotonic time (zero: not at all). Returns `None`
-    /// on time-out.
+    /// Locks the mutex. Waits for it at most the monotonic time `wait`; with zero it does not wait.
+    /// Returns `None` on time-out.
     ///
     /// # Errors
     /// BAD_INV_ORDER if the calling thread already holds the mutex.

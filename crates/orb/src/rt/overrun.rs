@@ -31,7 +31,7 @@ pub(crate) struct OverrunMonitor {
     charged: ChargedOperation,
 }
 
-/// Starts the CPU budget monitor if the configuration needs one.
+/// Starts the monitor of processor-time budgets, if the configuration needs one.
 ///
 /// # Errors
 /// If the system refuses a thread.

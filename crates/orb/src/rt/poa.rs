@@ -77,8 +77,8 @@ pub(crate) enum RequestPlacement {
 }
 
 impl RtPoa {
-    /// Returns the real-time part of a POA with these policies, completed by the ORB's. Returns
-    /// `None` if neither has policies.
+    /// Returns the real-time part of a POA with these policies. Policies that are not set come from
+    /// the ORB. Returns `None` if neither has policies.
     ///
     /// # Errors
     /// The policy that conflicts with the others.

@@ -43,9 +43,9 @@ fn index_of(token: u64) -> usize {
     (token & ((1 << INDEX_BITS) - 1)) as usize
 }
 
-/// Has the lowest lane accept for every lane that has no ceiling and that other machines can reach:
-/// a flood of connections takes no time of more urgent threads. Called before the lanes have
-/// threads.
+/// Makes the lowest lane accept for every lane that has no ceiling and that other machines can
+/// reach. So a flood of connections takes no time of more urgent threads. Called before the lanes
+/// have threads.
 ///
 /// # Errors
 /// If the system refuses to watch another descriptor.

@@ -31,8 +31,8 @@ pub(crate) enum MessagePlacement {
     Elsewhere { reads_on: bool },
 }
 
-/// The points in which dispatch architectures differ. The defaults are those of leader/followers
-/// without a burst mode.
+/// The points in which dispatch architectures differ. The default implementations are for
+/// leader/followers without a burst mode.
 ///
 /// `S` is the type that the lane holds. This is the enum of all architectures
 /// ([`Strategy`](super::strategy::Strategy)), which passes each call to one of them.

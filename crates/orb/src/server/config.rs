@@ -32,12 +32,12 @@ pub enum Dispatch {
     /// One thread reads requests into a bounded queue, and other threads run them. Needs the feature
     /// `half-sync`, which is on by default.
     ///
-    /// The queue is full at `max_queued` requests or [`ConnectionLimits::max_queued_bytes`]. Its
-    /// connections take turns.
-    /// - A connection that has an eighth of the requests or of the bytes is not read until one of its
-    ///   requests runs, so that no peer can fill the queue alone.
-    /// - A request that finds the queue full replaces the last request of the connection with the most
-    ///   in it, if its own connection has less.
+    /// The queue is full when it has `max_queued` requests or
+    /// [`ConnectionLimits::max_queued_bytes`]. Connections take turns in it.
+    /// - If a connection has an eighth of these requests or bytes, it is not read until one of its
+    ///   requests runs. So no peer can fill the queue alone.
+    /// - If the queue is full, a new request replaces the last request of the connection that has
+    ///   the most in it. This happens only if the request's own connection has less.
     /// - The request without a place is refused with TRANSIENT 1.
     #[cfg(feature = "half-sync")]
     HalfSyncHalfAsync {
@@ -71,7 +71,7 @@ pub enum NestedWait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// Maximum number of open connections; in pools with lanes, of each lane.
+    /// Maximum number of open connections. In pools with lanes it applies to each lane.
     ///
     /// When the pool is full, a new connection evicts another one. The first choice is a connection
     /// that never sent a whole message. The second choice is a connection that has been idle for
@@ -82,10 +82,10 @@ pub struct ConnectionLimits {
     /// never evicted. The pool evicts in the same order when the process has no descriptors left.
     /// Default: 20,000.
     pub max_connections: usize,
-    /// Maximum size in bytes of what the connections of a lane hold together: incomplete messages and
-    /// replies that their peers have not read. A reply in memory that the servant gave away counts
-    /// whole until all of it is sent. Above the bound the pool closes the connection that holds most,
-    /// then the next one.
+    /// Maximum number of bytes that the connections of a lane hold together: incomplete messages,
+    /// and replies that the peers have not read. If the servant gave the memory of a reply to the
+    /// ORB, the whole reply counts until all of it is sent. Above the maximum the pool closes the
+    /// connection that holds most, then the next one.
     ///
     /// The requests that run in a lane may hold the same number of bytes in addition. What counts
     /// is each request above 64 KiB, and the values made of arguments beyond the first 64 KiB. The

@@ -1,10 +1,11 @@
-//! Draining connections of a lane: they are retired and not over. Requests of them run or wait,
-//! their peers have not taken what was sent last, or have not closed.
+//! Draining connections of a lane. They are retired but have not ended, for one of three reasons:
+//! requests of them still run or wait, their peers have not read the last output, or their peers
+//! have not closed.
 //!
-//! Invariant: a connection that a thread does not find in the slab is listed here, or is over. It
-//! is listed in one step with being retired, and removed when nothing is left to do. So what is
-//! owed to a half-closed peer leaves as soon as the peer reads, whatever else of the connection
-//! still runs.
+//! Invariant: a connection that a thread does not find in the slab is listed here, or has ended. It
+//! is retired and listed in one step, and removed from the list when nothing is left to do. So the
+//! output for a half-closed peer is sent as soon as the peer reads, even if requests of the
+//! connection still run.
 //!
 //! A draining connection has a descriptor, and output that its peer has not read. It counts in
 //! `max_connections`. So does a connection that has ended while requests keep its descriptor. If
@@ -13,7 +14,6 @@
 //! Its descriptor would stay as long as the requests, and its peer expects their replies. The
 //! memory of draining connections counts in `max_buffered_bytes`. `write_timeout` bounds the time
 //! for which a peer may read nothing.
-//! `max_buffered_bytes`. `write_timeout` bounds how long a peer may take nothing of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

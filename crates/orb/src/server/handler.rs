@@ -1,4 +1,4 @@
-//! The seam between dispatch and what answers requests.
+//! The interface between dispatch and the object adapter, which answers requests.
 //!
 //! Lanes read messages and choose the threads that run them. They do not know the object adapter:
 //! they pass each message to a [`RequestHandler`]. In this layer, functions that run messages are
@@ -23,13 +23,13 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     /// Returns the ORB's configuration, events and memory. This neither blocks nor takes a lock.
     fn context(&self) -> &OrbContext;
 
-    /// Does what one message asks for, which has `waited` since it was read. Its bytes come with the
-    /// places where GIOP 1.1 fragments begin. Returns false when the connection is over.
+    /// Handles one message, which has `waited` since it was read. The bytes of the message come
+    /// with the positions at which GIOP 1.1 fragments begin. Returns false when the connection has
+    /// ended.
     ///
     /// Runs the servant, which may block for any time. Sends the reply, which may block if `wait`
     /// permits it. For a plain request the handler itself allocates nothing, and takes no lock
     /// other than the connection's output lock.
-    /// plain request and takes no lock but the connection's output lock.
     fn handle_message(
         self: &Arc<Self>,
         connection: &Arc<Connection>,

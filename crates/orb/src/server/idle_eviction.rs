@@ -1,11 +1,11 @@
-//! Idle connections: which of them makes room for a new one, and how long a peer may take for its
-//! first message. [`eviction_rank`] is pure; the lane carries out what follows from it.
+//! Idle connections: the choice of the one that makes room for a new connection, and the time that
+//! a peer has for its first message. [`eviction_rank`] is a pure function that ranks connections,
+//! and the lane carries out the eviction.
 //!
 //! An evicted connection ends at once. No request of it runs, and none can begin. A thread that
 //! runs a message counts as a user of the slot, and the slot is retired in one step only if it has
 //! no users. The peer gets CloseConnection. The client may then send its last request again
 //! elsewhere.
-//! elsewhere what it had just sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -131,7 +131,7 @@ enum ReadCause {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Creates a lane whose threads work as `strategy` says.
+    /// Creates a lane with the dispatch architecture `strategy`.
     ///
     /// # Errors
     /// If the system refuses descriptors.
@@ -201,9 +201,9 @@ impl<S: Architecture<S>> Lane<S> {
         self.endpoints.iter()
     }
 
-    /// Claims properties of accepted connections (ServerProtocolPolicy) and returns the new ones
-    /// among them. The properties are the sockets', so all POAs of a lane share them, for the
-    /// lane's life.
+    /// Claims properties for accepted connections (ServerProtocolPolicy), and returns the ones that
+    /// were not claimed before. The properties belong to the sockets. So all POAs of a lane share
+    /// them, for the life of the lane.
     ///
     /// # Errors
     /// If another POA has claimed other properties of a protocol. In this case nothing is claimed.

@@ -1,12 +1,12 @@
-//! Memory accounting of a lane: its connections, the bytes of incomplete messages, and the bytes of
-//! replies that are not read.
+//! Memory accounting of a lane: the number of its connections, the bytes of incomplete messages,
+//! and the bytes of replies that the peers have not read.
 //!
-//! Each connection has bounds of its own; this budget is for all of them together. Requests that
-//! are whole and wait are counted where they wait. Running requests have a separate budget of the
-//! same size, for the values made of their arguments and for their own bytes if they are many. A
-//! request that does not fit it is refused, because closing a connection would not free that
-//! memory. In one budget, running requests would have connections closed whose messages are
-//! arriving.
+//! Each connection has its own bounds; this budget is for all connections together. Complete
+//! requests that wait are counted in the list in which they wait. Running requests have a separate
+//! budget of the same size. It is for the values made of their arguments, and for their own bytes
+//! if there are many. A request that does not fit into this budget is refused, because closing a
+//! connection would not free its memory. With only one budget, running requests would cause the
+//! close of connections whose messages are arriving.
 //!
 //! The running requests of one connection have at most half of the separate budget. A request that
 //! finds no room there moves to a reserve of the same size, which only one request of the lane has

@@ -1,18 +1,20 @@
-//! The deterministic simulation: clients and servers in one thread and in virtual time. A network
-//! between them delays, cuts and loses. A seed determines all events. A failing seed prints itself
-//! and its last events, and runs alone with `CORELANE_SEED=n cargo test -p corelane simulation`.
+//! The deterministic simulation: clients and servers in one thread and in virtual time. A simulated
+//! network between them delays and splits data, and loses connections. A seed determines all
+//! events. If a seed fails, the test prints the seed and the last events. One seed runs alone with
+//! `CORELANE_SEED=n cargo test -p corelane simulation`.
 //!
-//! The code under test is the ORB itself: the invocation machine and its driver (stopped where it
-//! would block: `driver/simulated.rs`), connection pools, framing, the lane with admission and
-//! closing, the POA. The network, the clock and threads are simulated.
+//! The code under test is the ORB's own: the invocation machine and its driver, connection pools,
+//! framing, the lane with admission and closing, and the POA. The driver stops where it would block
+//! (`driver/simulated.rs`). The network, the clock and the threads are simulated.
 //!
 //! # What must hold
-//! * A call that returned a result was executed once; one that ends with COMPLETED_NO, never; no
-//!   call twice.
+//! * A call that returned a result was executed once. A call that ends with COMPLETED_NO was never
+//!   executed. No call is executed twice.
 //! * A call is not sent again after it was executed.
-//! * Every call ends, and never after its deadline; it follows at most ten forwards.
-//! * A connection that fails affects its own calls and no other.
-//! * Connections, and their queues, stay within their bounds; at the end nothing is left.
+//! * Every call ends by its deadline, and follows at most ten forwards.
+//! * A connection that fails affects no calls but its own.
+//! * Connections and their queues stay within their bounds. At the end no connection and no request
+//!   is left.
 //!
 //! The simulation has found each of these three faults, which were put into the ORB to test it:
 //! * a request sent again after it was completely written;

@@ -1,6 +1,6 @@
-//! The end of a connection: waiting replies and the last message are sent, then writing ends, then
-//! the peer's last bytes are read. Otherwise the kernel would reset the connection before the peer
-//! has read the last message.
+//! The end of a connection. First the waiting replies and the last message are sent. Then writing
+//! ends, and the peer's last bytes are read. If these bytes were not read, the kernel would reset
+//! the connection before the peer has read the last message.
 //!
 //! [`GracefulClose`] and [`stage`] decide, and the connection carries out the decision. They have
 //! no clock and no sockets; times are arguments.

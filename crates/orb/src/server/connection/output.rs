@@ -196,8 +196,8 @@ impl Connection {
         }
     }
 
-    /// Sends the rest of a message of which the transport took `sent` bytes. Goes on until the
-    /// transport takes none, then queues the rest.
+    /// Sends the rest of a message of which the transport has accepted `sent` bytes. Continues
+    /// until the transport accepts no more, and then queues the rest.
     ///
     /// [`Flag::Congested`] is set before the last attempt to send. The edge that reports room may
     /// come at any moment after this attempt, and its thread must find the flag. This thread then

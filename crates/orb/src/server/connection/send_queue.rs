@@ -1,5 +1,5 @@
-//! Replies that the peer of a connection has not taken: bytes in order, copied or shared with the
-//! reply's owner.
+//! Replies that the peer of a connection has not read: bytes in their order, copied or shared with
+//! the owner of the reply.
 //!
 //! Small pieces are merged. Large pieces that belong to the reply are kept as they are, so that a
 //! large reply to a slow peer is never copied. The caller bounds the total size.

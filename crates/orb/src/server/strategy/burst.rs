@@ -1,5 +1,5 @@
-//! Burst mode: under a flood of short messages on one connection, one thread serves the lane
-//! instead of waking a thread for each message.
+//! Burst mode: if very many short messages arrive on one connection, one thread serves the lane,
+//! and no thread is woken for each message.
 //!
 //! Without burst mode, leader/followers wakes a thread for every arrival. The kernel wakes a
 //! waiting thread even while another thread reads the connection, and a thread that leaves input

@@ -185,9 +185,9 @@ impl HasOverloadThread for Strategy {
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; a pool
-    /// that allows dynamic threads, borrowing or buffering has it. It is passed in so that the
-    /// linker drops its code from programs that never create one.
+    /// Creates a lane. `overload` handles requests that arrive while every thread is busy. It is
+    /// set for pools with dynamic threads, borrowing or buffering. The caller makes it, so that the
+    /// linker drops its code from programs without such pools.
     ///
     /// # Errors
     /// If the system refuses descriptors.

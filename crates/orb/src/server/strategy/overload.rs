@@ -1,5 +1,5 @@
-//! Leader/followers with an overload thread. The overload thread reads while every other thread of
-//! the lane is busy, and only then. It never runs a servant. For each request it starts a dynamic
+//! Leader/followers with an overload thread. The overload thread reads only while every other
+//! thread of the lane is busy. It never runs a servant. For each request it starts a dynamic
 //! thread, borrows a thread from a lower lane, buffers the request, or rejects it.
 //!
 //! The overload thread first raises a borrowed thread to the lane's priority and then wakes it. So
