@@ -1,4 +1,5 @@
-//! Interceptors: what they see of every kind of request, on both sides, and what they can change.
+//! Tests of interceptors: the requests that they see, on both sides, and the changes that they can
+//! make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use corelane::{
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
 
-/// A service context that no ORB knows.
+/// Id of a service context that no ORB knows.
 const TRACE: u32 = 0x5445_5354;
 
-/// Keeps a line for each point that a request passes.
+/// An interceptor that records a line for each point that a request passes.
 #[derive(Clone)]
 struct Recorder {
     name: &'static str,
@@ -122,14 +123,14 @@ fn interceptors_see_every_request_before_and_after_it() {
 #[test]
 fn exception_of_an_interceptor_refuses_the_request() {
     let pair = pair();
-    // The servant would panic, which the client would see as UNKNOWN.
+    // The servant itself would panic, and the client would get UNKNOWN.
     let refused = pair.probe.panic().unwrap_err();
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), (Kind::NoPermission, 5, Completion::No));
     assert_eq!(pair.server.take(), ["server receive panic Some(true)"]);
     assert_eq!(pair.client.take(), ["client send panic", "client reply panic NoPermission"]);
 }
 
-/// Raises an exception, or panics, before each request.
+/// An interceptor that raises an exception before each request, or panics if its flag is false.
 struct Refusing(bool);
 
 impl Interceptor for Refusing {

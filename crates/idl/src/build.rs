@@ -112,9 +112,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// An error if the file cannot be read or is refused, or if the output cannot be written or
-    /// would overwrite that of another file compiled in this thread. The text is a message of
-    /// several lines.
+    /// If the file cannot be read or is refused, or if the output cannot be written. Also if the
+    /// output would overwrite the output of another file that this thread compiled. The text is a
+    /// message of several lines.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
         let mut compilation = Compilation::of_file(file, &self.options)
             .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;

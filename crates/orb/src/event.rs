@@ -107,8 +107,8 @@ pub enum Event {
         /// The reason that the system gives.
         error: String,
     },
-    /// A reference to an object of this ORB was converted to text although the ORB does not listen,
-    /// so no other process can call the object. Reported once. Sending such a reference in a call
+    /// A reference to an object of this ORB was converted to text, but the ORB does not listen. So
+    /// no other process can call the object. Reported once. Sending such a reference in a call
     /// raises BAD_PARAM.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.

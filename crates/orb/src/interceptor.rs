@@ -1,6 +1,6 @@
-//! Interceptors: code of the application that runs at four fixed points of each request, two in the
-//! client and two in the server (after Portable Interceptors, CORBA 3.0.3, chapter 21). These
-//! points are enough for tracing, metrics and access checks.
+//! Interceptors: code of the application that runs at four fixed points of each request (after
+//! Portable Interceptors, CORBA 3.0.3, chapter 21). Two points are in the client and two in the
+//! server. These points are enough for tracing, metrics and access checks.
 //!
 //! In an ORB without interceptors each point costs the test of one pointer. With an interceptor,
 //! calls take the general path of the [driver](crate::invocation), which allocates.

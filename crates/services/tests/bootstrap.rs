@@ -1,5 +1,5 @@
-//! References by name in a client: `corbaname:`, `corbaloc:rir:`, initial references by the builder
-//! and by arguments.
+//! Tests of references by name in a client: `corbaname:`, `corbaloc:rir:`, and initial references
+//! from the builder and from arguments.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use corelane::{CallPolicies, Endpoint, Orb, SystemException, SystemExceptionKind
 use corelane_services::naming::cos_naming::{NamingContextExtRef, NamingContextRef};
 use corelane_services::naming::{Naming, name};
 
-/// A server with a name service.
+/// A server ORB with a name service.
 struct NameServer {
     orb: Orb,
     root: NamingContextExtRef,
@@ -27,7 +27,7 @@ impl NameServer {
         port
     }
 
-    /// Binds a reference to an object of nowhere, made of `number`.
+    /// Binds a reference that contains `number` to the name `text`. No server has its object.
     fn bind(&self, text: &str, number: u16) {
         let object = self.orb.string_to_object(&target(number)).unwrap();
         self.root.rebind(&name::to_name(text).unwrap(), object.as_ref()).unwrap();
@@ -38,7 +38,7 @@ fn target(number: u16) -> String {
     format!("corbaloc::1.2@192.0.2.1:{number}/Object")
 }
 
-/// Returns true if `text` leads to the object of `number`.
+/// Returns true if `text` resolves to the reference that contains `number`.
 fn leads_to(client: &Orb, text: &str, number: u16) -> bool {
     let found = client.string_to_object(text).unwrap().unwrap();
     found == client.string_to_object(&target(number)).unwrap().unwrap()
@@ -59,7 +59,7 @@ fn corbaname_leads_to_what_the_name_service_knows() {
     assert!(leads_to(&client, &at("#shop/orders.obj"), 1));
     assert!(leads_to(&client, &at("/NameService#shop/orders.obj"), 1));
     assert!(leads_to(&client, &at("#%c3%a4%20b"), 2));
-    // Without a name it is the context itself.
+    // A URL without a name denotes the context itself.
     let context: NamingContextRef = client.reference(&at("")).unwrap();
     assert!(context.resolve(&name::to_name("shop").unwrap()).unwrap().is_some());
 
@@ -95,7 +95,7 @@ fn initial_references_are_resolved_each_time_they_are_wanted() {
     assert_eq!(clock().unwrap(), client.string_to_object(&target(3)).unwrap().unwrap());
     assert!(leads_to(&client, "corbaloc:rir:/Clock", 3) && leads_to(&client, "corbaname:rir:#clock", 3));
     assert_eq!(client.initial_reference_names(), ["Clock", "NameService"]);
-    // The default leads to any other name.
+    // Any other name is resolved with the default initial reference.
     assert!(client.resolve_initial_references("Other").unwrap().to_string().starts_with("IOR:"));
 
     drop(server);
@@ -134,7 +134,7 @@ fn references_that_lead_to_themselves_or_nowhere_are_refused() {
 
 #[test]
 fn name_server_that_never_answers_is_given_up_at_the_deadline() {
-    // It accepts connections in the kernel's queue and reads nothing.
+    // The kernel accepts connections into the listener's queue, but nothing reads them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Orb::builder().call_timeout(Duration::from_secs(600)).build().unwrap();
     let text = format!("corbaname::1.2@127.0.0.1:{}#clock", silent.local_addr().unwrap().port());

@@ -1,4 +1,5 @@
-//! Checks that hello world is short, equals the text of its page and of the README, and works.
+//! Checks that the hello world example is short, equals the text of its documentation page and of
+//! the README, and works.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,7 +27,7 @@ fn hello_world_fits_its_budget() {
     }
 }
 
-/// The page that shows every file.
+/// The documentation page with every file of the example.
 const PAGE: &str = "../../docs/first-program.md";
 
 #[test]

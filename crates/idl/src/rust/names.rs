@@ -61,8 +61,8 @@ impl RustNames {
         names
     }
 
-    /// Assigns the names in one Rust module. Names from IDL come first; added names get what is
-    /// left.
+    /// Assigns the names in one Rust module. Names from IDL are assigned first. Added names get
+    /// names that are still free.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {

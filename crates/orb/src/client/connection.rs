@@ -498,7 +498,7 @@ impl ClientConnection {
         }
     }
 
-    /// Reads what has arrived, ideally up to `wanted` bytes in all.
+    /// Reads the bytes that have arrived, if possible up to `wanted` bytes in all.
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {

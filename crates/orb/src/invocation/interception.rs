@@ -6,7 +6,7 @@ use corelane_wire::giop::ResponseExpected;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
 use crate::interceptor::{AddedContexts, RequestInfo, RequestOutcome};
 
-/// An attempt that the interceptors have seen begin.
+/// An attempt of which the interceptors have seen the beginning.
 #[derive(Debug)]
 pub(super) struct InterceptedAttempt {
     number: u64,
@@ -22,10 +22,11 @@ impl InterceptedAttempt {
 }
 
 impl Invocation<'_, '_, '_> {
-    /// Calls the interceptors before an attempt; `None` if there are none, and for LocateRequests.
+    /// Calls the interceptors before an attempt. Returns `None` for LocateRequests, and if there
+    /// are no interceptors.
     ///
     /// # Errors
-    /// The exception of an interceptor.
+    /// The exception that an interceptor raises.
     pub(super) fn begin_interception(
         &mut self,
         route: CallRoute<'_>,

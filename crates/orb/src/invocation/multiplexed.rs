@@ -23,12 +23,12 @@ pub(super) struct SentRequest {
     announced: Option<corelane_wire::CodeSets>,
     /// The part of the request that was sent.
     bytes_sent: BytesSent,
-    /// Set if interceptors have seen the request.
+    /// The attempt as the interceptors saw it; `None` without interceptors.
     intercepted: Option<Box<InterceptedAttempt>>,
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Writes the request and waits for its reply. Interceptors see both.
+    /// Writes the request and waits for its reply. The interceptors see both.
     #[cold]
     pub(super) fn attempt_multiplexed(
         &mut self,
@@ -54,7 +54,8 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Writes the request; returns `None` if no reply is wanted. Interceptors see it.
+    /// Writes the request. Returns `None` if no reply is expected. The interceptors see the
+    /// request.
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
@@ -147,7 +148,7 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(Some(SentRequest { connection, id, pending, announced, bytes_sent, intercepted: None }))
     }
 
-    /// Waits for the reply. Interceptors that have seen the request see its outcome.
+    /// Waits for the reply. Interceptors that saw the request also see its outcome.
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let outcome = self.receive_multiplexed(route, sent);

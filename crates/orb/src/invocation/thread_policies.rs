@@ -28,12 +28,13 @@ struct ThreadPolicies {
 /// cleared.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` on the calling thread (PolicyCurrent). For each policy, a call uses
-/// the reference's value, else this one, else the ORB's. An inner scope replaces the outer one's
-/// policies. Connections that are private under these policies close with the scope.
+/// Runs `body` with `policies` for the calling thread (PolicyCurrent). A call uses a policy of
+/// these if the reference does not set it. If neither sets it, the call uses the ORB's policy. The
+/// policies of a nested call of this function replace the outer ones. Connections that are private
+/// under these policies close when `body` has returned.
 ///
 /// # Errors
-/// BAD_PARAM for invalid bands and for negative sizes; `body` has not run then.
+/// BAD_PARAM for invalid bands and for negative buffer sizes. In this case `body` does not run.
 ///
 /// # Examples
 /// ```

@@ -227,7 +227,7 @@ impl OrbBuilder {
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
     /// Idle connections are checked every quarter of this time, but at least every 10 s, and every
     /// second if the ORB listens. Connections of threads with a fixed priority, and of priority
-    /// bands, stay open, because the thread that checks could be preempted while it holds such a
+    /// bands, stay open. The thread that checks could otherwise be preempted while it holds such a
     /// connection.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;

@@ -172,9 +172,9 @@ pub(crate) struct PoaCore {
     /// Time of creation in nanoseconds since 1970. Makes persistent system ids unique across runs.
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions for which destruction waits, changed with AcqRel. There is one for each
-    /// living child, one for requests that pin the POA, one for requests that pin its objects, and
-    /// one for the caller of `destroy`.
+    /// Number of conditions for which destruction waits, changed with AcqRel. Each living child is
+    /// one condition. The others are requests that pin the POA, requests that pin its objects, and
+    /// the caller of `destroy`.
     destruction_blockers: AtomicUsize,
     /// During destruction: true once no thread pins an object. Swapped with AcqRel.
     objects_unused: AtomicBool,

@@ -52,8 +52,8 @@ impl Poa {
     ///
     /// # Errors
     /// As for [`create_poa`](Self::create_poa), and [`PoaError::InvalidPolicy`] for conflicting
-    /// real-time policies. These are an unknown pool, lanes or bands without a priority model, a
-    /// server priority that no lane or band has, a band without a lane, a protocol without a
+    /// real-time policies. These are an unknown pool, lanes or bands without a priority model, and
+    /// a server priority that no lane or band has. Also a band without a lane, a protocol without a
     /// listener, and a policy for clients.
     pub fn create_rt_poa(
         &self,

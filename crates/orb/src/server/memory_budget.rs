@@ -9,8 +9,9 @@
 //! close of connections whose messages are arriving.
 //!
 //! The running requests of one connection have at most half of the separate budget. A request that
-//! finds no room there moves to a reserve of the same size, which only one request of the lane has
-//! at a time. So, of several large requests that run at the same time, at least one succeeds.
+//! finds no room there moves to a reserve of the same size. Only one request of the lane has the
+//! reserve at a time. So, of several large requests that run at the same time, at least one
+//! succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

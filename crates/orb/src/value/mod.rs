@@ -169,9 +169,9 @@ impl<T: ValueType> ValueRef<T> {
         self.try_get().expect("a value of a graph is read when it is defined and before the graph is gone")
     }
 
-    /// Returns the value's state like [`get`](Self::get); `None` for a value without a state. This
-    /// is a value that a [`ValueGraph`] has declared but not defined, a value that custom code is
-    /// still reading, or one whose graph is gone.
+    /// Returns the value's state like [`get`](Self::get); `None` for a value without a state. It
+    /// may be a value that a [`ValueGraph`] has declared but not defined, or that custom code is
+    /// still reading. Or its graph no longer exists.
     #[must_use]
     pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;

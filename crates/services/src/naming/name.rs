@@ -72,8 +72,8 @@ fn is_special(character: char) -> bool {
 /// Returns the name that a text represents.
 ///
 /// # Errors
-/// [`InvalidName`] for an empty text, an empty component, a second dot in a component, a dot after
-/// an id without a kind, and a backslash before any character that needs none.
+/// [`InvalidName`] if the text or a component is empty, or if a component has a second dot or a dot
+/// without a kind after it. Also if a backslash precedes a character that does not need it.
 ///
 /// # Examples
 /// ```

@@ -49,8 +49,8 @@ impl Decoder<'_> {
     /// half-octets C and F mean not negative, D negative.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, if there are more digits
-    /// than the type has, or if the type has none or more than 31. [`CdrError::Truncated`].
+    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, or if there are more digits
+    /// than the type has. Also if the type has no digits, or more than 31. [`CdrError::Truncated`].
     pub fn read_fixed(&mut self, digits: u16) -> Result<i128, CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::BadFixed);

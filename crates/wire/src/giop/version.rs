@@ -1,5 +1,5 @@
-//! Versions of GIOP, and what differs between them. A question about a version is a method here:
-//! a further version adds its constant, and answers these questions.
+//! Versions of GIOP, and the differences between them. Each question about a version is a method of
+//! [`Version`]. A new version needs a constant, and an answer to each of these questions.
 
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,11 +13,12 @@ pub struct Version {
 /// The form of wide characters and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WideForm {
-    /// There is none: GIOP 1.0.
+    /// GIOP 1.0 has no form for them.
     Absent,
-    /// Code units in the message's byte order, with a terminator: GIOP 1.1.
+    /// GIOP 1.1: code units in the message's byte order, with a terminator.
     Units,
-    /// Octets with their number, a byte-order mark where needed, and no terminator: from GIOP 1.2 on.
+    /// From GIOP 1.2 on: octets with their number, a byte-order mark if it is needed, and no
+    /// terminator.
     Octets,
 }
 
@@ -26,9 +27,9 @@ impl Version {
     pub const GIOP_1_0: Version = Version { major: 1, minor: 0 };
     /// GIOP 1.1.
     pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
-    /// GIOP 1.2. (1.3 differs by the component model only, and no known ORB sends it.)
+    /// GIOP 1.2. (GIOP 1.3 adds only the component model, and no known ORB sends it.)
     pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
-    /// The highest supported version, which messages without a peer's version have.
+    /// The highest supported version. Messages have it if the peer's version is not known.
     pub const HIGHEST: Version = Version::GIOP_1_2;
 
     /// Returns true if messages of this version are supported.
@@ -38,38 +39,39 @@ impl Version {
         self.major == Version::HIGHEST.major && self.minor <= Version::HIGHEST.minor
     }
 
-    /// Returns true if the request id comes first in the headers of requests and replies, bodies are
-    /// aligned to 8, and a request has response flags and a target in one of three forms. Before
-    /// GIOP 1.2 service contexts come first.
+    /// Returns true from GIOP 1.2 on. Then the request id comes first in the headers of requests
+    /// and replies, and bodies are aligned to 8. A request has response flags, and its target has
+    /// one of three forms. In earlier versions the service contexts come first.
     #[inline]
     #[must_use]
     pub const fn has_giop_1_2_headers(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true if fragments name their request, and LocateRequests and their replies may be
-    /// fragmented: from GIOP 1.2 on. A GIOP 1.1 fragment belongs to the message before it.
+    /// Returns true from GIOP 1.2 on. Then fragments carry the id of their request, and
+    /// LocateRequests and their replies may be fragmented. A GIOP 1.1 fragment belongs to the
+    /// message before it.
     #[inline]
     #[must_use]
     pub const fn has_fragment_ids(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true if a LocateReply can carry an exception: from GIOP 1.2 on.
+    /// Returns true from GIOP 1.2 on. Then a LocateReply can carry an exception.
     #[must_use]
     pub const fn has_locate_exceptions(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true if client and server agree on code sets, and profiles have components for it:
-    /// from GIOP 1.1 on.
+    /// Returns true from GIOP 1.1 on. Then client and server agree on code sets, and profiles have
+    /// components for this.
     #[inline]
     #[must_use]
     pub const fn has_code_sets(self) -> bool {
         self.minor >= 1
     }
 
-    /// Returns the form of wide characters and strings.
+    /// Returns the form of wide characters and strings in this version.
     #[inline]
     pub(crate) const fn wide_form(self) -> WideForm {
         match self.minor {

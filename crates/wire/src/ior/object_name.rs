@@ -1,11 +1,11 @@
 //! Names of objects in a naming service as text (OMG Naming Service 1.3, section 2.4).
 //!
 //! `/` separates components, `.` separates id and kind. `\` before one of `/`, `.` and `\` makes
-//! that character part of the field; it may precede nothing else.
+//! this character part of the field. Before any other character `\` is not allowed.
 
-/// Returns the components of a name, each an id and a kind. `None` for an empty text, an empty
-/// component, a second dot in a component, a dot after an id without a kind, and a backslash before
-/// any character that needs none.
+/// Returns the components of a name, each with its id and kind. `None` if the text or a component
+/// is empty, or if a component has a second dot or a dot without a kind after it. Also `None` if a
+/// backslash precedes a character that does not need it.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub fn parse_object_name(text: &str) -> Option<Vec<(String, String)>> {
     Some(name)
 }
 
-/// Builds a component; `kind` is `None` if there was no dot.
+/// Makes a component. `kind` is `None` if there was no dot.
 fn component(id: String, kind: Option<String>) -> Option<(String, String)> {
     let has_needless_dot = kind.as_ref().is_some_and(String::is_empty) && !id.is_empty();
     let is_empty = kind.is_none() && id.is_empty();

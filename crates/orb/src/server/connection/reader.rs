@@ -35,8 +35,8 @@ impl Connection {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// Records the unfinished messages. These are the bytes of the message that arrives now, number
-    /// and size of the oldest fragmented message, and the memory that all of them hold.
+    /// Records the unfinished messages. The arguments are the bytes of the message that arrives
+    /// now, the number and size of the oldest fragmented message, and the memory of all.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();

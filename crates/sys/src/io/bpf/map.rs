@@ -197,8 +197,8 @@ impl Map {
             flags: 0,
         };
         // SAFETY: the attributes are those of the command. The callers have ensured that the key
-        // has the map's size and that `value` is 0 for a deletion, else the address of
-        // `transfer_size` bytes, writable for a look-up.
+        // has the map's size. They have also ensured that `value` is 0 for a deletion, and
+        // otherwise the address of `transfer_size` bytes, which are writable for a look-up.
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 

@@ -52,7 +52,7 @@ enum Command {
 ///
 /// # Safety
 /// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding
-/// bytes, and every address in it is valid for the length that the kernel reads or writes there.
+/// bytes. Every address in it is valid for the length that the kernel reads or writes there.
 unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
     let result = syscall::once(|| {
         // SAFETY: the attributes live through the call and have the given size. The caller
