@@ -41,7 +41,7 @@ fn no_folder_is_without_its_target() {
 }
 
 #[test]
-fn what_is_committed_runs_through_every_target() {
+fn committed_inputs_run_through_every_target() {
     let mut failures = Vec::new();
     let folders = ["corpus", "regressions", "seeds"].map(|part| files(&here().join(part))).concat();
     for path in folders.iter().flat_map(|folder| files(folder)) {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_connection_has_a_version_of_its_own() {
+    fn messages_that_end_a_connection_may_have_another_version() {
         let asked = Asked::of((Orb::OmniOrb, &[]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).unwrap();
         let back = message(Side::Client, true, 2, 1, 9);
         assert_eq!(checks(&asked, &[message(Side::Client, false, 2, REQUEST, 9), back]), [""; 0]);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_early_shows_what_it_said() {
+    fn a_server_that_ends_early_shows_its_output() {
         let trouble = Server::start(shell("echo no port; exit 3"), &folder("early")).unwrap_err();
         assert!(trouble.contains("no port") && trouble.contains("exit status: 3"), "{trouble}");
     }

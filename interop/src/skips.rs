@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_messages_count_where_somebody_looked() {
+    fn malformed_messages_count_only_in_dissected_traffic() {
         let skips = Skips::read("a | b | v | malformed-Fragment | the dissector errs", "a", "b", "v").unwrap();
         assert!(skips.judge(&failing(&[]), Traffic::Unwatched).is_empty());
         assert_eq!(skips.judge(&failing(&[]), Traffic::Dissected).len(), 1);

@@ -167,7 +167,7 @@ fn the_services_have_the_same_ids_and_constants() {
 }
 
 #[test]
-fn what_is_legal_means_the_same_to_omniidl() {
+fn legal_idl_has_the_same_meaning_for_omniidl() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/idl/tests/language");
     let (both, constants) = compare(&files(&folder), &[folder.join("inc")]);
     println!("{both} files, {constants} constants");

@@ -333,7 +333,7 @@ live! {
     }
 
     /// Without bands, TAO's client refuses a priority that no lane has, before it sends a request.
-    fn taos_client_refuses_what_no_lane_has() {
+    fn taos_client_refuses_priorities_that_no_lane_has() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), None);
         let reference = poa.activate(&here(&orb)).unwrap().to_string();

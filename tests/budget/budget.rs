@@ -150,7 +150,7 @@ fn listening(carrier: &str, dispatch: Dispatch) -> OrbBuilder {
 }
 
 #[test]
-fn a_unix_socket_costs_what_tcp_costs() {
+fn a_unix_socket_has_the_same_costs_as_tcp() {
     let serve_at = |dispatch| serve_with(listening("unix", dispatch));
     every_plain_argument_costs(&serve_at(Dispatch::LeaderFollowers { threads: 1 }), 3);
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
@@ -163,7 +163,7 @@ fn a_unix_socket_costs_what_tcp_costs() {
 /// bell, one system call at either end. A thread that waits for a ring alone is in a futex call:
 /// the client for its reply, and the thread of a connection for its request.
 #[test]
-fn shared_memory_costs_waiting_and_nothing_else() {
+fn shared_memory_costs_only_the_system_calls_of_waiting() {
     // With the default spin, threads on two cores may find data before they sleep. Without spin,
     // they always sleep.
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
@@ -306,7 +306,7 @@ fn served_for(ior: &str) -> Each {
 }
 
 #[test]
-fn a_lane_costs_what_a_plain_pool_costs() {
+fn a_lane_has_the_same_costs_as_a_plain_pool() {
     let orb = fifo_orb();
     let lanes = [100, 20_000].map(|priority| LaneConfig::default().priority(priority));
     let config = LanesConfig::default().lanes(lanes);

@@ -105,7 +105,7 @@ impl ServantLocator for Nothing {
 }
 
 #[test]
-fn non_existent_is_true_for_objects_that_are_known_to_be_gone() {
+fn non_existent_is_true_for_objects_that_do_not_exist() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();

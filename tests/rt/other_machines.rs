@@ -50,7 +50,7 @@ fn own_port(orb: &Orb) -> u16 {
 }
 
 #[test]
-fn without_a_ceiling_a_peer_of_another_machine_gets_what_a_client_without_a_priority_gets() {
+fn without_a_ceiling_a_remote_peer_gets_the_priority_of_a_request_without_one() {
     let (orb, told) = server(tcp_from_elsewhere(), PoolConfig::default());
     let pool = lanes(&orb, None);
     // No lane has the server's priority 7, so the lowest lane serves the request.
@@ -78,7 +78,7 @@ fn without_a_ceiling_a_peer_of_another_machine_gets_what_a_client_without_a_prio
 /// Without this rule the threads of an urgent lane would work for a peer that may not request its
 /// priority.
 #[test]
-fn the_lowest_lane_reads_what_other_machines_send_to_a_lane_without_a_ceiling() {
+fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
     let pool = lanes(&orb, None);
     let clients = object(&orb, "clients", CLIENT, 10, Some(pool));

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn list_and_help_say_what_there_is() {
+    fn list_and_help_name_every_benchmark() {
         let (status, text) = said("list");
         assert_eq!(status, RAN);
         assert!(BENCHMARKS.iter().all(|benchmark| text.contains(benchmark.name)), "{text}");

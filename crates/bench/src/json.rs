@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_json() {
+    fn output_is_json() {
         let text = Object::new()
             .text("a \"b\"", "line\nend\u{1}\\ \u{e9}")
             .whole("n", u64::MAX)

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_ratio_bound_and_what_is_missing() {
+    fn the_text_shows_ratios_bounds_and_missing_measurements() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_is_to_be_is_read_back() {
+    fn options_of_a_server_are_parsed() {
         assert_eq!(waiting_of("blocking").unwrap(), Spinning::Blocking);
         assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_said() {
+    fn errors_of_a_service_are_reported() {
         let said = |script| shell(script).unwrap_err().to_string();
         assert!(said("exit 3").contains("has ended"));
         assert!(said("echo no; read a").contains("says: no"));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_played_has_no_verdict() {
+    fn figures_outside_the_targets_have_no_verdict() {
         let floor = label("floor", "tcp", "octet", "blocking");
         let plain = label("Corelane", "tcp", "octet", "thread per connection");
         assert_eq!(judged(figure(plain.clone(), &[(floor.clone(), 1.0)]), ONE), [(1.0, Some(1.05))]);

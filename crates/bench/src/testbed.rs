@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_looking_on_one_core_is_recorded() {
+    fn missing_spin_on_one_core_is_recorded() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();

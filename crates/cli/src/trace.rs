@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_says_what_there_is() {
+    fn wrong_usage_lists_the_choices() {
         for line in ["--calls 0", "--calls", "--op oneway", "--op what", "--cores 1", "--nothing"] {
             let mut out = Vec::new();
             assert_eq!(run(line.split(' ').map(OsString::from), &mut out), WRONG_USAGE, "{line}");

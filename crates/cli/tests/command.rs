@@ -39,7 +39,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn wrong_usage_is_status_2_and_says_what_there_is() {
+fn wrong_usage_is_status_2_and_lists_the_choices() {
     for words in [
         &[][..],
         &["what"],
@@ -145,7 +145,7 @@ fn a_peer_that_is_not_there_is_reported() {
 }
 
 #[test]
-fn what_a_benchmark_leaves_out_is_recorded() {
+fn measurements_that_a_benchmark_leaves_out_are_recorded() {
     let json = folder("cubit").join("cubit.json");
     let json = json.to_string_lossy();
     let words = ["bench", "run", "cubit", "--count", "5", "--repetitions", "1", "--warm-up", "1", "--without-peers"];

@@ -114,7 +114,7 @@ impl Drop for Server {
 const ANY_PORT: &str = "tcp:127.0.0.1:0";
 
 #[test]
-fn every_command_does_what_it_says() {
+fn every_command_works_as_documented() {
     let folder = Folder::new("commands");
     let (store, ior) = (folder.text("names.db"), folder.text("ior"));
     let server = Server::start(ANY_PORT, &["--store", &store, "--ior-file", &ior]);

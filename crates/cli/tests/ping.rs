@@ -231,7 +231,7 @@ fn a_ping_that_its_deadline_ends_has_no_failures() {
 
 /// A file contains a reference, not the name of another file.
 #[test]
-fn what_a_file_holds_is_not_a_file() {
+fn the_content_of_a_file_is_not_taken_for_a_file_name() {
     let server = Server::start();
     let path = |name: &str| format!("{}/ping-{name}", env!("CARGO_TARGET_TMPDIR"));
     let (inner, outer) = (path("inner"), path("outer"));

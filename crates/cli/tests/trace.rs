@@ -27,7 +27,7 @@ fn threads(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_trace_shows_both_processes_and_what_goes_between_them() {
+fn a_trace_shows_both_processes_and_their_messages() {
     let events = traced("per-connection");
     let names: Vec<_> = of(&events, "M", "process_name").iter().map(|event| event["args"]["name"].clone()).collect();
     assert_eq!(names, ["client", "server"]);

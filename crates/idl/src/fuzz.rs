@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_is_a_word_and_what_is_open_is_closed() {
+    fn each_byte_is_a_word_and_open_brackets_are_closed() {
         assert!(WORDS.len() <= 256);
         let of = bytes(&["module A {", "exception X {", "long a;", "};", "interface A {"]);
         assert_eq!(text_of(&of), "module A { exception X { long a; }; interface A { };};");

@@ -157,7 +157,7 @@ fn the_builder_writes_no_two_files_to_one_name() {
 }
 
 #[test]
-fn the_builder_leaves_alone_what_would_not_change() {
+fn the_builder_does_not_write_unchanged_files() {
     let folder = Folder::new("builder");
     let builder = Builder::new().include(folder.0.join("include")).define("LONG", "long").output(&folder.0);
     let written = builder.try_compile(&folder.0.join("sum.idl")).unwrap();

@@ -168,7 +168,7 @@ fn fixed_point() {
 }
 
 #[test]
-fn two_angle_brackets_close_only_what_is_open() {
+fn two_angle_brackets_close_only_open_types() {
     for (text, bounds) in [
         ("typedef sequence<long, 16>>1> T;", "[8]"),
         ("typedef sequence<long, (16>>2)> T;", "[4]"),

@@ -149,7 +149,7 @@ fn each_file_has_its_own_prefix_and_may_speak_of_names_of_others() {
 }
 
 #[test]
-fn what_is_fixed_once_stays() {
+fn a_repository_id_can_be_set_only_once() {
     let same = "struct S { long x; };\n#pragma ID S \"IDL:s:1.0\"\n#pragma ID ::S \"IDL:s:1.0\"\n";
     has(&ids(same).unwrap(), &[("S", "IDL:s:1.0")]);
     let twice = "struct S { long x; };\n#pragma version S 1.1\n#pragma version S 1.1\n";

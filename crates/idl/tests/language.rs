@@ -33,7 +33,7 @@ fn meaning(compilation: &Compilation) -> String {
 }
 
 #[test]
-fn what_is_legal_is_accepted_and_means_what_it_should() {
+fn legal_idl_is_accepted_with_the_right_meaning() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language");
     let bless = std::env::var_os("BLESS").is_some();
     let (mut wrong, mut cases) = (Vec::new(), 0);

@@ -53,7 +53,7 @@ fn conditions_choose() {
 }
 
 #[test]
-fn what_cpp_has_besides() {
+fn further_features_of_cpp_are_supported() {
     for text in [
         "%:define N 3\nmodule M <% typedef long T<:N:>; %>;\n%:define CAT(a, b) a%:%:b\ntypedef M::CAT(, T) U;",
         "typedef sequence<::T> L;\n",
@@ -111,7 +111,7 @@ fn one_slip_is_one_message() {
 }
 
 #[test]
-fn what_a_directive_leaves_out_is_said() {
+fn ignored_words_of_a_directive_are_reported() {
     let left_out =
         |directive: &str| format!("warning a.idl:1: `#{directive}` takes one name; the rest of the line has no effect");
     assert_eq!(said("#ifdef A && B\n#endif A\n"), [left_out("ifdef")]);
@@ -135,7 +135,7 @@ fn lines_can_be_renamed() {
 }
 
 #[test]
-fn what_is_wrong_is_said_where_it_is() {
+fn errors_of_directives_are_reported_at_their_line() {
     for (text, wanted) in [
         ("#if\n#endif", "error a.idl:1: the condition is missing"),
         ("#if 1 +\n#endif", "error a.idl:1: the condition ends here; a value was expected"),

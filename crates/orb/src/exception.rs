@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_was_made_of_is_what_it_says() {
+    fn exception_has_the_parts_that_it_was_made_from() {
         for (kind, minor) in SystemExceptionKind::ALL.iter().zip([0, 1, minor::OMG | 7, u32::MAX].into_iter().cycle()) {
             for completed in [Completion::Yes, Completion::No, Completion::Maybe] {
                 let exception = SystemException::new(*kind, minor, completed);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_set_of_bands_says_why() {
+    fn invalid_bands_are_refused_with_the_reason() {
         let refused = |bands: &[(i16, i16)]| PriorityBands::new(bands.iter().copied()).unwrap_err();
         assert_eq!(refused(&[]), BandError::Empty);
         assert_eq!(refused(&[(-1, 5)]), BandError::Negative);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_says_something_else() {
+    fn every_error_has_a_different_text() {
         let texts: Vec<String> = [BandError::Empty, BandError::Negative, BandError::Reversed, BandError::Overlap]
             .iter()
             .map(ToString::to_string)

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_violation_says_something_else() {
+    fn every_violation_has_a_different_text() {
         let texts: Vec<String> = [
             PolicyViolation::LanesWithoutModel,
             PolicyViolation::BandsWithoutModel,

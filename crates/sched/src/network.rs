@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_refused() {
+    fn invalid_tables_are_refused() {
         for wrong in [vec![(0, 64)], vec![(-1, 0)], vec![(5, 1), (5, 2)]] {
             assert_eq!(DscpTable::new(wrong), None);
         }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_says_something_else() {
+    fn every_reason_has_a_different_text() {
         let texts: Vec<String> =
             [Unreachable::Conflict, Unreachable::BandsWithoutModel, Unreachable::OutsideBands, Unreachable::NoEndpoint]
                 .iter()

@@ -49,7 +49,7 @@ fn refused(client: &Orb, text: &str) -> SystemException {
 }
 
 #[test]
-fn corbaname_leads_to_what_the_name_service_knows() {
+fn corbaname_leads_to_the_binding_in_the_name_service() {
     let server = NameServer::new("tcp:127.0.0.1:0");
     server.root.bind_new_context(&name::to_name("shop").unwrap()).unwrap();
     server.bind("shop/orders.obj", 1);

@@ -330,7 +330,7 @@ fn odd_and_huge_names_are_names() {
 }
 
 #[test]
-fn references_keep_what_they_came_with() {
+fn references_keep_all_their_content() {
     let scene = Scene::new(Naming::new());
     // A reference with unknown profiles, and known profiles with unknown components, of 1 MiB
     // together.

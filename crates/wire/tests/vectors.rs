@@ -408,7 +408,7 @@ fn refused(name: &str, octets: &[u8]) {
 }
 
 #[test]
-fn every_vector_decodes_to_what_it_is_said_to_mean() {
+fn every_vector_decodes_to_its_documented_value() {
     let mut check = Check::new();
     let mut count = 0;
     for (_, file) in files() {
@@ -438,7 +438,7 @@ fn every_vector_decodes_to_what_it_is_said_to_mean() {
 }
 
 #[test]
-fn what_other_orbs_send_as_system_exceptions_is_known() {
+fn system_exceptions_of_other_orbs_are_known() {
     let mut kinds = BTreeSet::new();
     for (_, file) in files() {
         for vector in file["vectors"].as_array().unwrap() {

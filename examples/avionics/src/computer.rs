@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn threats_are_what_comes_nearer_the_most_urgent_first() {
+    fn threats_are_approaching_objects_the_most_urgent_first() {
         let contact = |distance, closing| Contact { bearing: 0.0, distance, closing };
         let seen = [contact(9_000.0, 100.0), contact(1_000.0, -50.0), contact(2_000.0, 200.0)];
         let computer = computer();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         for (words, part) in [
             (&["nothing"][..], "there is no target `nothing`; there are cdr"),
             (&["--fast"], "`--fast` is unknown"),

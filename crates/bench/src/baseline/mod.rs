@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_carrier_does_not_have_is_refused() {
+    fn baseline_refuses_settings_that_its_transport_does_not_have() {
         assert!(BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Epoll(2)).is_err());
         assert!(BaselineServer::open(BaselineTransport::Tcp, Spinning::Parts).is_err());
         let server = BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Blocking).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_arrives() {
+    fn copied_messages_arrive() {
         let mut copies = Copies::new(MessageSizes { request: 5, reply: 3 });
         let mut samples = Samples::with_room(4);
         copies.run(1, 4, &mut samples).unwrap();

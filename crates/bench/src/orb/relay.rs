@@ -138,7 +138,7 @@ mod tests {
     use crate::orb::server::start as start_orb;
 
     #[test]
-    fn what_the_relay_sees_is_what_the_format_says() {
+    fn relay_sees_messages_in_the_documented_format() {
         let server = start_orb(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let poa = server.root_poa();
         let id = poa.activate_object(&CountedTarget::servant(Echo)).unwrap();

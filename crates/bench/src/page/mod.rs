@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_figures_numbers_papers_and_what_is_missing() {
+    fn a_page_has_figures_numbers_papers_and_missing_measurements() {
         let mut runs = Vec::new();
         read::add(&mut runs, "first", &example("a", 5.25)).unwrap();
         let page = render(&runs);

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_schema_is_refused_with_its_line() {
+    fn records_outside_the_schema_are_refused_with_their_line() {
         let said = |text: &str| add(&mut Vec::new(), "f", text).unwrap_err().to_string();
         assert!(said("\nnonsense").starts_with("f, line 2: "));
         assert!(said("{}").contains("not a line"));

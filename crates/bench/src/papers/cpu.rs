@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scavenger_runs_when_nobody_else_does_and_ends() {
+    fn a_scavenger_runs_on_an_idle_core_and_ends() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
         let (id, stop) = (scavenger.id, scavenger.stop.clone());
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_tells_of_a_thread_is_read() {
+    fn statistics_of_a_thread_are_read() {
         assert_eq!(read_ran("1200 3400 5\n"), Some(ThreadRunTime { nanoseconds: 1200, times: 5 }));
         assert_eq!(read_ran("1200 3400"), None);
         let seen = CpuTimes::default();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_and_the_remedy_stand_apart_and_where_they_are_needed() {
+    fn wanted_state_and_remedy_are_on_separate_lines_where_needed() {
         let text = render(&[
             guarantee("first", Holds::Yes),
             guarantee("second", Holds::No),

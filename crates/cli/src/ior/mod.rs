@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused_and_the_others_still_shown() {
+    fn invalid_references_are_refused_and_the_others_still_shown() {
         let (status, text) = shown(&["IOR:00zz", "corbaloc::host/k"]);
         assert_eq!(status, NOT_DONE);
         assert!(text.contains("error: `IOR:00zz` is not a reference") && text.contains("host:2809"), "{text}");

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_said_once() {
+    fn an_unterminated_token_is_reported_once() {
         assert_eq!(texts("\"abc\nx").1, 1);
         assert_eq!(texts("/* abc").1, 1);
         // The preprocessor reports these characters, unless a condition excludes them.

@@ -100,7 +100,7 @@ mod tests {
 
     /// The words have hashes that the tests of `OperationTable` also state.
     #[test]
-    fn hash_is_what_the_runtime_uses() {
+    fn hash_equals_the_runtimes() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);
         assert_eq!(hash(1, b"f"), 0x42ba_9a07_54f9_0317);
         assert_eq!(hash(2, b"ping"), 0x161a_e923_583d_0c52);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_value_in_another_byte_order_is_converted_by_who_knows_it() {
+    fn a_custom_value_in_another_byte_order_is_converted_only_by_an_orb_that_knows_it() {
         let factories = ValueFactories::new();
         factories.register::<Stamp>();
         for (known, list) in [(true, received(&factories)), (false, received(&ValueFactories::new()))] {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_to_an_orb_that_knows_the_custom_values_in_it_goes_on_in_any_form() {
+    fn received_custom_values_of_known_types_can_be_sent_in_any_encoding() {
         let orb = crate::Orb::new().unwrap();
         orb.value_factories().register::<Stamp>();
         let list = received(orb.core().client());

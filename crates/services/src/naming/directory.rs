@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_in_memory_keeps_what_it_is_told() {
+    fn directory_in_memory_keeps_its_changes() {
         let directory = Directory::in_memory();
         std::thread::scope(|scope| {
             for thread in 0..4 {

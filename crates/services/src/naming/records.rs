@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn records_say_what_was_written() {
+    fn records_decode_to_the_written_values() {
         for change in changes() {
             let RecordWrite { key, value } = encode(&change);
             assert_eq!(decode(&key, &value.unwrap()), Ok(NamingRecord::Change(change)));
@@ -216,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_is_written_alike(
+        fn accepted_records_are_written_in_the_same_form(
             tag in 0..5u8, key in prop::collection::vec(0..4u8, 0..24), value in prop::collection::vec(0..4u8, 0..40)
         ) {
             let key = [&[tag][..], &key].concat();

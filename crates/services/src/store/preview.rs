@@ -152,7 +152,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn the_view_is_what_a_changed_file_would_be(
+        fn the_view_equals_a_changed_file(
             file in prop::collection::vec(any::<u8>(), 0..15_000),
             steps in prop::collection::vec(step(), 0..12),
         ) {

@@ -103,7 +103,7 @@ mod tests {
 
     /// The texts of all faults differ and contain the fault's numbers.
     #[test]
-    fn every_fault_says_something_else() {
+    fn every_fault_has_a_different_text() {
         let faults = [
             ProtocolFault::from(HeaderError::Compressed),
             ProtocolFault::TooLarge { size: 4711, limit: 815 },

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fragmented_message() {
+    fn invalid_sequences_of_fragments_are_refused() {
         use MessageKind::{CancelRequest, Fragment, LocateRequest, Request};
         let limits = Limits::default();
         let refused = |parts: &[Vec<u8>]| steps(&mut Framer::new(), parts, &limits).unwrap_err();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_on_what_is_unfinished() {
+    fn unfinished_messages_are_limited() {
         use MessageKind::{Fragment, Request};
         let limits = Limits {
             max_message_size: 32,
@@ -430,7 +430,7 @@ mod tests {
     /// The server's memory budget counts partial messages only, without the headers of later
     /// fragments.
     #[test]
-    fn the_octets_that_are_held_are_those_of_unfinished_messages() {
+    fn held_octets_belong_to_unfinished_messages() {
         use MessageKind::{CancelRequest, Fragment, Reply, Request};
         let limits = Limits::default();
         let mut framer = Framer::new();

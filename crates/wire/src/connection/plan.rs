@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_cut_is_one_piece() {
+    fn messages_that_must_not_be_fragmented_are_one_piece() {
         for (version, kind) in [
             (Version::GIOP_1_1, MessageKind::Request),
             (Version::GIOP_1_0, MessageKind::Reply),

@@ -518,7 +518,7 @@ mod tests {
     /// Each octet of a small request takes every value in turn. If the fast parser accepts the
     /// result, the general parser accepts it too and reads the same.
     #[test]
-    fn the_plain_way_takes_nothing_else_than_the_careful_one() {
+    fn the_fast_parser_agrees_with_the_careful_one() {
         let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);
         let limits = Limits::DEFAULT;
         let mut taken = 0;
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_a_reply_is_said_in_three_ways() {
+    fn response_flags_have_three_meanings() {
         use ResponseExpected::{None, Server, Target};
         for (response, flags, any) in [(None, 0, false), (Server, 1, true), (Target, 3, true)] {
             assert_eq!((response.flags(), response.is_expected()), (flags, any));

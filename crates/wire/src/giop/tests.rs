@@ -250,7 +250,7 @@ fn headers_that_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_header_is_said() {
+fn faults_of_a_header_are_reported() {
     let said = [
         HeaderError::Magic { got: *b"GE\nT" },
         HeaderError::Compressed,

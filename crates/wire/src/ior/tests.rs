@@ -421,7 +421,7 @@ fn equivalence_looks_at_places_and_keys_only() {
 /// Errors of a text's form have the OMG's minor codes, errors of its content those of CDR. All
 /// messages differ.
 #[test]
-fn errors_of_texts_say_what_is_wrong() {
+fn errors_of_texts_name_the_fault() {
     use crate::exception::SystemExceptionKind as Kind;
     let content = UrlError::from(CdrError::Truncated);
     assert_eq!((content.kind(), content.minor()), (CdrError::Truncated.kind(), CdrError::Truncated.minor()));

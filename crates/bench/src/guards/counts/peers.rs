@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_library_writes_is_read() {
+    fn output_of_the_library_is_read() {
         assert_eq!(parse("12 3\n"), Some([12.0, 3.0]));
         assert_eq!(parse("12"), None);
         assert_eq!(parse(""), None);

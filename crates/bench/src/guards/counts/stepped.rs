@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_does_once_in_a_while_is_left_out() {
+    fn rare_work_of_a_thread_is_left_out() {
         let counts = |atomics, instructions| InstructionCounts { atomics, instructions, system_calls: 1 };
         let samples = vec![
             vec![counts(3, 100), InstructionCounts::default()],
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_in_few_calls_takes_no_part_in_them() {
+    fn threads_with_few_stops_take_no_part_in_calls() {
         let before = [(1, 10), (2, 10), (3, 10)];
         assert_eq!(taking_part(&before, &[(1, 1010), (2, 15), (4, 700)]), [1, 4]);
         assert!(!switches(std::process::id()).is_empty());

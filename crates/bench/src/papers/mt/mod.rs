@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_of_a_server_goes_with_it() {
+    fn observations_of_a_server_are_removed_with_it() {
         assert_eq!(
             without(&[1], vec!["floor", "omniORB", "Corelane"], vec![1, 2, 3]),
             (vec!["floor", "Corelane"], vec![1, 3])

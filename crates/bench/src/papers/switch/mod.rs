@@ -167,7 +167,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_no_switch_is_subtracted() {
+    fn time_that_is_not_a_switch_is_subtracted() {
         let figure = |nanoseconds: u64| Figure {
             label: FigureLabel {
                 bench: "switch",

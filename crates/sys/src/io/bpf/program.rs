@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_writes_what_the_process_reads() {
+    fn a_program_and_the_process_share_a_map() {
         if let Some(refusal) = refusal() {
             return println!("not run: {refusal}");
         }

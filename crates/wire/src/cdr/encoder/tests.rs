@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_it_owns_is_kept_without_a_copy() {
+fn owned_octets_are_kept_without_a_copy() {
     let large = Octets::from(vec![1; BORROW_THRESHOLD]);
     let mut encoder = Encoder::new();
     encoder.write_octets_owned(large.clone()).unwrap();

@@ -196,7 +196,7 @@ fn an_any_and_a_reference_go_on_in_the_next_chunk() {
 }
 
 #[test]
-fn indirections_lead_to_what_they_are_for() {
+fn indirections_lead_to_their_values() {
     let read = |text: &str| {
         let written = octets(text);
         let space = ValueReadState::new();
