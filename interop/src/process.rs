@@ -108,9 +108,9 @@ impl Drop for Server {
 /// The result of a program that ran to its end.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its exit status.
+    /// The program's exit status.
     pub status: ExitStatus,
-    /// Its standard output and error, in the order of writing.
+    /// The program's standard output and error, in the order of writing.
     pub output: String,
 }
 

@@ -97,7 +97,8 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
     }
 }
 
-/// As many connections as threads send without end, and another client is still answered.
+/// There are as many connections that send without end as threads. Another client is still
+/// answered.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
     for dispatch in EVERY_DISPATCH {

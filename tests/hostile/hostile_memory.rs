@@ -651,7 +651,7 @@ fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     let _alone = alone();
     let waits = Arc::new(AtomicBool::new(false));
     let server = corelane_tests::scripted::serve(0, |stream, id| {
-        // Also sends the reply to the next request, before that request has arrived.
+        // Sends also the reply to the next request, before this request has arrived.
         stream.write_all(&[corelane_tests::scripted::well(id), corelane_tests::scripted::well(id + 2)].concat())
     });
     let orb = Orb::builder().max_connections_per_server(1).build().unwrap();

@@ -87,7 +87,7 @@ fn references_carry_the_published_address() {
 /// Streams without a descriptor, such as those of polled network cards, can carry calls.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
-    // Clients do not see the end of such a stream before they use it.
+    // A client notices the end of a stream without a descriptor only when it uses the stream.
     let time = Duration::from_millis(50);
     for dispatch in EVERY_DISPATCH {
         let network: Arc<dyn Transport> = Arc::new(MockTransport::default());

@@ -44,7 +44,7 @@ pub(crate) fn tsan(steps: &mut Steps, filters: &[&str]) {
 fn nightly(root: &Path, folder: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).current_dir(root);
-    // These variables name the toolchain that runs this program.
+    // The variables name the toolchain that runs this program.
     for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"] {
         command.env_remove(variable);
     }

@@ -80,7 +80,7 @@ fn step(at: usize, run: &Json) -> Result<PlanStep, String> {
         _ => Err(wrong(&format!("\"{name}\" must be a text"))),
     };
     let host = text("host")?;
-    // ssh would take such a host for an option.
+    // ssh would take a host that starts with `-` for an option.
     if host.as_ref().is_some_and(|host| host.starts_with('-')) {
         return Err(wrong("a host must not begin with a dash"));
     }

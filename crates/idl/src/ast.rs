@@ -14,14 +14,14 @@ use crate::symbol::Symbol;
 pub struct Name {
     /// The name itself.
     pub symbol: Symbol,
-    /// Its location.
+    /// The name's location.
     pub span: Span,
 }
 
 /// `A::B` or `::A::B`.
 #[derive(Clone, Debug)]
 pub struct ScopedName {
-    /// True if it starts with `::`.
+    /// True if the name starts with `::`.
     pub absolute: bool,
     /// The identifiers, at least one.
     pub parts: Vec<Name>,
@@ -34,7 +34,7 @@ pub struct ScopedName {
 pub struct Declaration {
     /// The declared item.
     pub kind: DeclarationKind,
-    /// The annotations in front of it (`@name(...)`).
+    /// The annotations in front of the declaration (`@name(...)`).
     pub annotations: Vec<Annotation>,
     /// Index of its first token, used to find its comments.
     pub first_token: usize,
@@ -112,16 +112,16 @@ pub struct Pragma {
 pub struct Text {
     /// The characters after evaluation.
     pub value: String,
-    /// Its location.
+    /// The text's location.
     pub span: Span,
 }
 
 /// `@name`, `@name(1)` or `@name(a = 1, b = 2)`.
 #[derive(Clone, Debug)]
 pub struct Annotation {
-    /// Its name.
+    /// The annotation's name.
     pub name: ScopedName,
-    /// Its arguments, with a name where one is written.
+    /// The annotation's arguments, with a name where one is written.
     pub arguments: Vec<(Option<Name>, Expression)>,
 }
 
@@ -141,13 +141,13 @@ pub enum Flavor {
 pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: Flavor,
-    /// Its name.
+    /// The interface's name.
     pub name: Name,
-    /// Its direct bases.
+    /// The interface's direct bases.
     pub bases: Vec<ScopedName>,
-    /// The declarations in it.
+    /// The declarations in the interface.
     pub body: Vec<Declaration>,
-    /// Its closing brace.
+    /// The interface's closing brace.
     pub end: Span,
 }
 
@@ -167,17 +167,17 @@ pub enum ValueFlavor {
 pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
-    /// Its name.
+    /// The value type's name.
     pub name: Name,
     /// The location of `truncatable`, if present.
     pub truncatable: Option<Span>,
-    /// Its direct bases.
+    /// The value type's direct bases.
     pub bases: Vec<ScopedName>,
-    /// The interfaces it supports.
+    /// The interfaces that the value type supports.
     pub supports: Vec<ScopedName>,
-    /// The declarations in it.
+    /// The declarations in the value type.
     pub body: Vec<Declaration>,
-    /// Its closing brace.
+    /// The value type's closing brace.
     pub end: Span,
 }
 
@@ -186,24 +186,24 @@ pub struct ValueDeclaration {
 pub struct State {
     /// True for `public`, false for `private`.
     pub public: bool,
-    /// Its type.
+    /// The state's type.
     pub ty: Type,
-    /// Its names.
+    /// The state's names.
     pub declarators: Vec<Declarator>,
 }
 
 /// A structure or an exception.
 #[derive(Clone, Debug)]
 pub struct Struct {
-    /// Its name.
+    /// The struct's name.
     pub name: Name,
-    /// Its base (IDL 4).
+    /// The struct's base (IDL 4).
     pub base: Option<ScopedName>,
-    /// Its members.
+    /// The struct's members.
     pub members: Vec<Member>,
     /// True if some of its members were refused.
     pub faulty: bool,
-    /// Its closing brace.
+    /// The struct's closing brace.
     pub end: Span,
 }
 
@@ -214,9 +214,9 @@ pub struct Member {
     pub ty: Type,
     /// The names.
     pub declarators: Vec<Declarator>,
-    /// The annotations in front of it (`@name(...)`).
+    /// The annotations in front of the member (`@name(...)`).
     pub annotations: Vec<Annotation>,
-    /// Index of its first token.
+    /// Index of the member's first token.
     pub first_token: usize,
 }
 
@@ -241,13 +241,13 @@ pub enum ForwardKind {
 /// A union.
 #[derive(Clone, Debug)]
 pub struct Union {
-    /// Its name.
+    /// The union's name.
     pub name: Name,
-    /// The type of its discriminator.
+    /// The type of the union's discriminator.
     pub discriminator: Box<Type>,
-    /// Its arms.
+    /// The union's arms.
     pub arms: Vec<Arm>,
-    /// Its closing brace.
+    /// The union's closing brace.
     pub end: Span,
 }
 
@@ -256,9 +256,9 @@ pub struct Union {
 pub struct Arm {
     /// Its labels.
     pub labels: Vec<CaseLabel>,
-    /// The type of its member.
+    /// The type of the arm's member.
     pub ty: Type,
-    /// The name of its member.
+    /// The name of the arm's member.
     pub declarator: Declarator,
     /// Index of the first token of the member.
     pub first_token: usize,
@@ -276,20 +276,20 @@ pub enum CaseLabel {
 /// An enumeration.
 #[derive(Clone, Debug)]
 pub struct Enum {
-    /// Its name.
+    /// The enum's name.
     pub name: Name,
-    /// Its enumerators, each with its token index and its annotations.
+    /// The enum's enumerators, each with its token index and its annotations.
     pub enumerators: Vec<(Name, usize, Vec<Annotation>)>,
 }
 
 /// A bit set (IDL 4).
 #[derive(Clone, Debug)]
 pub struct Bitset {
-    /// Its name.
+    /// The bitset's name.
     pub name: Name,
-    /// Its base.
+    /// The bitset's base.
     pub base: Option<ScopedName>,
-    /// Its fields.
+    /// The bitset's fields.
     pub fields: Vec<BitsetField>,
 }
 
@@ -307,7 +307,7 @@ pub struct BitsetField {
 /// A flag of a bit mask (IDL 4).
 #[derive(Clone, Debug)]
 pub struct BitmaskFlag {
-    /// Its name.
+    /// The flag's name.
     pub name: Name,
     /// The annotations in front of it, such as `@position(...)`.
     pub annotations: Vec<Annotation>,
@@ -316,11 +316,11 @@ pub struct BitmaskFlag {
 /// `@annotation N { ... };`
 #[derive(Clone, Debug)]
 pub struct AnnotationType {
-    /// Its name.
+    /// The annotation type's name.
     pub name: Name,
-    /// Types and constants declared in it.
+    /// Types and constants declared in the annotation type.
     pub body: Vec<Declaration>,
-    /// Its members.
+    /// The annotation type's members.
     pub members: Vec<AnnotationMember>,
 }
 
@@ -351,9 +351,9 @@ pub enum Direction {
 pub struct Parameter {
     /// The direction, and the location of its keyword.
     pub direction: (Direction, Span),
-    /// Its type.
+    /// The parameter's type.
     pub ty: Type,
-    /// Its name.
+    /// The parameter's name.
     pub name: Name,
 }
 
@@ -364,9 +364,9 @@ pub struct OperationDeclaration {
     pub oneway: Option<Span>,
     /// Type of the result.
     pub result: Type,
-    /// Its name.
+    /// The operation's name.
     pub name: Name,
-    /// Its parameters.
+    /// The operation's parameters.
     pub parameters: Vec<Parameter>,
     /// `raises (...)`.
     pub raises: Vec<ScopedName>,
@@ -379,9 +379,9 @@ pub struct OperationDeclaration {
 pub struct Attribute {
     /// True if `readonly`.
     pub readonly: bool,
-    /// Its type.
+    /// The attribute's type.
     pub ty: Type,
-    /// Its names.
+    /// The attribute's names.
     pub names: Vec<Name>,
     /// `raises` of a read-only attribute, `getraises` of a writable one.
     pub get_raises: Vec<ScopedName>,
@@ -392,11 +392,11 @@ pub struct Attribute {
 /// A type as written.
 #[derive(Clone, Debug)]
 pub struct Type {
-    /// The annotations in front of it.
+    /// The annotations in front of the type.
     pub annotations: Vec<Annotation>,
     /// The kind of type.
     pub kind: TypeKind,
-    /// Its location.
+    /// The type's location.
     pub span: Span,
 }
 
@@ -477,7 +477,7 @@ impl Basic {
 pub struct Expression {
     /// The kind of expression.
     pub kind: ExpressionKind,
-    /// Its location.
+    /// The expression's location.
     pub span: Span,
 }
 

@@ -19,7 +19,7 @@ pub enum Severity {
 /// One message about a source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its severity.
+    /// The diagnostic's severity.
     pub severity: Severity,
     /// The problem, as one sentence without a full stop.
     pub message: String,

@@ -29,7 +29,7 @@ pub struct Model {
 /// One definition.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name.
+    /// The definition's name.
     pub name: Symbol,
     /// The location of its name, in the definition rather than in a forward declaration.
     pub span: Span,
@@ -46,7 +46,7 @@ pub struct Definition {
     pub(crate) last_alias: Option<DefinitionId>,
     /// Number of elements that every value has. The sizes of arrays and members are multiplied.
     pub(crate) elements: u64,
-    /// The annotations in front of it.
+    /// The annotations in front of the definition.
     pub annotations: Vec<Annotation>,
     pub(crate) identity: Identity,
 }
@@ -54,11 +54,11 @@ pub struct Definition {
 /// An applied annotation, already checked.
 #[derive(Clone, Debug)]
 pub struct Annotation {
-    /// The last part of its name.
+    /// The last part of the annotation's name.
     pub name: Symbol,
     /// The location of the name.
     pub span: Span,
-    /// Its arguments: the name, if written, and the location of the value.
+    /// The annotation's arguments: the name, if written, and the location of the value.
     pub arguments: Vec<(Option<Symbol>, Span)>,
 }
 
@@ -153,7 +153,7 @@ pub enum DefinitionKind {
 /// A set of flags.
 #[derive(Debug)]
 pub struct Bitmask {
-    /// Its size in bits, 1 to 64.
+    /// The bitmask's size in bits, 1 to 64.
     pub bound: u32,
     /// The flags with their bit positions; 0 is the lowest bit.
     pub flags: Vec<(Symbol, u8)>,
@@ -164,20 +164,20 @@ pub struct Bitmask {
 pub struct Bitset {
     /// The base bit set, whose fields come first.
     pub base: Option<DefinitionId>,
-    /// Its own fields, the lowest first.
+    /// The bitset's own fields, the lowest first.
     pub fields: Vec<BitsetField>,
-    /// Its size in bits, including its base.
+    /// The bitset's size in bits, including its base.
     pub bits: u32,
 }
 
 /// A field of a bit set.
 #[derive(Debug)]
 pub struct BitsetField {
-    /// Its name; `None` for unused bits.
+    /// The field's name; `None` for unused bits.
     pub name: Option<Symbol>,
     /// The location of its name or its width.
     pub span: Span,
-    /// Its size in bits.
+    /// The field's size in bits.
     pub width: u8,
     /// The type given in the source, if any.
     pub ty: Option<Type>,
@@ -188,9 +188,9 @@ pub struct BitsetField {
 pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: Flavor,
-    /// True if it has a body.
+    /// True if the interface has a body.
     pub defined: bool,
-    /// Its direct bases.
+    /// The interface's direct bases.
     pub bases: Vec<DefinitionId>,
     /// The definitions in it, in order, including operations and attributes.
     pub members: Vec<DefinitionId>,
@@ -201,116 +201,116 @@ pub struct Interface {
 pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
-    /// True if it has a body.
+    /// True if the value type has a body.
     pub defined: bool,
     /// True if `truncatable`.
     pub truncatable: bool,
-    /// Its direct bases, a concrete one first.
+    /// The value type's direct bases, a concrete one first.
     pub bases: Vec<DefinitionId>,
-    /// The interfaces it supports.
+    /// The interfaces that the value type supports.
     pub supports: Vec<DefinitionId>,
-    /// The definitions in it, in order.
+    /// The definitions in the value type, in order.
     pub members: Vec<DefinitionId>,
-    /// Its state members; the flag is true if public.
+    /// The value type's state members; the flag is true if public.
     pub state: Vec<(Member, bool)>,
-    /// Its factories.
+    /// The value type's factories.
     pub factories: Vec<OperationDeclaration>,
 }
 
 /// A structure or exception.
 #[derive(Debug)]
 pub struct Struct {
-    /// True if it has a body.
+    /// True if the struct has a body.
     pub defined: bool,
-    /// Its base (IDL 4).
+    /// The struct's base (IDL 4).
     pub base: Option<DefinitionId>,
-    /// Its members.
+    /// The struct's members.
     pub members: Vec<Member>,
-    /// Types defined within it.
+    /// Types defined within the struct.
     pub inner: Vec<DefinitionId>,
 }
 
 /// A member of a structure, exception or value type.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its name.
+    /// The member's name.
     pub name: Symbol,
-    /// Its location.
+    /// The member's location.
     pub span: Span,
-    /// Its type.
+    /// The member's type.
     pub ty: Type,
-    /// Index of its first token.
+    /// Index of the member's first token.
     pub first_token: usize,
-    /// The annotations in front of it.
+    /// The annotations in front of the member.
     pub annotations: Vec<Annotation>,
 }
 
 /// A union.
 #[derive(Debug)]
 pub struct Union {
-    /// True if it has a body.
+    /// True if the union has a body.
     pub defined: bool,
-    /// The type of its discriminator.
+    /// The type of the union's discriminator.
     pub discriminator: Type,
-    /// Its arms.
+    /// The union's arms.
     pub arms: Vec<Arm>,
-    /// Types defined within it.
+    /// Types defined within the union.
     pub inner: Vec<DefinitionId>,
 }
 
 /// An arm of a union.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// The discriminator values that select it.
+    /// The discriminator values that select the arm.
     pub labels: Vec<ConstantValue>,
-    /// True if it is the default arm.
+    /// True if the arm is the default arm.
     pub default: bool,
-    /// Its member.
+    /// The arm's member.
     pub member: Member,
 }
 
 /// An operation.
 #[derive(Debug)]
 pub struct OperationDeclaration {
-    /// Its name.
+    /// The operation's name.
     pub name: Symbol,
     /// True if the operation is `oneway`.
     pub oneway: bool,
-    /// Its result, `None` for `void`.
+    /// The operation's result, `None` for `void`.
     pub result: Option<Type>,
-    /// Its parameters.
+    /// The operation's parameters.
     pub parameters: Vec<Parameter>,
-    /// The exceptions it may raise.
+    /// The exceptions that the operation may raise.
     pub raises: Vec<DefinitionId>,
-    /// The names of its context properties.
+    /// The names of the operation's context properties.
     pub context: Vec<String>,
-    /// `@wcet`: its maximum processor time, in microseconds.
+    /// `@wcet`: the operation's maximum processor time, in microseconds.
     pub worst_case: Option<u32>,
 }
 
 /// A parameter.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// Its direction.
+    /// The parameter's direction.
     pub direction: Direction,
-    /// Its name.
+    /// The parameter's name.
     pub name: Symbol,
-    /// Its type.
+    /// The parameter's type.
     pub ty: Type,
-    /// The annotations in front of it.
+    /// The annotations in front of the parameter.
     pub annotations: Vec<Annotation>,
 }
 
 /// An attribute.
 #[derive(Debug)]
 pub struct Attribute {
-    /// True if it is read-only.
+    /// True if the attribute is read-only.
     pub readonly: bool,
-    /// Its type.
+    /// The attribute's type.
     pub ty: Type,
-    /// The exceptions that reading it may raise.
+    /// The exceptions that reading the attribute may raise.
     pub get_raises: Vec<DefinitionId>,
-    /// The exceptions that setting it may raise.
+    /// The exceptions that setting the attribute may raise.
     pub set_raises: Vec<DefinitionId>,
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread;
 
-/// The permission to poll before sleeping, for threads that read a stream.
+/// The policy by which threads that read a stream poll before they sleep.
 ///
 /// The time is that of one wait. More than [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

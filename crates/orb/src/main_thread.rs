@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(queue.wait(None, look), Some(()));
         let past = Some(Monotonic::from_nanos(1));
         assert_eq!((queue.wait(past, || None::<()>), ended.load(Ordering::Relaxed)), (None, 1));
-        // It also runs no job after another thread has become the main thread.
+        // After another thread has become the main thread, `wait` runs no job either.
         std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
         let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
         assert_eq!((queue.wait(soon, || None::<()>), ended.load(Ordering::Relaxed)), (None, 2));

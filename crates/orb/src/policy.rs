@@ -76,8 +76,9 @@ pub enum RebindMode {
     /// bands and protocols as the profile that was used for the last reply. The profiles may be in
     /// the reference or in a forward.
     NoRebind,
-    /// As [`NoRebind`](Self::NoRebind), and no call opens a connection. A call fails if it finds no
-    /// idle connection, so there can be only as many concurrent calls as connections.
+    /// The policies in force must not change, as with [`NoRebind`](Self::NoRebind), and no call
+    /// opens a connection. A call fails if it finds no idle connection, so there can be only as
+    /// many concurrent calls as connections.
     /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes them.
     NoReconnect,
 }
@@ -89,8 +90,7 @@ pub enum PoolExhausted {
     /// may overtake them.
     #[default]
     Wait,
-    /// Use one connection together with other such calls; a thread of the ORB distributes the
-    /// replies.
+    /// Use a connection that several calls share; a thread of the ORB distributes the replies.
     Multiplex,
 }
 

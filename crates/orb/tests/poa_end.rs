@@ -183,7 +183,7 @@ impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
     }
 }
 
-/// Makes a POA whose servants come from such a locator.
+/// Makes a POA with a [`Lends`] as its servant locator.
 fn lending(root: &Poa, lends: impl Fn() -> Servant + Send + Sync + 'static) -> ObjectRef {
     let poa = root.create_poa("lends", Some(root.manager()), LOCATOR).unwrap();
     poa.set_servant_manager(ServantManager::Locator(Arc::new(Lends(lends)))).unwrap();

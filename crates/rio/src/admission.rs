@@ -90,7 +90,7 @@ pub struct StreamRequest {
     pub core: u32,
     /// Native priority of its protocol thread; ignored for [`Load::Capped`].
     pub priority: u8,
-    /// Its load.
+    /// The stream's load.
     pub load: Load,
     /// Size in bytes of its largest packet, with IP and TCP headers. A number below [`MIN_PACKET`]
     /// counts as [`MIN_PACKET`].
@@ -136,18 +136,18 @@ pub enum ViolatedBound {
     ResponseTime {
         /// The task.
         task: TaskName,
-        /// Its worst-case response time with the stream; `None` if unbounded.
+        /// The task's worst-case response time with the stream; `None` if unbounded.
         response: Option<Nanos>,
-        /// Its deadline.
+        /// The task's deadline.
         deadline: Nanos,
     },
     /// The core would not have its minimum for best effort.
     Processor {
         /// The core.
         core: u32,
-        /// Utilization that its tasks need.
+        /// Utilization that the processor's tasks need.
         needed: Utilization,
-        /// Utilization that its tasks may use.
+        /// Utilization that the processor's tasks may use.
         available: Utilization,
     },
     /// The link would not have its minimum for best effort.

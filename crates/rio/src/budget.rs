@@ -217,7 +217,7 @@ pub enum Class {
     /// The receive context processes up to this many packets per second. Packets above the cap
     /// are processed as those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
-    /// As many packets as the budget permits are processed at the start of each period.
+    /// At the start of each period, as many packets are processed as the budget permits.
     Guaranteed(Budget),
     /// Packets are processed as soon as they arrive, at the priority of the stream's thread.
     Priority,

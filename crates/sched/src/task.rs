@@ -163,11 +163,11 @@ pub enum Criticality {
 /// A task that admission may accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Its name.
+    /// The task's name.
     pub id: TaskId,
-    /// Its timing in nanoseconds.
+    /// The task's timing in nanoseconds.
     pub timing: Timing,
-    /// Its importance.
+    /// The task's importance.
     pub criticality: Criticality,
     /// The only core that may run it, if the application declares one.
     pub pinned: Option<CoreId>,
@@ -250,7 +250,7 @@ impl fmt::Display for TimingField {
 pub struct TimingError {
     /// The field that is out of range.
     pub field: TimingField,
-    /// Its value in nanoseconds.
+    /// The field's value in nanoseconds.
     pub value: Nanos,
     /// The smallest value that is accepted together with the other fields.
     pub least: Nanos,

@@ -58,7 +58,8 @@ fn response_times_are_those_that_the_critical_instant_shows() {
                 observed.missed == 0,
                 "seed {seed}, task {place} of {tasks:?}: {response:?}, {observed:?}"
             );
-            // For all tasks before the first one without a bound, every backlog is gone at 240.
+            // All tasks before the first one without a bound have completed their jobs at the time
+            // 240.
             if meets {
                 let response = response.expect("it meets its deadline").from_arrival;
                 assert_eq!(response, observed.worst, "seed {seed}, task {place} of {tasks:?}");

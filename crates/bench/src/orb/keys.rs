@@ -34,7 +34,7 @@ impl Keys {
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 
-    /// Returns the policies of a POA whose objects have such keys.
+    /// Returns the policies of a POA whose objects have keys with this lifetime.
     pub(crate) fn policies(self) -> PoaPolicies {
         let persistent =
             PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };

@@ -465,7 +465,8 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
-        // The rest of such a line may be prose with apostrophes, or text for other compilers.
+        // The rest of a line with such a directive may be prose with apostrophes, or text for other
+        // compilers.
         if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
             self.found.diagnostics.clear();
         }

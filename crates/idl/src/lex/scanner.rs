@@ -343,7 +343,7 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// Scans a character that starts no token, or a word that starts with such a letter. It is an
+    /// Scans a character that starts no token. If it is a letter, scans the whole word. It is an
     /// error only if it reaches the parser, because macros and pragmas for other compilers may
     /// contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {

@@ -74,7 +74,7 @@ pub(crate) struct Token {
     pub(crate) painted: bool,
     /// The text of an identifier or literal; empty for other tokens.
     pub(crate) text: Symbol,
-    /// Its location; for a token from a macro, the location of the macro's use.
+    /// The token's location; for a token from a macro, the location of the macro's use.
     pub(crate) span: Span,
 }
 

@@ -29,14 +29,14 @@ const REFERENCE_METHODS: [&str; 10] = [
 pub(super) struct Call {
     /// The operation or attribute.
     pub(super) of: DefinitionId,
-    /// Its name on the wire.
+    /// The operation's name on the wire.
     pub(super) wire: String,
     pub(super) method: String,
     pub(super) oneway: bool,
     pub(super) result: Option<Type>,
     pub(super) parameters: Vec<(Parameter, String)>,
     pub(super) raises: Vec<DefinitionId>,
-    /// True if it sets an attribute.
+    /// True if the call sets an attribute.
     pub(super) sets: bool,
     /// Declared maximum processor time, in microseconds.
     pub(super) worst_case: Option<u32>,

@@ -35,7 +35,8 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Returns true if the next failure still counts as a further one in a row.
+    /// Returns true if a failure now would be counted together with the earlier ones, as a
+    /// sequence.
     fn is_known(self, now: Monotonic) -> bool {
         now < self.until + MAX_BACKOFF
     }

@@ -141,7 +141,8 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside of an upcall no request came in whose priority could have been transformed.
+        // Outside of an upcall there is no object for the transform, so the priority stays as it
+        // is.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

@@ -66,10 +66,10 @@ pub enum ServantRetention {
 /// The treatment of requests for objects that are not in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RequestProcessing {
-    /// Such requests are refused with OBJECT_NOT_EXIST.
+    /// The request is refused with OBJECT_NOT_EXIST.
     #[default]
     ActiveObjectMapOnly,
-    /// The default servant serves them.
+    /// The default servant serves the request.
     DefaultServant,
     /// The servant manager is asked for a servant.
     ServantManager,

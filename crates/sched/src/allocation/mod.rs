@@ -65,9 +65,11 @@ impl Core {
 /// The time that the system adds to each job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheads {
-    /// One context switch and the reload of the caches. Each job is charged two.
+    /// The time of one context switch, including the reload of the caches. Each job is charged for
+    /// two.
     pub context_switch: Nanos,
-    /// The hand-over of a request from one thread to another; 0 for bound connections.
+    /// The time to hand a request over from one thread to another; 0 if connections are bound to
+    /// threads.
     pub hand_off: Nanos,
     /// Longest time from a request's arrival until its thread is ready: queueing and wake-up.
     pub release_jitter: Nanos,
@@ -304,9 +306,9 @@ pub enum AllocationStep {
 pub struct Move {
     /// The task.
     pub task: TaskId,
-    /// Its core until now.
+    /// The task's core until now.
     pub from: CoreId,
-    /// Its core from now on.
+    /// The task's core from now on.
     pub to: CoreId,
 }
 
@@ -315,7 +317,7 @@ pub struct Move {
 pub struct Plan {
     /// The new task.
     pub task: Task,
-    /// Its core.
+    /// The new task's core.
     pub core: CoreId,
     /// Other tasks that move first.
     pub moves: Vec<Move>,
@@ -346,7 +348,7 @@ pub enum AdmissionTest {
 pub struct Rejection {
     /// The task.
     pub task: TaskId,
-    /// The test that it failed.
+    /// The test that the task failed.
     pub test: AdmissionTest,
     /// The core with the most room.
     pub core: Option<CoreId>,
@@ -469,15 +471,15 @@ pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task
 pub struct TaskPlacement {
     /// The task.
     pub task: TaskId,
-    /// Its core.
+    /// The task's core.
     pub core: CoreId,
-    /// Its priority level on that core, 0 the most urgent. Tasks may share one.
+    /// The task's priority level on that core, 0 the most urgent. Tasks may share one.
     pub level: u32,
-    /// Its worst-case response time from its arrival, with the machine's overheads. `None` if there
-    /// is no bound, and under earliest deadline first.
+    /// The task's worst-case response time from its arrival, with the machine's overheads. `None`
+    /// if there is no bound, and under earliest deadline first.
     pub response: Option<Nanos>,
-    /// True if its deadline holds. Under earliest deadline first, and in the mode of Liu and Layland,
-    /// the test is for all tasks of the core together.
+    /// True if the task's deadline holds. Under earliest deadline first, and in the mode of Liu and
+    /// Layland, the test is for all tasks of the core together.
     pub is_kept: bool,
 }
 

@@ -200,8 +200,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             for place in 0..loads[core].tasks().len() {
-                // If the new task does not fit even without the task that moves away, an exchanged
-                // task only makes it harder.
+                // If the new task does not fit even after this task has moved away, no exchange
+                // helps.
                 let Some(rest) = self.rest_with(item, core, place) else { continue };
                 let (task, charged) = loads[core].tasks()[place];
                 for &other in cores.iter().filter(|&&other| other != core) {

@@ -14,16 +14,17 @@ pub const MAX_ROUNDS: u32 = 1 << 12;
 /// One task of a chain on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// The processor that runs it.
+    /// The processor that runs the stage.
     pub processor: usize,
-    /// Its priority there; a larger number is more urgent. Stages of one priority interfere with
-    /// each other.
+    /// The stage's priority there; a larger number is more urgent. Stages of one priority interfere
+    /// with each other.
     pub priority: u32,
-    /// Its timing; the deadline counts from the chain's arrival. In a first stage, the jitter is
-    /// that of the chain's arrival; in others it is added to the jitter from the predecessor.
+    /// The stage's timing; the deadline counts from the chain's arrival. In a first stage, the
+    /// jitter is that of the chain's arrival; in others it is added to the jitter from the
+    /// predecessor.
     pub timing: Timing,
-    /// Shortest execution time of its jobs. It is a lower bound of their response times, and of the
-    /// time between two completions.
+    /// Shortest execution time of the stage's jobs. It is a lower bound of their response times,
+    /// and of the time between two completions.
     pub best: Nanos,
     /// Index of the predecessor, if it has one.
     pub after: Option<usize>,

@@ -187,9 +187,9 @@ fn shown(key: &str) -> String {
 pub struct Placed {
     /// The task.
     pub task: NamedTask,
-    /// Its core, if it is bound to one.
+    /// The task's core, if it is bound to one.
     pub core: Option<u32>,
-    /// Its priority level on that core, 0 the most urgent.
+    /// The task's priority level on that core, 0 the most urgent.
     pub level: u32,
 }
 

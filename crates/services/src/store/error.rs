@@ -1,10 +1,11 @@
-//! Errors of stores. Their texts tell the user what to do.
+//! Errors of stores. Their texts say how the user can correct the problem.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason why a store cannot be opened, read or changed. Each text tells what can be done.
+/// The reason why a store cannot be opened, read or changed. Each text says how the user can
+/// correct the problem.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -24,16 +25,16 @@ pub enum StoreError {
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// Service that it belongs to.
+        /// Service to which the file belongs.
         found: String,
-        /// Service that it was opened for.
+        /// Service for which the file was opened.
         wanted: &'static str,
     },
     /// The file was written in a later format.
     LaterVersion {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The file's format.
         found: u64,
         /// The latest format that this program reads.
         known: u64,

@@ -22,7 +22,7 @@ pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
 pub struct KernelFeature {
     /// Name in the documentation.
     pub name: &'static str,
-    /// First version that has it.
+    /// First version that has the feature.
     pub since: KernelRelease,
     /// Number of the system call.
     call: libc::c_long,

@@ -339,8 +339,8 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns the bytes at `address`, as many as the longest instruction has, or fewer where memory
-/// ends.
+/// Returns the bytes at `address`. There are as many as the longest instruction has, or fewer if
+/// the memory ends before.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
     // A word at an aligned address does not reach into the next page.

@@ -44,10 +44,12 @@ impl EventCount {
     /// sequentially consistent exchange.
     #[inline]
     pub(crate) fn notify_all_after_swap(&self) {
-        // The waiter adds itself, makes a fence, and then checks the state. If the load below does
-        // not see the addition, it precedes that fence in the single order, and so does the
-        // exchange before it. The waiter's check then sees the change. `loom` treats sequentially
-        // consistent accesses as weaker than they are, so its model leaves this argument out.
+        // A waiter adds itself to the count, makes a fence, and then checks the state. All
+        // sequentially consistent operations have one order. If the load below does not see the
+        // waiter's addition, the load precedes the waiter's fence in this order. The caller's
+        // exchange precedes the load, so the waiter's check sees the change. `loom` treats
+        // sequentially consistent accesses as weaker than they are, so its model has a fence here
+        // instead.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {

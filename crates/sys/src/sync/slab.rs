@@ -549,8 +549,8 @@ fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
 impl<T> Drop for GenerationalSlab<T> {
     fn drop(&mut self) {
         for part in self.segments_mut() {
-            // SAFETY: the segment came from such a box, this is its only owner, and no guard is
-            // left, because guards borrow the table.
+            // SAFETY: the segment came from a box of this type, this is its only owner, and no
+            // guard is left, because guards borrow the table.
             let slots = unsafe { Box::from_raw(part) };
             for slot in &slots {
                 let flags = slot.word.load(Ordering::Acquire) & FLAGS;

@@ -222,7 +222,7 @@ pub struct ThreadInfo {
     pub tid: Tid,
     /// The first 15 bytes of its name.
     pub name: String,
-    /// Its scheduling class.
+    /// The thread's scheduling class.
     pub scheduling: Scheduling,
     /// The cores on which it may run.
     pub cores: CpuSet,

@@ -45,7 +45,7 @@ impl PlainLayout {
         PlainLayout { align: if self.align > next.align { self.align } else { next.align }, sizes: from }
     }
 
-    /// Returns the layout of `count` such values in a row.
+    /// Returns the layout of `count` consecutive values of this type.
     #[must_use]
     pub const fn times(self, count: usize) -> PlainLayout {
         let mut all = PlainLayout::EMPTY;

@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
         assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
-        // Other messages, fragments of no message, and bytes that are no message.
+        // Unrelated messages, fragments without a first part, and bytes that are not a message.
         for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
         {
             assert_eq!(framer.faulty_message(&octets), octets);

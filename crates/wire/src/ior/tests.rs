@@ -342,7 +342,7 @@ fn signs_that_a_host_may_not_have() {
         let sign = char::from(octet);
         let is_host = sign.is_ascii_graphic() && !"[]@/,#%:".contains(sign);
         for text in [format!("corbaloc::a{sign}b/K"), format!("corbaloc::[a{sign}b]/K")] {
-            // These signs end the host.
+            // Each of these characters ends the host.
             if "@/,#".contains(sign) || (sign == ':' && !text.contains('[')) {
                 continue;
             }

@@ -55,7 +55,7 @@ impl Drop for LateRequest {
 
 /// Number of bytes in one read of input that is discarded.
 const DISCARD_BYTES: usize = 16 * 1024;
-/// Maximum number of such reads in a row before the thread does other work.
+/// Maximum number of reads in a row that discard input, before the thread does other work.
 const MAX_DISCARD_READS: usize = 64;
 
 /// The progress of draining.

@@ -29,7 +29,7 @@ pub(crate) struct WaitingRequest {
     pub(super) connection: Arc<Connection>,
     /// Time at which the request was read.
     pub(super) read_at: Monotonic,
-    /// Its size in bytes; `None` if it is not in the lane's queue.
+    /// The request's size in bytes; `None` if it is not in the lane's queue.
     pub(super) queued_bytes: Option<usize>,
 }
 

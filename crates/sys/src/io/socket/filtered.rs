@@ -146,7 +146,7 @@ impl AsFd for FilteredListener {
 }
 
 impl Drop for FilteredListener {
-    /// Also empties the queues of connections that wait to be accepted.
+    /// Closes the socket and empties the queues of connections that wait to be accepted.
     fn drop(&mut self) {
         if self.may_receive && process::generation() == self.forks {
             let _ = shutdown(self.as_fd(), Shutdown::Both);

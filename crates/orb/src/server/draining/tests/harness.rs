@@ -126,7 +126,7 @@ pub(super) fn lane() -> Arc<Lane> {
     lane_with(HOUR)
 }
 
-/// Creates such a lane whose peers must read their replies within `write_timeout`.
+/// Creates a lane without threads whose peers must read their replies within `write_timeout`.
 pub(super) fn lane_with(write_timeout: Duration) -> Arc<Lane> {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 16 };
     let config = PoolConfig::default()
