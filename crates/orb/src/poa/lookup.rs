@@ -1,4 +1,4 @@
-//! The input for the look-up of a servant: what the look-up must know of a request.
+//! The input for the look-up of a servant: the parts of a request that the look-up needs.
 
 use corelane_sched::{Priority, PriorityBand};
 
