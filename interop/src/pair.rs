@@ -61,7 +61,7 @@ pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: T
     run_with(folder, server, client, variant, traffic, Extra::default())
 }
 
-/// Does what [`run`] does, with further options for the programs.
+/// Works like [`run`], with further options for the programs.
 ///
 /// # Errors
 ///

@@ -124,7 +124,7 @@ pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Resul
     run_into(command, name, &log, &log, life)
 }
 
-/// Does what [`run`] does, but returns only the standard output. The error output goes to
+/// Works like [`run`], but returns only the standard output. The error output goes to
 /// `folder/NAME.errors`.
 ///
 /// # Errors

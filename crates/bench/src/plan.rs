@@ -266,7 +266,8 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // A script that prints what the benchmark on the host would print, with its arguments.
+        // A script that prints the output that the benchmark on the host would print, with its
+        // arguments.
         let there = script(
             "corelane",
             "#!/bin/sh\n[ \"$3\" = broken ] && exit 3\necho \"{\\\"schema\\\":\\\"corelane-bench\\\",\\\"version\\\":1,\\\"run\\\":\\\"r\\\",\\\"record\\\":\\\"run\\\",\

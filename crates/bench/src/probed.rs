@@ -101,7 +101,7 @@ impl Probed {
     /// Returns the cost of one probe on the server's thread in nanoseconds: switched on, then off.
     ///
     /// # Errors
-    /// The server is gone.
+    /// The server has ended.
     pub fn cost(&mut self) -> Result<[f64; 2], Failure> {
         let answer = self.server.ask("cost", PATIENCE)?;
         let mut numbers = answer.split(' ').map(|number| number.parse().unwrap_or(f64::NAN));

@@ -186,7 +186,7 @@ fn refusal(error: &io::Error) -> &'static str {
 /// Answers each line of the standard input until that ends: the main thread of a server.
 ///
 /// # Errors
-/// The standard output is gone.
+/// The standard output is closed.
 pub(crate) fn serve_lines(mut answer: impl FnMut(&str) -> Option<String>) -> io::Result<()> {
     for line in io::stdin().lines() {
         let Ok(line) = line else { return Ok(()) };

@@ -153,7 +153,7 @@ pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     command(name, help).args(options)
 }
 
-/// Tells what a shell completes for a value of this name.
+/// Returns the kind of completion that a shell offers for a value of this name.
 fn hint(value: &str) -> ValueHint {
     match value {
         "FILE" | "PLAN" | "PAGE" | "COPY" => ValueHint::FilePath,

@@ -328,7 +328,7 @@ impl Client {
         orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:{number}/O")).unwrap().unwrap()
     }
 
-    /// Makes one change. Returns false if the server is gone.
+    /// Makes one change. Returns false if the server has ended.
     fn change(&mut self, orb: &Orb, root: &NamingContextExtRef) -> bool {
         let index = self.next(self.names.len());
         let name = self.name(index);

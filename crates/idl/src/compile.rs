@@ -93,7 +93,7 @@ impl Compilation {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
-    /// Does what `of_file` does, and also returns the syntax tree, so that the caller can skip
+    /// Works like `of_file`, and also returns the syntax tree, so that the caller can skip
     /// freeing it.
     pub(crate) fn of_file_with_tree(
         path: &Path,

@@ -351,7 +351,7 @@ impl Stream for SocketStream {
             ShutdownMode::Write => socket::Shutdown::Write,
             ShutdownMode::Both => socket::Shutdown::Both,
         };
-        // The call fails only if the connection is already gone.
+        // The call fails only if the connection has already ended.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 

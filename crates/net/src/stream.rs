@@ -89,15 +89,15 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// the coarse time-out has passed. Any other error means that the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes of `slices` in order, up to what the transport takes, and returns their number
-    /// (at least one).
+    /// Writes bytes of `slices` in order, as far as the transport accepts them, and returns their
+    /// number (at least one).
     ///
     /// # Errors
     /// The errors of [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes from the front of `octets`, up to what the transport takes, and returns their
-    /// number.
+    /// Writes bytes from the front of `octets`, as far as the transport accepts them, and returns
+    /// their number.
     ///
     /// # Errors
     /// The errors of [`recv`](Self::recv).
@@ -146,7 +146,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// cost no system call per call.
     ///
     /// # Errors
-    /// If the descriptor is gone.
+    /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether threads in [`recv`](Self::recv) poll before they sleep; does nothing where

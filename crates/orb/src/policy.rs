@@ -18,7 +18,7 @@ const PRECISE_BELOW: Duration = Duration::from_secs(1);
 /// The time-out of a call, from its start until it has its result. The time for looking up a host
 /// name and for connecting is included.
 ///
-/// The system's resolver cannot be interrupted. A look-up that takes too long goes on in the
+/// The system's resolver cannot be interrupted. A look-up that takes too long continues in the
 /// background; its answer serves the calls of the next ten seconds.
 ///
 /// The time-out bounds how long a call waits. A reply that has arrived when the caller looks is

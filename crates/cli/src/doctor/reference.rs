@@ -171,7 +171,7 @@ impl Examination {
         self.add(finding.at(number, None));
     }
 
-    /// Judges what a profile states about the server.
+    /// Judges the information about the server in a profile.
     fn profile(&mut self, number: usize, profile: &Profile<'_>, has_no_address: bool) {
         let at = |finding: Finding| finding.at(number, None);
         let ssl = profile.components.find(component_tag::SSL_SEC_TRANS).is_some();

@@ -346,7 +346,7 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Does what [`next_token`](Self::next_token) does, but copies plain tokens directly to the
+    /// Works like [`next_token`](Self::next_token), but copies plain tokens directly to the
     /// output: most text has no macros or directives.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);

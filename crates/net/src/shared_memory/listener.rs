@@ -83,7 +83,7 @@ impl RingListener {
     /// Returns the connection if its rings have arrived, else the client.
     ///
     /// # Errors
-    /// `ConnectionAborted` if the client is at fault or gone.
+    /// `ConnectionAborted` if the client is at fault or has ended.
     fn finish_handshake(
         &self,
         mut client: Handshake,

@@ -15,8 +15,8 @@
 //! the kernel for the peer's credentials.
 //!
 //! Afterwards the socket is the *bell*: it carries single bytes, each of which wakes a side that
-//! waits for the descriptor. The end of the socket tells each side that the peer is gone, whatever
-//! the cause.
+//! waits for the descriptor. The end of the socket tells each side that the peer has ended,
+//! whatever the cause.
 
 mod large;
 mod listener;

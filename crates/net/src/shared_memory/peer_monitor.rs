@@ -1,4 +1,4 @@
-//! The peer monitor: wakes threads that sleep on a connection whose peer is gone.
+//! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
 //! One thread of a transport, named `net/peers`, watches the sockets of all its connections. So no
 //! thread has to wake up by itself to check that the peer is still there. The thread exists while
@@ -27,7 +27,7 @@ use corelane_sys::process;
 use corelane_sys::ring::RingPair;
 use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
-/// The rings of a connection, and a flag set when the peer is gone.
+/// The rings of a connection, and a flag set when the peer has ended.
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
@@ -402,7 +402,7 @@ mod tests {
         let (fd, peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        // Does what a thread does that is about to sleep and has not been woken yet.
+        // Acts like a thread that is about to sleep and has not been woken yet.
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
         assert!(!ends.is_peer_gone());

@@ -97,7 +97,7 @@ impl RingStream {
     pub(super) fn read_ring(&self, reader: RingReader<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let (count, ring) = reader.read(buffer).inspect_err(|_| self.abort())?;
         if ring {
-            // If the bell cannot be delivered, the peer is gone and does not wait for room.
+            // If the bell cannot be delivered, the peer has ended and does not wait for room.
             let _ = self.ring_bell();
         }
         Ok(count)
@@ -460,7 +460,7 @@ impl Stream for RingStream {
                 socket::Shutdown::Both
             }
         };
-        // The call fails only if the connection is already gone.
+        // The call fails only if the connection has already ended.
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 

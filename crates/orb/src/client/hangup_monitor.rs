@@ -353,7 +353,7 @@ impl MonitoredStream {
     fn suspend(&self, calls: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
         let mut unmonitored = shared.unmonitored.lock();
-        // Without the thread, or if the kernel refuses, monitoring goes on.
+        // Without the thread, or if the kernel refuses, monitoring continues.
         if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }

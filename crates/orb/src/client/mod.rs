@@ -1,7 +1,7 @@
 //! The client side: connections and their pools.
 //!
-//! `context` has what all calls of an ORB share. `pool` has the connections to one server for one
-//! band, `connection` and `multiplexed` the two kinds of connections. This module knows no
+//! `context` has the data that all calls of an ORB share. `pool` has the connections to one server
+//! for one band, `connection` and `multiplexed` the two kinds of connections. This module knows no
 //! references, no POA and no lanes; it calls them through traits in `context`.
 
 pub(crate) mod backoff;

@@ -502,7 +502,7 @@ impl Multiplexed {
         self.stream.shutdown(ShutdownMode::Write);
     }
 
-    /// Reads what has arrived and completes the requests with replies.
+    /// Reads the bytes that have arrived, and completes the requests that have replies.
     pub(crate) fn read_replies(&self, limits: &Limits) -> ReadOutcome {
         // Only one thread reads at a time.
         let Some(mut reading) = self.reading.try_checkout() else { return ReadOutcome::Drained };

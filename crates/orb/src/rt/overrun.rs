@@ -1,6 +1,6 @@
 //! Detection of operations that take more processor time than they declare (`@wcet`).
 //!
-//! What counts is the processor time of the thread. It excludes waiting, preemption, and requests
+//! The clock is the processor time of the thread. It excludes waiting, preemption, and requests
 //! that the thread serves while a nested call waits. This clock is read twice for each request
 //! whose operation declares a time, and not for other requests.
 //!

@@ -87,8 +87,8 @@ pub struct ConnectionLimits {
     /// ORB, the whole reply counts until all of it is sent. Above the maximum the pool closes the
     /// connection that holds most, then the next one.
     ///
-    /// The requests that run in a lane may hold the same number of bytes in addition. What counts
-    /// is each request above 64 KiB, and the values made of arguments beyond the first 64 KiB. The
+    /// The requests that run in a lane may hold the same number of bytes in addition. This counts
+    /// each request above 64 KiB, and the values made of arguments beyond the first 64 KiB. The
     /// requests of one connection may hold half of these bytes. If a request finds no room, it may
     /// use a reserve of the same size, one request at a time. A request that does not fit there is
     /// refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused) says how

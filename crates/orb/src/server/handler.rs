@@ -41,7 +41,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     ) -> bool;
 
     /// Rejects a message because there is no room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). Sends
-    /// what the transport accepts now, and does not block.
+    /// the bytes that the transport accepts now, and does not block.
     fn reject_overloaded(&self, connection: &Connection, header: &Header, octets: &[u8], memory: &mut RequestMemory);
 
     /// Returns the priority that decides the order of a detached request; `None` means the pool's

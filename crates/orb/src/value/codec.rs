@@ -18,7 +18,7 @@ use crate::client::context::ValueFunctions;
 ///
 /// # Errors
 /// Errors of the values' members. [`CdrError::BadValue`] for a value that its graph has not
-/// defined, or whose graph is gone.
+/// defined, or whose graph no longer exists.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
         Some(value) => write_in_region(e, value.region(), value.index()),

@@ -110,7 +110,8 @@ impl<T: ?Sized> ValueRef<T> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// Returns the repository id of the value's own type, or "" if the value's graph is gone.
+    /// Returns the repository id of the value's own type, or "" if the value's graph no longer
+    /// exists.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)

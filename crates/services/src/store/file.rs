@@ -394,7 +394,7 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // This fails after a rename, because the temporary name is gone.
+    // This fails after a rename, because the temporary name no longer exists.
     let _ = fs::remove_file(&unfinished);
     made
 }

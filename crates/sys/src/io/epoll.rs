@@ -68,7 +68,7 @@ impl EpollEvent {
         self.has(libc::EPOLLOUT)
     }
 
-    /// Returns true if the peer closed at least its writing side, or the connection is gone.
+    /// Returns true if the peer closed at least its writing side, or the connection has ended.
     pub fn is_hung_up(&self) -> bool {
         self.has(libc::EPOLLHUP | libc::EPOLLRDHUP)
     }

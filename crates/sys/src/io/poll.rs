@@ -18,7 +18,7 @@ pub struct Readiness {
     pub readable: bool,
     /// Writing does not block.
     pub writable: bool,
-    /// The peer is gone in both directions, or the descriptor holds an error.
+    /// The peer has closed both directions, or the descriptor holds an error.
     pub hung_up: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
 pub struct HangUp {
     /// The peer writes no more.
     pub reading: bool,
-    /// No bytes flow in either direction: the peer is gone, or both sides have ended writing.
+    /// No bytes flow in either direction: the peer has ended, or both sides have ended writing.
     pub both: bool,
 }
 

@@ -294,7 +294,7 @@ pub fn set_affinity(thread: Option<Tid>, cores: &CpuSet) -> io::Result<()> {
 /// Returns the cores on which a thread (`None`: the calling one) may run.
 ///
 /// # Errors
-/// `ESRCH` if the thread is gone.
+/// `ESRCH` if the thread has ended.
 pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     let tid = thread.map_or(0, Tid::as_raw);
     let mut cores = CpuSet::new();
@@ -365,7 +365,7 @@ pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
 /// not set are reported as [`Scheduling::Other`].
 ///
 /// # Errors
-/// `ESRCH` if the thread is gone.
+/// `ESRCH` if the thread has ended.
 pub fn scheduling(thread: Option<Tid>) -> io::Result<Scheduling> {
     let tid = thread.map_or(0, Tid::as_raw);
     let mut found = SchedAttr::EMPTY;

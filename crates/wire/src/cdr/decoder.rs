@@ -122,7 +122,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the bounds on what is read.
+    /// Sets the bounds on the data that is read.
     #[must_use]
     #[inline]
     pub fn with_limits(mut self, limits: &'m Limits) -> Decoder<'m> {
@@ -233,7 +233,7 @@ impl<'m> Decoder<'m> {
         self.code_sets
     }
 
-    /// Returns the bounds on what is read.
+    /// Returns the bounds on the data that is read.
     #[must_use]
     pub fn limits(&self) -> &'m Limits {
         self.limits

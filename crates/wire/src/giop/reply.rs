@@ -71,7 +71,7 @@ pub struct Reply<'m> {
 }
 
 impl<'m> Reply<'m> {
-    /// Length in bytes of what precedes the body of a [plain](Self::parse_plain_header) reply.
+    /// Number of bytes before the body of a [plain](Self::parse_plain_header) reply.
     pub const PLAIN_LEN: usize = Header::LEN + 12;
 
     /// Parses the header of a reply. `message` is the whole message; `header` was parsed from its

@@ -356,7 +356,7 @@ pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Resu
 /// copies.
 #[inline]
 fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
-    /// Length in bytes of what precedes the key.
+    /// Number of bytes before the key.
     const FIXED: usize = Header::LEN + 16;
     let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::LengthOverflow);
     let endian = e.endian();

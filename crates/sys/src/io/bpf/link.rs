@@ -96,8 +96,8 @@ impl XdpLink {
         unsafe { enter(Command::LinkUpdate, &mut attributes) }.map(drop)
     }
 
-    /// Returns the index of the interface; `None` once the interface is gone or the link was
-    /// detached from outside.
+    /// Returns the index of the interface; `None` once the interface no longer exists or the link
+    /// was detached from outside.
     ///
     /// # Errors
     /// The kernel's refusal.

@@ -128,7 +128,7 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
     if is_clean && is_whole {
         return Ok(count);
     }
-    // The only failure is a connection that is gone already.
+    // The call fails only if the connection has already ended.
     let _ = super::shutdown(fd, Shutdown::Both);
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }

@@ -93,7 +93,7 @@ impl Drop for FilteredSocket {
         // In a forked child the parent has the socket too, so closing it here closes no descriptor
         // in its queue.
         if *self.may_receive.get_mut() && process::generation() == self.forks {
-            // Nothing arrives after this. The only failure is a connection that is already gone.
+            // Nothing arrives after this. The call fails only if the connection has already ended.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
             if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
                 deferred_close::close_with_queued_descriptors(fd);

@@ -179,7 +179,7 @@ pub enum Shutdown {
 /// Ends one or both directions of a connection; on a listener, ends accepting.
 ///
 /// # Errors
-/// `NotConnected` if the connection is gone already.
+/// `NotConnected` if the connection has already ended.
 pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
     let direction = match direction {
         Shutdown::Read => libc::SHUT_RD,

@@ -19,7 +19,7 @@ use crate::clock;
 /// Offset of the message slots in bytes; the words precede them.
 const OCTETS: usize = 4096;
 /// Size in bytes of the words of one direction: the count, a flag while the receiver sleeps, and a
-/// flag when the sender has gone.
+/// flag when the sender has ended.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
@@ -110,7 +110,7 @@ impl BareRing {
         }
     }
 
-    /// Waits for the next message and copies it out. Returns false if the other end has gone; a
+    /// Waits for the next message and copies it out. Returns false if the other end has closed; a
     /// message that was not received is then lost.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {

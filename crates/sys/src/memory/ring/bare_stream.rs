@@ -33,7 +33,7 @@ pub struct BareStream {
 }
 
 /// One direction. Its words are: the count of bytes written, the count of bytes read, a flag for
-/// each count while the other side sleeps on it, and a flag when an end has gone.
+/// each count while the other side sleeps on it, and a flag when an end has closed.
 #[derive(Debug)]
 struct Way {
     words: usize,
@@ -94,7 +94,7 @@ impl BareStream {
         Ok(BareStream { mapping: SharedMapping::new(fd, Self::LENGTH)?, wait, incoming, outgoing })
     }
 
-    /// Sends all bytes of a message. Returns false if the other end has gone.
+    /// Sends all bytes of a message. Returns false if the other end has closed.
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> bool {
         for part in message.chunks(PART) {
@@ -114,7 +114,7 @@ impl BareStream {
         true
     }
 
-    /// Fills `message` with the next bytes. Returns false if the other end has gone.
+    /// Fills `message` with the next bytes. Returns false if the other end has closed.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
         let mut done = 0;
@@ -150,7 +150,8 @@ impl BareStream {
         }
     }
 
-    /// Waits until the other end's count satisfies `is_there`. Returns false if that end has gone.
+    /// Waits until the other end's count satisfies `is_there`. Returns false if that end has
+    /// closed.
     #[inline]
     fn wait_for(&self, way: &Way, count: usize, is_there: impl Fn(u32) -> bool) -> bool {
         let load = || self.word(count).load(Ordering::Acquire);

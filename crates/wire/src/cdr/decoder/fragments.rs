@@ -24,7 +24,7 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Does what [`with_fragment_starts`](Decoder::with_fragment_starts) does, in place.
+    /// Works like [`with_fragment_starts`](Decoder::with_fragment_starts), in place.
     #[inline]
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {

@@ -226,7 +226,7 @@ impl Chunks<'_> {
     }
 }
 
-/// The head of a value, or what replaces a value.
+/// The head of a value, or the form that stands for a value.
 #[derive(Debug)]
 pub enum ValueHead<'m> {
     /// The null value.
