@@ -376,7 +376,7 @@ impl Parser<'_> {
         Ok(Kind::Enum(Enum { name, enumerators }))
     }
 
-    /// Refuses a value for an enumerator, as other languages permit.
+    /// Refuses a value for an enumerator. Other languages permit such values, IDL does not.
     fn no_value_of_enumerator(&mut self) -> ParseResult<()> {
         let Some(start) = self.take(P::Equal) else { return Ok(()) };
         let before = self.before();

@@ -25,7 +25,7 @@ pub enum OrbError {
     Guarantee {
         /// The guarantee's name.
         name: String,
-        /// The reason why it does not hold, and how to change that.
+        /// The reason why the guarantee does not hold, and how to change that.
         why: String,
     },
     /// The client policies are inconsistent, the connections to make at start failed, or an initial

@@ -185,13 +185,13 @@ impl std::error::Error for TableError {}
 mod symbol {
     use super::MapSymbol;
 
-    /// Array: port to rule.
+    /// An array with a rule for each port.
     pub(super) const PORTS: MapSymbol = MapSymbol(0);
-    /// Hash: connection to stream.
+    /// A hash table with a stream for each connection.
     pub(super) const CONNECTIONS: MapSymbol = MapSymbol(1);
-    /// Array: stream to entry.
+    /// An array with an entry for each stream.
     pub(super) const STREAMS: MapSymbol = MapSymbol(2);
-    /// Array: slot to the state of the cap.
+    /// An array with the state of the cap for each slot.
     pub(super) const LIMITS: MapSymbol = MapSymbol(3);
     /// Per-processor array: stream to counts; after the last stream, the number of frames passed.
     pub(super) const COUNTS: MapSymbol = MapSymbol(4);
@@ -199,6 +199,6 @@ mod symbol {
     pub(super) const RINGS: MapSymbol = MapSymbol(5);
     /// Array of CPUMAPs by stream.
     pub(super) const THREADS: MapSymbol = MapSymbol(6);
-    /// Array: slot to processor.
+    /// An array with a processor for each slot.
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
 }

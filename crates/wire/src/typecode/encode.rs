@@ -77,7 +77,8 @@ impl TypeCodeWriter {
     /// Returns true if a type that is already in the output is written again. Some peers accept no
     /// indirection to it: see [`Kind::is_sent_as_indirection`].
     fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
-        // Inside itself a type is always an indirection, whatever its kind.
+        // A type that occurs inside itself is always written there as an indirection, whatever its
+        // kind.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
         let repeated = self.repeated + len;
         if repeated > MAX_REPEATED {

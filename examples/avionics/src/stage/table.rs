@@ -7,7 +7,7 @@ use super::record::{Record, short_or_dash, whole};
 
 /// Interval of redrawing on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Interval of printing elsewhere; a shorter run prints once in its middle.
+/// Interval of printing if the output is no terminal. A shorter run prints once in its middle.
 const REPRINT: Duration = Duration::from_secs(5);
 
 /// Position of the table, and the time of its next display.
