@@ -86,7 +86,7 @@ pub struct Observed {
 
 /// An interval in which a core ran one job without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct ExecutionInterval {
     /// The core.
     pub core: usize,
     /// The task.
@@ -102,8 +102,8 @@ pub struct Stretch {
 pub struct SimulationOutcome {
     /// The observations of each task.
     pub tasks: Vec<Observed>,
-    /// The first [`MAX_STRETCHES`] stretches, in the order of their ends.
-    pub stretches: Vec<Stretch>,
+    /// The first [`MAX_EXECUTION_INTERVALS`] execution intervals, in the order of their ends.
+    pub execution_intervals: Vec<ExecutionInterval>,
     /// True if the simulation ended early, at [`MAX_EVENTS`] or [`MAX_OPEN`].
     pub is_cut: bool,
 }
@@ -120,8 +120,8 @@ impl SimulationOutcome {
 pub const MAX_EVENTS: u32 = 10_000_000;
 /// The number of open jobs beyond which a simulation ends.
 pub const MAX_OPEN: usize = 100_000;
-/// The number of stretches that an outcome keeps.
-pub const MAX_STRETCHES: usize = 100_000;
+/// The number of execution intervals that an outcome keeps.
+pub const MAX_EXECUTION_INTERVALS: usize = 100_000;
 
 #[derive(Clone, Copy)]
 struct Job {
@@ -149,7 +149,7 @@ struct SimulationRun<'a> {
     random: Vec<Random>,
     /// Open jobs, in the order of arrival.
     open: Vec<Job>,
-    /// For each core the place in `open` of the job that runs there, and the start of its stretch.
+    /// For each core the place in `open` of the job that runs there, and the start of its interval.
     running: Vec<Option<(usize, Nanos)>>,
     outcome: SimulationOutcome,
 }
@@ -320,8 +320,8 @@ impl<'a> SimulationRun<'a> {
     }
 
     fn record(&mut self, core: usize, task: usize, from: Nanos) {
-        if from < self.now && self.outcome.stretches.len() < MAX_STRETCHES {
-            self.outcome.stretches.push(Stretch { core, task, from, until: self.now });
+        if from < self.now && self.outcome.execution_intervals.len() < MAX_EXECUTION_INTERVALS {
+            self.outcome.execution_intervals.push(ExecutionInterval { core, task, from, until: self.now });
         }
     }
 
@@ -405,18 +405,22 @@ mod tests {
         let outcome = simulate(&tried, 10_000);
         assert!(outcome.is_cut);
         assert!(!outcome.has_misses(), "no deadline was reached");
-        assert!(outcome.stretches.iter().all(|stretch| stretch.until <= 20), "{:?}", outcome.stretches);
+        assert!(
+            outcome.execution_intervals.iter().all(|interval| interval.until <= 20),
+            "{:?}",
+            outcome.execution_intervals
+        );
     }
 
     #[test]
     fn one_core_never_runs_two_jobs_at_once() {
         let outcome = simulate(&system(&[(2, 5), (4, 9)], Cores::Global(1), Rule::EarliestDeadlineFirst), 200);
         let mut last = 0;
-        for stretch in &outcome.stretches {
-            assert!(stretch.from >= last && stretch.until > stretch.from, "{stretch:?}");
-            last = stretch.until;
+        for interval in &outcome.execution_intervals {
+            assert!(interval.from >= last && interval.until > interval.from, "{interval:?}");
+            last = interval.until;
         }
-        let busy: Nanos = outcome.stretches.iter().map(|stretch| stretch.until - stretch.from).sum();
+        let busy: Nanos = outcome.execution_intervals.iter().map(|interval| interval.until - interval.from).sum();
         let asked: Nanos = outcome.tasks[0].done * 2 + outcome.tasks[1].done * 4;
         assert!(busy >= asked && busy <= 200, "{busy} of {asked}");
     }
@@ -441,7 +445,7 @@ mod tests {
         tried.lost_core = Some((0, 50));
         let outcome = simulate(&tried, 101);
         assert!(outcome.has_misses());
-        assert!(outcome.stretches.iter().all(|stretch| stretch.until <= 50));
+        assert!(outcome.execution_intervals.iter().all(|interval| interval.until <= 50));
     }
 
     #[test]
@@ -454,7 +458,7 @@ mod tests {
         tried.lost_core = Some((1, 50));
         let outcome = simulate(&tried, 101);
         assert!(outcome.has_misses());
-        assert!(outcome.stretches.iter().all(|stretch| stretch.core == 0 || stretch.until <= 50));
+        assert!(outcome.execution_intervals.iter().all(|interval| interval.core == 0 || interval.until <= 50));
     }
 
     #[test]
@@ -482,7 +486,7 @@ mod tests {
         tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
         let nearest = |tried: &System| {
             let outcome = simulate(tried, 10_000);
-            outcome.stretches.windows(2).map(|pair| pair[1].from - pair[0].from).min()
+            outcome.execution_intervals.windows(2).map(|pair| pair[1].from - pair[0].from).min()
         };
         assert_eq!(nearest(&tried), Some(1));
         tried.tasks[0] = tried.tasks[0].with_min_distance(5);

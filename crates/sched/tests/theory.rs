@@ -248,10 +248,10 @@ fn admitted_tasks_never_miss() {
                 let task = random_task(random, id, discipline);
                 match admit(&set, &machine, &task) {
                     Ok(plan) => {
-                        *rungs.entry(plan.rung).or_insert(0) += 1;
+                        *rungs.entry(plan.found_by).or_insert(0) += 1;
                         let response = plan.response;
                         set.apply(&plan);
-                        assert!(allocation::holds(&set, &machine), "seed {seed}: {plan:?}");
+                        assert!(allocation::is_schedulable(&set, &machine), "seed {seed}: {plan:?}");
                         let promises = allocation::task_placements(&set, &machine);
                         assert!(promises.iter().all(|promise| promise.is_kept), "seed {seed}: {promises:?}");
                         let own = promises.iter().find(|promise| promise.task == task.id).expect("it was admitted");

@@ -73,16 +73,16 @@ pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &
         let place = u128::from(at) * u128::from(BARS * 100) / u128::from(duration.max(1));
         u64::try_from(place).unwrap_or(BARS * 100)
     };
-    let drawn = outcome.stretches.iter().filter(|stretch| stretch.task < rows).take(MAX_RECTANGLES);
-    for stretch in drawn {
-        let (from, until) = (place(stretch.from), place(stretch.until).max(place(stretch.from) + 20));
-        let y = HEAD + stretch.task * ROW;
+    let drawn = outcome.execution_intervals.iter().filter(|interval| interval.task < rows).take(MAX_RECTANGLES);
+    for interval in drawn {
+        let (from, until) = (place(interval.from), place(interval.until).max(place(interval.from) + 20));
+        let y = HEAD + interval.task * ROW;
         let _ = writeln!(
             svg,
             "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{BAR}\" fill=\"{}\"/>",
             hundredths(NAMES as u64 * 100 + from),
             hundredths(until - from),
-            colour(stretch.core)
+            colour(interval.core)
         );
     }
     close(svg)

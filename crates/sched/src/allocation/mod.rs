@@ -107,8 +107,8 @@ pub struct Machine {
     /// Bound on the steps of the schedulability tests that look for moves. The tests of the cores
     /// as they are have a bound of their own.
     pub max_steps: u32,
-    /// The most expensive rung that a decision may use.
-    pub max_rung: AllocationStep,
+    /// The most expensive step that a decision may use.
+    pub max_allocation_step: AllocationStep,
 }
 
 impl Machine {
@@ -123,7 +123,7 @@ impl Machine {
             overheads: Overheads::default(),
             max_levels: DEFAULT_MAX_LEVELS,
             max_steps: DEFAULT_MAX_STEPS,
-            max_rung: AllocationStep::Search,
+            max_allocation_step: AllocationStep::Search,
         }
     }
 
@@ -134,7 +134,7 @@ impl Machine {
     /// without these bounds, on another thread.
     #[must_use]
     pub fn inline(mut self) -> Self {
-        self.max_rung = match self.cores.len() {
+        self.max_allocation_step = match self.cores.len() {
             0..=2 => AllocationStep::Search,
             3..=8 => AllocationStep::Repack,
             _ => AllocationStep::Swap,
@@ -322,7 +322,7 @@ pub struct Plan {
     /// Other tasks that move first.
     pub moves: Vec<Move>,
     /// The way in which the room was found.
-    pub rung: AllocationStep,
+    pub found_by: AllocationStep,
     /// The task's worst-case response time from its arrival, if the discipline has one.
     pub response: Option<Nanos>,
 }
@@ -357,8 +357,8 @@ pub struct Rejection {
     /// An execution time that would be admitted with this period and deadline, without moves. It is
     /// the longest, to within a thousandth of the core's room.
     pub longest_execution: Option<Nanos>,
-    /// True if every way was tried. False if [`Machine::max_steps`] or [`Machine::max_rung`] ended the
-    /// search.
+    /// True if every way was tried. False if [`Machine::max_steps`] or
+    /// [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
 }
 
@@ -506,7 +506,7 @@ pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
 
 /// Returns true if every core keeps all deadlines of its tasks.
 #[must_use]
-pub fn holds(set: &TaskSet, machine: &Machine) -> bool {
+pub fn is_schedulable(set: &TaskSet, machine: &Machine) -> bool {
     let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());
     is_placed && set.loads(machine).iter().all(|load| load.fits(&mut Steps::default()))
 }

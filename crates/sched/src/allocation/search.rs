@@ -66,7 +66,7 @@ impl<'a> Search<'a> {
             if clusters.is_empty() {
                 return None;
             }
-            if rung > self.machine.max_rung {
+            if rung > self.machine.max_allocation_step {
                 self.is_cut = true;
                 return None;
             }
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
         rung: AllocationStep,
         response: Option<u64>,
     ) -> Plan {
-        Plan { task: item.task, core: self.machine.cores[core].id, moves, rung, response }
+        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: rung, response }
     }
 
     /// Returns the response time of the new task on its core after the moves.

@@ -42,7 +42,7 @@ fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
     for task in tasks {
         let plan = admit(&set, machine, task).unwrap_or_else(|rejection| panic!("{rejection}"));
         set.apply(&plan);
-        assert!(holds(&set, machine), "after task {}", task.id.0);
+        assert!(is_schedulable(&set, machine), "after task {}", task.id.0);
     }
     set
 }
@@ -54,7 +54,7 @@ fn the_fullest_core_that_fits_takes_the_task() {
     assert_eq!(set.core_of(TaskId(1)), set.core_of(TaskId(2)), "best fit puts both on one core");
     let plan = admit(&set, &machine, &task(3, 20, 100)).expect("room");
     assert_ne!(Some(plan.core), set.core_of(TaskId(1)));
-    assert_eq!((plan.rung, plan.response), (AllocationStep::Direct, Some(20 * MS)));
+    assert_eq!((plan.found_by, plan.response), (AllocationStep::Direct, Some(20 * MS)));
     set.apply(&plan);
     assert_eq!(set.len(), 3);
     assert!(set.withdraw(TaskId(3)));
@@ -67,7 +67,7 @@ fn placed(machine: &Machine, cores: [&[Task]; 2]) -> TaskSet {
     for (core, tasks) in machine.cores.iter().zip(cores) {
         tasks.iter().for_each(|task| set.insert(*task, core.id));
     }
-    assert!(holds(&set, machine));
+    assert!(is_schedulable(&set, machine));
     set
 }
 
@@ -76,10 +76,10 @@ fn a_task_moves_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 40, 100), task(2, 20, 100)], &[task(3, 60, 100)]]);
     let plan = admit(&set, &machine, &task(4, 60, 100)).expect("room after a move");
-    assert_eq!(plan.rung, AllocationStep::Move);
+    assert_eq!(plan.found_by, AllocationStep::Move);
     let mut after = set.clone();
     after.apply(&plan);
-    assert!(holds(&after, &machine));
+    assert!(is_schedulable(&after, &machine));
     assert_eq!(plan.moves.len(), 1);
 }
 
@@ -90,10 +90,10 @@ fn two_tasks_change_places_to_make_room() {
     // The cores have room for 30 and 30. No single move makes room for 40: only an exchange of 50
     // and 60, or of 20 and 10.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
-    assert!(plan.rung <= AllocationStep::Swap, "{:?}", plan.rung);
+    assert!(plan.found_by <= AllocationStep::Swap, "{:?}", plan.found_by);
     let mut after = set.clone();
     after.apply(&plan);
-    assert!(holds(&after, &machine));
+    assert!(is_schedulable(&after, &machine));
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn a_search_finds_what_the_cheap_rungs_miss() {
     let plan = admit(&set, &machine, &task(6, 20, 100)).expect("a placement exists");
     let mut after = set.clone();
     after.apply(&plan);
-    assert!(holds(&after, &machine));
+    assert!(is_schedulable(&after, &machine));
     let mut narrow = machine.clone();
-    narrow.max_rung = AllocationStep::Direct;
+    narrow.max_allocation_step = AllocationStep::Direct;
     let rejection = admit(&set, &narrow, &task(6, 20, 100)).expect_err("no core has room as it is");
     assert!(!rejection.is_exhaustive);
 }
@@ -154,7 +154,7 @@ fn pinned_tasks_stay() {
         assert!(plan.moves.iter().all(|step| step.task != TaskId(1)), "{plan:?}");
         let mut after = set.clone();
         after.apply(&plan);
-        assert!(holds(&after, &machine));
+        assert!(is_schedulable(&after, &machine));
     }
 }
 
@@ -198,7 +198,7 @@ fn the_steps_of_a_decision_are_bounded() {
 #[test]
 fn more_than_the_room_of_all_cores_is_refused_without_a_search() {
     let mut machine = whole(2);
-    machine.max_rung = AllocationStep::Direct;
+    machine.max_allocation_step = AllocationStep::Direct;
     let set = placed(&machine, [&[task(1, 90, 100)], &[task(2, 80, 100)]]);
     assert!(admit(&set, &machine, &task(3, 35, 100)).expect_err("no room").is_exhaustive);
     assert!(!admit(&set, &machine, &task(3, 25, 100)).expect_err("no rung to find it").is_exhaustive);
@@ -233,7 +233,7 @@ fn a_kept_analysis_decides_as_a_new_one() {
 #[test]
 fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
     let mut machine = whole(2);
-    machine.max_rung = AllocationStep::Search;
+    machine.max_allocation_step = AllocationStep::Search;
     // The new task must go to the second core, so that both others share the first. Only this
     // placement is complete.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
@@ -242,7 +242,7 @@ fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
     let plan = admit(&set, &machine, &new).expect("a placement exists");
     let mut after = set.clone();
     after.apply(&plan);
-    assert!(holds(&after, &machine));
+    assert!(is_schedulable(&after, &machine));
     assert_eq!(after.core_of(TaskId(3)), Some(machine.cores[1].id));
 }
 
@@ -263,9 +263,9 @@ fn a_core_without_levels_names_them() {
 
 #[test]
 fn inline_decisions_stop_at_a_rung_by_the_number_of_cores() {
-    let rung = |cores| Machine::with_cores(cores).inline().max_rung;
+    let step = |cores| Machine::with_cores(cores).inline().max_allocation_step;
     assert_eq!(
-        [1, 2, 3, 8, 9, 128].map(rung),
+        [1, 2, 3, 8, 9, 128].map(step),
         [
             AllocationStep::Search,
             AllocationStep::Search,
@@ -291,5 +291,5 @@ fn promises_tell_which_deadlines_hold() {
     let mut edf = machine.clone();
     edf.discipline = Discipline::EarliestDeadlineFirst;
     assert!(task_placements(&set, &edf).iter().all(|one| one.response.is_none() && one.is_kept));
-    assert!(!holds(&set, &machine) && holds(&set, &edf));
+    assert!(!is_schedulable(&set, &machine) && is_schedulable(&set, &edf));
 }
