@@ -35,6 +35,9 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(Architecture::from_word(architecture)?, address),
+        ["sleeping-echo", architecture, address] => {
+            server::sleeping_echo(Architecture::from_word(architecture)?, address)
+        }
         ["declared", architecture] => server::declared(Architecture::from_word(architecture)?),
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {

@@ -10,11 +10,11 @@ use crate::baseline::{
     BaselineClient, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, Transport, address_of,
 };
 use crate::harness::{Label, Subject, Variant};
-use crate::launch::{start_echo, start_floor};
+use crate::launch::{start_echo, start_floor, start_sleeping_echo};
 use crate::operation::Operation;
 use crate::options::Options;
-use crate::orb::Architecture;
 use crate::orb::client::{Calls, target};
+use crate::orb::{Architecture, sleeping_client_orb};
 use crate::peer::{self, Invocation, Peer, PeerKind, Threads};
 use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
@@ -88,18 +88,18 @@ pub(crate) fn baselines(carrier: Transport, options: &Options) -> Result<Vec<Bas
         Transport::SharedMemory => vec![(carrier, Spinning::Blocking)],
     };
     // With one core, a spinning side would keep the other from running.
-    if carrier == Transport::SharedMemory && several_cores(&options.placement) {
+    if several_cores(&options.placement) {
         ways.push((carrier, Spinning::Looking));
     }
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, its streams without an ORB, and pairs that spin.
+/// Starts the baselines of a transport, its streams without an ORB, and pairs that copy in parts.
 pub(crate) fn baselines_and_streams(carrier: Transport, options: &Options) -> Result<Vec<Baseline>, Failure> {
     let mut all = baselines(carrier, options)?;
-    let spinning = if carrier == Transport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
+    let has_parts = carrier == Transport::SharedMemory && several_cores(&options.placement);
     let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
-    for waiting in [spinning].into_iter().filter(|_| several_cores(&options.placement)).chain(streams) {
+    for waiting in has_parts.then_some(Spinning::Parts).into_iter().chain(streams) {
         all.push(Baseline::start(carrier, waiting, options)?);
     }
     Ok(all)
@@ -136,9 +136,14 @@ fn several_cores(placement: &Placement) -> bool {
     }
 }
 
+/// End of the configuration of ORBs whose threads never poll before they sleep.
+pub(crate) const NEVER_POLLS: &str = ", never polls";
+
 pub(crate) struct Corelane {
     carrier: Transport,
     architecture: Architecture,
+    /// The callers' ORB, if neither they nor the server poll.
+    sleeping: Option<Orb>,
     pub(crate) server: Service,
     pub(crate) reference: String,
 }
@@ -146,7 +151,7 @@ pub(crate) struct Corelane {
 impl Corelane {
     /// Returns the name that labels use.
     pub(crate) fn config(&self) -> String {
-        self.architecture.config()
+        self.architecture.config() + if self.sleeping.is_some() { NEVER_POLLS } else { "" }
     }
 
     /// Starts one server for each architecture.
@@ -157,7 +162,13 @@ impl Corelane {
 
     pub(crate) fn one(carrier: Transport, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
         let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
-        Ok(Corelane { carrier, architecture, server, reference })
+        Ok(Corelane { carrier, architecture, sleeping: None, server, reference })
+    }
+
+    /// Starts a server whose threads never poll before they sleep, and an ORB for its callers.
+    fn sleeping(carrier: Transport, architecture: Architecture, options: &Options) -> Result<Self, Failure> {
+        let (server, reference) = start_sleeping_echo(architecture, &free_address(carrier), &options.placement)?;
+        Ok(Corelane { carrier, architecture, sleeping: Some(sleeping_client_orb()?), server, reference })
     }
 }
 
@@ -270,27 +281,38 @@ impl Testbed {
         if self.carrier == Transport::SharedMemory {
             servers.push(Corelane::one(Transport::Unix, Architecture::PerConnection, options)?);
         }
+        // The same servers once more, without polling.
+        let polling = servers.len();
+        if self.bench == "call" && self.carrier != Transport::SharedMemory && !operation.is_oneway() {
+            for index in 0..polling {
+                servers.push(Corelane::sleeping(self.carrier, servers[index].architecture, options)?);
+            }
+        }
         let first = variants.len();
-        for server in &servers {
+        for (index, server) in servers.iter().enumerate() {
             let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Spinning::Epoll(_)));
             let mut against = match server.architecture {
                 Architecture::PerConnection => vec![blocking(server.carrier)],
                 _ => vec![epoll().map_or(0, |found| found.2)],
             };
-            if server.architecture == Architecture::PerConnection {
+            let polls_sockets = server.carrier != Transport::SharedMemory && server.sleeping.is_none();
+            if server.architecture == Architecture::PerConnection || polls_sockets {
                 let looking = floors
                     .iter()
                     .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Spinning::Looking);
                 against.extend(looking.map(|found| found.2));
             }
             against.extend(omniorb);
+            if index + polling < servers.len() {
+                against.push(first + index + polling);
+            }
             // For shared memory, the last server is the one over Unix sockets.
             if server.carrier == Transport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
-            let target = target(orb, &server.reference)?;
+            let target = target(server.sleeping.as_ref().unwrap_or(orb), &server.reference)?;
             let calls = Calls { target, operation, server: server.server.pid() };
-            let label = self.label("Corelane", server.carrier.name(), operation, server.architecture.config());
+            let label = self.label("Corelane", server.carrier.name(), operation, server.config());
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-use crate::SpinPolicy;
+use crate::{Spin, SpinPolicy};
 
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,14 +150,21 @@ pub trait Stream: Send + Sync + fmt::Debug {
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether threads in [`recv`](Self::recv) poll before they sleep; does nothing where
-    /// polling is impossible. By default threads over sockets never poll, and those over shared
-    /// memory do what their transport says.
+    /// polling is impossible. The default is [`SpinPolicy::DEFAULT`] for sockets, and for shared
+    /// memory what its transport says.
     ///
     /// A call with [`Wait::Until`] does not poll beyond its deadline. One with [`Wait::Now`] polls
     /// only over shared memory while the peer copies the next part of the same message. A thread
     /// that polls makes system calls where the stream is a socket.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
+    }
+
+    /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance. `None`
+    /// if the policy, earlier waits or other threads that poll speak against it, or if polling by
+    /// such calls helps nothing.
+    fn begin_spin(&self) -> Option<Spin<'_>> {
+        None
     }
 
     /// Lets the kernel look into the network card's queue for this long before a reading thread

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane_net::SpinPolicy;
 use corelane_sched::overload::BufferBounds;
 use corelane_sched::{
     LinearMapping, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
@@ -190,6 +191,11 @@ pub struct ThreadpoolConfig {
     /// [`NestedWait::Block`].
     /// Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the ORB.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Bounds on connections.
     /// Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
@@ -209,6 +215,7 @@ impl Default for ThreadpoolConfig {
             cores: Vec::new(),
             idle_thread_timeout: IDLE_THREAD_TIMEOUT,
             nested_wait: None,
+            spin_policy: None,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -224,6 +231,7 @@ setters!(ThreadpoolConfig {
     ceiling: Option<i16>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     connection_limits: ConnectionLimits,
 });
 
@@ -278,6 +286,11 @@ pub struct LaneConfig {
     /// `cores` and borrowing.
     /// Default: `None`.
     pub reservation: Option<Reservation>,
+    /// Polling of the lane's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the pool.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
 }
 
 impl Default for LaneConfig {
@@ -290,6 +303,7 @@ impl Default for LaneConfig {
             ceiling: None,
             cores: Vec::new(),
             reservation: None,
+            spin_policy: None,
         }
     }
 }
@@ -300,6 +314,7 @@ setters!(LaneConfig {
     dynamic_threads: u32,
     ceiling: Option<i16>,
     reservation: Option<Reservation>,
+    spin_policy: Option<SpinPolicy>,
 });
 
 impl LaneConfig {
@@ -363,6 +378,11 @@ pub struct LanesConfig {
     /// [`NestedWait::Block`].
     /// Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the ORB.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Bounds on the connections of each lane.
     /// Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
@@ -379,6 +399,7 @@ impl Default for LanesConfig {
             buffering: None,
             idle_thread_timeout: IDLE_THREAD_TIMEOUT,
             nested_wait: None,
+            spin_policy: None,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -392,6 +413,7 @@ setters!(LanesConfig {
     buffering: Option<BufferBounds>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     connection_limits: ConnectionLimits,
 });
 

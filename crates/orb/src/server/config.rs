@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use corelane_net::SpinPolicy;
+
 /// The dispatch architecture of a pool: which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
@@ -161,6 +163,11 @@ pub struct PoolConfig {
     /// blocks.
     /// Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads that run queued
+    /// requests of a half-synchronous pool never poll. `None` means the policy of
+    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy).
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
@@ -183,6 +190,7 @@ impl Default for PoolConfig {
             dispatch: Dispatch::LeaderFollowers { threads: 4 },
             listen: Vec::new(),
             nested_wait: None,
+            spin_policy: None,
             thread_stack_size: 1 << 20,
             ceiling: None,
             connection_limits: ConnectionLimits::default(),
@@ -194,6 +202,7 @@ setters!(PoolConfig {
     name: impl Into<String>,
     dispatch: Dispatch,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     thread_stack_size: usize,
     ceiling: Option<i16>,
     connection_limits: ConnectionLimits,

@@ -36,6 +36,7 @@ use super::parked_request::ResumeOn;
 use super::ready_list::ReadyList;
 pub(crate) use super::ready_list::Task;
 use super::ready_queue::ReadyQueue;
+use super::spinning::may_spin;
 use super::worker::{ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
@@ -56,7 +57,7 @@ const MAX_BACKLOG: usize = 4096;
 
 /// Returns the events that a connection's descriptor is watched for, all edge-triggered. Room to
 /// write is watched only while replies wait: a Unix socket reports it each time the peer reads.
-fn interest(congested: bool) -> Interest {
+pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
 }
@@ -94,6 +95,8 @@ pub(crate) struct Lane<S> {
     /// Number of retired connections that threads are still in.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
+    /// True if the lane's threads may poll before they sleep.
+    may_spin: bool,
     stop: AtomicBool,
     /// The lowest lane of the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
@@ -123,7 +126,7 @@ pub(crate) struct StartedRequest<'l> {
 
 /// Why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadCause {
+pub(super) enum ReadCause {
     /// The socket may have more.
     Readiness,
     /// The buffer may hold messages that have been read.
@@ -163,6 +166,7 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             };
             Lane {
+                may_spin: may_spin(&config, role.as_ref()) && strategy.may_spin(),
                 connections: GenerationalSlab::with_callback("connections", Scope::Lane, slots, on_last),
                 config,
                 role,
@@ -281,7 +285,12 @@ impl<S: Architecture<S>> Lane<S> {
             timeout = Some(Duration::ZERO);
         }
         worker.ran_listed_task = false;
-        if let Some(event) = self.next_event(timeout)? {
+        let event = if self.may_spin && timeout.is_none() {
+            self.wait_spinning(handler, worker)?
+        } else {
+            self.next_event(timeout)?
+        };
+        if let Some(event) = event {
             self.handle_event(handler, worker, event);
         }
         Ok(())
@@ -495,7 +504,13 @@ impl<S: Architecture<S>> Lane<S> {
     /// Reads messages of a connection, runs them or leaves them to another thread, as the strategy
     /// says. Reading ends before the upcall, so another thread may read the next message.
     #[inline]
-    fn read<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
+    pub(super) fn read<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        handle: (u32, u32),
+        cause: ReadCause,
+    ) {
         let mut cause = cause;
         let mut read = 0;
         while self.read_message(handler, worker, handle, cause) {
@@ -529,17 +544,31 @@ impl<S: Architecture<S>> Lane<S> {
         let Some(more) = self.receive_message(handler.context(), worker, &connection, cause, &mut detached) else {
             return false;
         };
+        self.run_message(handler, worker, &connection, detached, more)
+    }
+
+    /// Runs a message that the calling thread has read, or leaves it to another thread. Returns true
+    /// if the calling thread is to read the connection's next message.
+    #[inline(always)]
+    pub(super) fn run_message<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        mut detached: Option<Message>,
+        more: bool,
+    ) -> bool {
         connection.record_message(self.idle_tracker.now());
-        let reads_on = match self.strategy.place_message(self, handler, worker, &connection, &mut detached, more) {
+        let reads_on = match self.strategy.place_message(self, handler, worker, connection, &mut detached, more) {
             Placement::Here { reads_on } => reads_on,
             Placement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
-            None => worker.dispatch_in_place(handler, &connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, &connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, Wait::Now),
+            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
         };
         if !goes_on {
-            self.retire_connection(handler.context(), handle);
+            self.retire_connection(handler.context(), connection.handle);
             return false;
         }
         reads_on
@@ -550,7 +579,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// copied several times. Returns `None` if there is no whole message, another thread reads, or
     /// nothing is to be read for now.
     #[inline(always)]
-    fn receive_message(
+    pub(super) fn receive_message(
         &self,
         context: &OrbContext,
         worker: &mut Worker,

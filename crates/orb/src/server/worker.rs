@@ -34,6 +34,8 @@ pub(crate) struct Worker {
     /// the message is dispatched or detached; otherwise meaningless. It is not moved: moved, it
     /// would be read before it had left the processor's store buffer.
     in_place_header: Header,
+    /// The connection whose readiness the thread handled last.
+    pub(super) last_reported: Option<(u32, u32)>,
     /// The thread's role in the lane's burst mode.
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
@@ -72,6 +74,7 @@ impl Worker {
                 size: 0,
             },
             ran_listed_task: false,
+            last_reported: None,
             burst_role: BurstRole::default(),
             spares: Vec::new(),
             memory: RequestMemory::default(),

@@ -88,6 +88,10 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
         }
     }
 
+    fn may_spin(&self) -> bool {
+        true
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         // Any number of callers can reach the few shared threads: if they blocked, soon none would
         // be left.
