@@ -33,7 +33,7 @@ fn each(name: &str, check: impl Fn(&dyn Stream, &dyn Stream)) {
         let listener = transport.listen(&endpoint).unwrap();
         let client = transport.connect(listener.local_endpoint(), None).unwrap();
         let server = accept(&*listener);
-        [&client, &server].map(|stream| stream.set_spin_policy(SpinPolicy::Never));
+        [&client, &server].into_iter().for_each(|stream| stream.set_spin_policy(SpinPolicy::Never));
         check(&*client, &*server);
     }
 }
