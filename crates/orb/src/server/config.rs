@@ -164,7 +164,8 @@ pub struct PoolConfig {
     /// Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// Polling of the pool's threads for the next request, before they sleep. Threads that run queued
-    /// requests of a half-synchronous pool never poll. `None` means the policy of
+    /// requests of a half-synchronous pool never poll. Threads that share a pool poll only with the feature
+    /// `spin`, which is on by default. `None` means the policy of
     /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy).
     /// Default: `None`.
     pub spin_policy: Option<SpinPolicy>,

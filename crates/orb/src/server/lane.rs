@@ -285,7 +285,7 @@ impl<S: Architecture<S>> Lane<S> {
             timeout = Some(Duration::ZERO);
         }
         worker.ran_listed_task = false;
-        let event = if self.may_spin && timeout.is_none() {
+        let event = if cfg!(feature = "spin") && self.may_spin && timeout.is_none() {
             self.wait_spinning(handler, worker)?
         } else {
             self.next_event(timeout)?
