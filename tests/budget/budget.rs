@@ -2,11 +2,11 @@
 
 use corelane::poa::{IdAssignment, PoaPolicies};
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
-use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, Timeout, Transports};
+use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
 use corelane_net::SharedMemory;
 use corelane_sys::counters;
 use corelane_tests::real_time::fifo_orb;
-use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, client, serve, serve_with};
+use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
 use std::io::{Read, Write};
@@ -31,6 +31,21 @@ struct Cost {
 type Each = [u64; 6];
 
 const ORB_LOCKS: usize = 3;
+
+/// An ORB whose threads never poll over sockets, so that the counts are exact.
+fn sleeping() -> OrbBuilder {
+    Orb::builder().spin_policy(SpinPolicy::Never)
+}
+
+fn serve(dispatch: Dispatch) -> Server {
+    serve_with(sleeping().pool(PoolConfig::default().dispatch(dispatch)).listen("tcp:127.0.0.1:0"))
+}
+
+fn client(ior: &str) -> (Orb, ProbeRef) {
+    let orb = sleeping().build().unwrap();
+    let object = orb.string_to_object(ior).unwrap().unwrap();
+    (orb, ProbeRef::from_object(object))
+}
 
 /// Counts `CALLS` calls after warm-up. The server has one serving thread, so its counts are those
 /// of one thread.
@@ -151,7 +166,7 @@ fn listening(carrier: &str, dispatch: Dispatch) -> OrbBuilder {
 
 #[test]
 fn a_unix_socket_has_the_same_costs_as_tcp() {
-    let serve_at = |dispatch| serve_with(listening("unix", dispatch));
+    let serve_at = |dispatch| serve_with(listening("unix", dispatch).spin_policy(SpinPolicy::Never));
     every_plain_argument_costs(&serve_at(Dispatch::LeaderFollowers { threads: 1 }), 3);
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
@@ -216,7 +231,7 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
 /// With ISO 8859-1 on the wire, text is converted to `str` in the thread's arena.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
-    let latin = || Orb::builder().native_char_set(CharSet::Latin1);
+    let latin = || sleeping().native_char_set(CharSet::Latin1);
     for (dispatch, system_calls) in
         [(Dispatch::LeaderFollowers { threads: 1 }, 3), (Dispatch::ThreadPerConnection { max_threads: 16 }, 2)]
     {

@@ -43,6 +43,15 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
+/// Starts a Corelane server as [`start_echo`] does, whose threads never poll before they sleep.
+pub(crate) fn start_sleeping_echo(
+    architecture: ServerArchitecture,
+    address: &str,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
+    start("Corelane's server that does not poll", &["sleeping-echo", &architecture.to_string(), address], placement)
+}
+
 /// Starts a Corelane server with one object whose calls all have one priority. Returns its
 /// reference.
 pub(crate) fn start_declared(

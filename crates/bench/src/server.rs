@@ -36,6 +36,9 @@ fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
         ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
         ["echo", architecture, address] => server::echo(ServerArchitecture::from_word(architecture)?, address),
+        ["sleeping-echo", architecture, address] => {
+            server::sleeping_echo(ServerArchitecture::from_word(architecture)?, address)
+        }
         ["declared", architecture] => server::declared(ServerArchitecture::from_word(architecture)?),
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {

@@ -5,6 +5,7 @@
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
+use crate::testbed::NEVER_POLLS;
 use crate::value::SingleValue;
 
 /// The cores of client and server to which a goal applies.
@@ -73,6 +74,10 @@ enum TargetBound {
     Floor(f64),
     /// Minimum multiple of the baseline's calls per second.
     FloorRate(f64),
+    /// Maximum multiple of the time of a baseline call whose sides spin.
+    Spin(f64),
+    /// Maximum multiple of the time of the same server and caller without polling.
+    NeverPolls(f64),
     /// Maximum multiple of an omniORB call's time.
     OmniOrb(f64),
     /// Maximum multiple of the time of the same server's baseline variant.
@@ -97,6 +102,13 @@ impl TargetBound {
         match self {
             TargetBound::Floor(most) => against(floor, most),
             TargetBound::FloorRate(least) => against(floor, 1.0 / least),
+            TargetBound::Spin(most) => {
+                let spins = |with: &FigureLabel| with.peer == "floor" && with.config == "spin";
+                against(figure.ratios.iter().find(|ratio| spins(&ratio.with)), most)
+            }
+            TargetBound::NeverPolls(most) => {
+                against(figure.ratios.iter().find(|ratio| ratio.with.config.ends_with(NEVER_POLLS)), most)
+            }
             TargetBound::OmniOrb(most) => {
                 against(figure.ratios.iter().find(|ratio| ratio.with.peer == "omniORB"), most)
             }
@@ -135,6 +147,13 @@ const GOALS: &[Goal] = &[
         place: CoreArrangement::BothCores,
         ..goal(CALLS, &["oneway"], "tcp", TargetBound::FloorRate(3.0))
     },
+    Goal { calls: OperationSet::PerConnection, ..on_both(SMALL, "tcp", TargetBound::Spin(1.08)) },
+    Goal { calls: OperationSet::PerConnection, ..on_both(SMALL, "unix", TargetBound::Spin(1.08)) },
+    Goal { calls: OperationSet::LeaderFollowers, ..on_both(SMALL, "tcp", TargetBound::Spin(1.12)) },
+    Goal { calls: OperationSet::LeaderFollowers, ..on_both(SMALL, "unix", TargetBound::Spin(1.12)) },
+    on_both(SMALL, "tcp", TargetBound::OmniOrb(0.40)),
+    goal(CALLS, SMALL, "tcp", TargetBound::NeverPolls(1.01)),
+    goal(CALLS, SMALL, "unix", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
     // Applies to connections whose reader spins before it sleeps. The threads of a pool wait in
     // `epoll_wait`.
@@ -201,6 +220,11 @@ const fn goal(
     bound: TargetBound,
 ) -> Goal {
     Goal { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
+}
+
+/// Returns a goal of calls for either dispatch architecture, with client and server on two cores.
+const fn on_both(operations: &'static [&'static str], transport: &'static str, bound: TargetBound) -> Goal {
+    Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
 /// Returns every comparison of Corelane's figures that a goal covers and for which there are
@@ -279,12 +303,27 @@ mod tests {
         {
             let floor = label("floor", "tcp", "octet", floor);
             let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
-            assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88))]);
             // On two cores, and where the kernel chooses the cores, the comparison is reported
             // without a verdict.
-            assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None)]);
-            assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None)]);
+            assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88)), (0.80, None)]);
+            assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None), (0.80, Some(0.40))]);
+            assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None), (0.80, None)]);
         }
+    }
+
+    #[test]
+    fn calls_that_poll_are_held_to_polling_floors_and_to_calls_that_do_not() {
+        for (config, most) in [("thread per connection", 1.08), ("leader/followers, 4", 1.12)] {
+            let ours = label("Corelane", "unix", "octet", config);
+            let sleeping = label("Corelane", "unix", "octet", &format!("{config}{NEVER_POLLS}"));
+            let spin = label("floor", "unix", "octet", "spin");
+            let blocking = label("floor", "unix", "octet", "blocking");
+            let figure = figure(ours, &[(blocking, 0.5), (spin, 1.1), (sleeping.clone(), 0.9)]);
+            assert_eq!(judged(figure.clone(), BOTH), [(0.5, None), (1.1, Some(most)), (0.9, None)]);
+            assert_eq!(judged(figure, ONE), [(0.5, Some(1.10)), (1.1, None), (0.9, Some(1.01))]);
+        }
+        let ours = label("Corelane", "unix", "octet", "thread per connection, never polls");
+        assert_eq!(judged(figure(ours, &[(label("floor", "unix", "octet", "blocking"), 1.0)]), ONE), []);
     }
 
     #[test]

@@ -10,11 +10,11 @@ use crate::baseline::{
     BaselineClient, BaselineTransport, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, address_of,
 };
 use crate::harness::{FigureLabel, Subject, Variant};
-use crate::launch::{start_echo, start_floor};
+use crate::launch::{start_echo, start_floor, start_sleeping_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::orb::ServerArchitecture;
 use crate::orb::client::{StubCalls, target};
+use crate::orb::{ServerArchitecture, sleeping_client_orb};
 use crate::peer::{self, BuiltPeer, PeerInvocation, PeerKind, Threads};
 use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
@@ -93,22 +93,21 @@ pub(crate) fn baselines(carrier: BaselineTransport, options: &BenchOptions) -> R
         BaselineTransport::SharedMemory => vec![(carrier, Spinning::Blocking)],
     };
     // On one core, a spinning side would keep the other side from running.
-    if carrier == BaselineTransport::SharedMemory && several_cores(&options.placement) {
+    if several_cores(&options.placement) {
         ways.push((carrier, Spinning::Looking));
     }
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, its streams without an ORB, and pairs of processes that
-/// spin.
+/// Starts the baselines of a transport, its streams without an ORB, and pairs that copy in parts.
 pub(crate) fn baselines_and_streams(
     carrier: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<Vec<Baseline>, Failure> {
     let mut all = baselines(carrier, options)?;
-    let spinning = if carrier == BaselineTransport::SharedMemory { Spinning::Parts } else { Spinning::Looking };
+    let has_parts = carrier == BaselineTransport::SharedMemory && several_cores(&options.placement);
     let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
-    for waiting in [spinning].into_iter().filter(|_| several_cores(&options.placement)).chain(streams) {
+    for waiting in has_parts.then_some(Spinning::Parts).into_iter().chain(streams) {
         all.push(Baseline::start(carrier, waiting, options)?);
     }
     Ok(all)
@@ -145,9 +144,14 @@ fn several_cores(placement: &Placement) -> bool {
     }
 }
 
+/// End of the configuration of ORBs whose threads never poll before they sleep.
+pub(crate) const NEVER_POLLS: &str = ", never polls";
+
 pub(crate) struct Corelane {
     carrier: BaselineTransport,
     architecture: ServerArchitecture,
+    /// The callers' ORB, if neither they nor the server poll.
+    sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
 }
@@ -155,7 +159,7 @@ pub(crate) struct Corelane {
 impl Corelane {
     /// Returns the name that labels use.
     pub(crate) fn config(&self) -> String {
-        self.architecture.config()
+        self.architecture.config() + if self.sleeping.is_some() { NEVER_POLLS } else { "" }
     }
 
     /// Starts one server for each architecture.
@@ -170,7 +174,17 @@ impl Corelane {
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
         let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
-        Ok(Corelane { carrier, architecture, server, reference })
+        Ok(Corelane { carrier, architecture, sleeping: None, server, reference })
+    }
+
+    /// Starts a server whose threads never poll before they sleep, and an ORB for its callers.
+    fn sleeping(
+        carrier: BaselineTransport,
+        architecture: ServerArchitecture,
+        options: &BenchOptions,
+    ) -> Result<Self, Failure> {
+        let (server, reference) = start_sleeping_echo(architecture, &free_address(carrier), &options.placement)?;
+        Ok(Corelane { carrier, architecture, sleeping: Some(sleeping_client_orb()?), server, reference })
     }
 }
 
@@ -288,27 +302,38 @@ impl Testbed {
         if self.carrier == BaselineTransport::SharedMemory {
             servers.push(Corelane::one(BaselineTransport::Unix, ServerArchitecture::PerConnection, options)?);
         }
+        // The same servers once more, without polling.
+        let polling = servers.len();
+        if self.bench == "call" && self.carrier != BaselineTransport::SharedMemory && !operation.is_oneway() {
+            for index in 0..polling {
+                servers.push(Corelane::sleeping(self.carrier, servers[index].architecture, options)?);
+            }
+        }
         let first = variants.len();
-        for server in &servers {
+        for (index, server) in servers.iter().enumerate() {
             let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Spinning::Epoll(_)));
             let mut against = match server.architecture {
                 ServerArchitecture::PerConnection => vec![blocking(server.carrier)],
                 _ => vec![epoll().map_or(0, |found| found.2)],
             };
-            if server.architecture == ServerArchitecture::PerConnection {
+            let polls_sockets = server.carrier != BaselineTransport::SharedMemory && server.sleeping.is_none();
+            if server.architecture == ServerArchitecture::PerConnection || polls_sockets {
                 let looking = floors
                     .iter()
                     .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Spinning::Looking);
                 against.extend(looking.map(|found| found.2));
             }
             against.extend(omniorb);
+            if index + polling < servers.len() {
+                against.push(first + index + polling);
+            }
             // For shared memory, the last server is the one over Unix sockets.
             if server.carrier == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
-            let target = target(orb, &server.reference)?;
+            let target = target(server.sleeping.as_ref().unwrap_or(orb), &server.reference)?;
             let calls = StubCalls { target, operation, server: server.server.pid() };
-            let label = self.label("Corelane", server.carrier.name(), operation, server.architecture.config());
+            let label = self.label("Corelane", server.carrier.name(), operation, server.config());
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {

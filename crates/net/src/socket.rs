@@ -14,7 +14,7 @@ use corelane_sys::{poll, thread};
 
 use crate::resolver::Resolver;
 use crate::socket_file::{self, SocketFile};
-use crate::spin::{AdaptiveSpin, NextWait, SpinPermit};
+use crate::spin::{AdaptiveSpin, NextWait, Spin, SpinPermit};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
@@ -206,7 +206,7 @@ impl fmt::Debug for SocketStream {
 
 impl SocketStream {
     fn new(fd: FilteredSocket, peer: Peer) -> Self {
-        SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::Never) }
+        SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::DEFAULT) }
     }
 
     /// Receives like a stream without a policy, but polls first if this helps.
@@ -336,6 +336,10 @@ impl Stream for SocketStream {
 
     fn set_spin_policy(&self, policy: SpinPolicy) {
         self.spin.set_policy(policy);
+    }
+
+    fn begin_spin(&self) -> Option<Spin<'_>> {
+        self.spin.begin(|| self.is_peer_elsewhere())
     }
 
     fn set_busy_poll(&self, time: Duration) -> io::Result<()> {

@@ -18,10 +18,9 @@ use corelane_sys::thread;
 /// The policy by which threads that read a stream poll before they sleep.
 ///
 /// The time is that of one wait. More than [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpinPolicy {
     /// Threads sleep at once.
-    #[default]
     Never,
     /// Threads poll while this has helped before and the peer runs on another core or machine.
     /// Threads of fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
@@ -39,6 +38,9 @@ pub enum SpinPolicy {
 impl SpinPolicy {
     /// Maximum time for which any wait polls.
     pub const MAX_SPIN: Duration = Duration::from_millis(100);
+
+    /// The policy of sockets for which no other is set: adaptive, for at most 50 us.
+    pub const DEFAULT: Self = SpinPolicy::Adaptive { max_spin: Duration::from_micros(50) };
 
     /// Returns the policy as a number: the time in nanoseconds, doubled, plus 1 for `Always`.
     fn encode(self) -> u64 {
@@ -145,6 +147,25 @@ impl AdaptiveSpin {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
+    /// Begins a wait that polls, if it may and that has helped. `is_peer_elsewhere` tells whether
+    /// the peer runs on another core or machine; it is asked where that is unknown.
+    pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<Spin<'_>> {
+        let max_spin = match self.next_wait() {
+            NextWait::Sleep => return None,
+            NextWait::Spin(max_spin) => max_spin,
+            NextWait::Try(max_spin) => {
+                if !is_peer_elsewhere() {
+                    self.record(false);
+                    return None;
+                }
+                self.encourage();
+                max_spin
+            }
+        };
+        let permit = SpinPermit::acquire()?;
+        Some(Spin { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
+    }
+
     /// Records whether polling has helped. If it was impossible, it has not.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
@@ -187,6 +208,29 @@ impl AdaptiveSpin {
         };
         self.record(is_found);
         is_found
+    }
+}
+
+/// A wait in which the calling thread polls: it may until [`is_over`](Self::is_over).
+#[derive(Debug)]
+pub struct Spin<'s> {
+    adaptive: &'s AdaptiveSpin,
+    end: Monotonic,
+    _permit: SpinPermit,
+}
+
+impl Spin<'_> {
+    /// Returns true if the time is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.end.is_past()
+    }
+
+    /// Ends the wait and records whether the thread found what it waited for. A wait that is
+    /// dropped instead is not counted: the thread stopped for another reason.
+    pub fn finish(self, is_found: bool) {
+        // Found late: another thread had the core for a while, and may have been kept from it.
+        self.adaptive.record(is_found && !self.is_over());
     }
 }
 

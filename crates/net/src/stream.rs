@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-use crate::SpinPolicy;
+use crate::{Spin, SpinPolicy};
 
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,13 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// that polls makes system calls where the stream is a socket.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
+    }
+
+    /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance. `None`
+    /// if the policy, earlier waits or other threads that poll speak against it, or if polling by
+    /// such calls helps nothing.
+    fn begin_spin(&self) -> Option<Spin<'_>> {
+        None
     }
 
     /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;

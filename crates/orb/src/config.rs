@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, SpinPolicy};
 use corelane_wire::{CharSet, Limits, Version};
 
 use crate::policy::{CallPolicies, PoolExhausted};
@@ -17,6 +17,9 @@ pub(crate) struct Config {
     /// Maximum number of connections to one server at one priority.
     pub(crate) max_connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
+    /// Polling of threads that wait for a reply, and of pools that set no policy; `None` leaves it to
+    /// the transports.
+    pub(crate) spin_policy: Option<SpinPolicy>,
     /// The reaction of a call if all connections to its server are in use and no more may be made.
     pub(crate) on_pool_exhausted: PoolExhausted,
     /// Time for which a connection to a server may be idle before it is closed.

@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
+use corelane_net::SpinPolicy;
 use corelane_sys::erased::ErasedArc;
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
@@ -22,6 +23,7 @@ use crate::invocation::callee::Callee;
 use crate::invocation::target::Binding;
 use crate::policy::CallPolicies;
 use crate::rt::RtClientPolicies;
+use crate::rt::client_policies::ClientPolicies;
 
 /// The repository id that every object has.
 pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
@@ -120,6 +122,17 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
+    /// Returns a reference to the same object whose callers poll for replies as `policy` says,
+    /// instead of the ORB's policy ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). It
+    /// shares connections only with references of the same policy.
+    #[must_use]
+    pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
+        let wider = &self.client().config().client_policies;
+        let own = ClientPolicies { spin: Some(policy), ..self.binding().own().clone() };
+        let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
+        ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
+    }
+
     /// Returns a reference to the same object with these real-time policies. Policies not set here
     /// come from the calling thread ([`rt::with_client_policies`](crate::rt::with_client_policies))
     /// and the ORB ([`RtConfig::client`](crate::rt::RtConfig::client)).
@@ -129,7 +142,8 @@ impl ObjectRef {
     /// INV_POLICY at the first call, or in [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
-        let binding = Arc::new(Binding::new(self.ior().clone(), policies.check()?, wider));
+        let own = ClientPolicies { spin: self.binding().own().spin, ..policies.check()? };
+        let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
 

@@ -5,15 +5,16 @@
 //! | `call OPERATION N` | `called`, after N calls, and one more if the operation's result is compared in full |
 
 use super::client::{target, untimed};
-use super::client_orb;
 use super::generated::cubit::CountedTargetRef;
+use super::sleeping_client_orb;
 use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
-/// Calls the object that `reference` names, as requested by lines of input.
+/// Calls the object that `reference` names, as requested by lines of input. The caller never polls,
+/// so that its system calls can be counted.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
-    let orb = client_orb(0)?;
+    let orb = sleeping_client_orb()?;
     let target = target(&orb, reference)?;
     println!("ready");
     let answer = |line: &str| Some(answer(&target, line).unwrap_or_else(|failure| format!("error {failure}")));

@@ -19,7 +19,7 @@ pub(crate) mod generated {
 
 use std::fmt;
 
-use corelane::{Dispatch, Limits, Orb, PoolConfig};
+use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
 
@@ -87,8 +87,16 @@ pub(crate) fn limits() -> Limits {
 }
 
 pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
-    let orb = Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)).build();
-    orb.map_err(|error| Failure::new(error.to_string()))
+    build(Orb::builder().limits(limits()).max_connections_per_server(connections.max(32)))
+}
+
+/// Returns an ORB whose threads never poll sockets before they sleep.
+pub(crate) fn sleeping_client_orb() -> Result<Orb, Failure> {
+    build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
+}
+
+fn build(builder: OrbBuilder) -> Result<Orb, Failure> {
+    builder.build().map_err(|error| Failure::new(error.to_string()))
 }
 
 impl From<corelane::SystemException> for Failure {

@@ -15,7 +15,7 @@ use corelane::rt::{
     DirectMapping, LaneConfig, LanesConfig, NativeRange, PriorityModel, RtConfig, RtPolicies, SchedulingClass,
     ThreadpoolConfig,
 };
-use corelane::{Endpoint, Orb, Servant};
+use corelane::{Endpoint, Orb, PoolConfig, Servant, SpinPolicy};
 use corelane_wire::ior::escape_key;
 
 use super::generated::cubit::CountedTarget;
@@ -29,7 +29,12 @@ use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
 pub(crate) fn echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
-    one(architecture, address, CountedTarget::servant(Echo))
+    one(architecture.pool(), address, CountedTarget::servant(Echo))
+}
+
+/// Serves as [`echo`], by threads that never poll before they sleep.
+pub(crate) fn sleeping_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
+    one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
 /// Serves one object of a real-time POA that declares one priority for all calls. The ORB's pool
@@ -79,11 +84,11 @@ pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
 pub(crate) fn operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
-    one(ServerArchitecture::PerConnection, LOOPBACK, servant)
+    one(ServerArchitecture::PerConnection.pool(), LOOPBACK, servant)
 }
 
-fn one(architecture: ServerArchitecture, address: &str, servant: Servant) -> Result<(), Failure> {
-    let orb = start(architecture, address)?;
+fn one(pool: PoolConfig, address: &str, servant: Servant) -> Result<(), Failure> {
+    let orb = start_pool(pool, address)?;
     let poa = orb.root_poa();
     let id = poa.activate_object(&servant).map_err(failed)?;
     poa.manager().activate().map_err(failed)?;
@@ -248,7 +253,11 @@ pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
 }
 
 pub(crate) fn start(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
-    Orb::builder().pool(architecture.pool()).limits(limits()).listen(address).build().map_err(failed)
+    start_pool(architecture.pool(), address)
+}
+
+fn start_pool(pool: PoolConfig, address: &str) -> Result<Orb, Failure> {
+    Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

@@ -339,6 +339,9 @@ impl ConnectionPool {
     ) -> Result<ClientConnection, AcquireError> {
         let connection_id = context.allocate_connection_id();
         let (stream, endpoint) = self.connect_stream(context, until)?;
+        if let Some(policy) = self.sockets.spin.or(context.config().spin_policy) {
+            stream.set_spin_policy(policy);
+        }
         let owner: Weak<Self> = Arc::downgrade(self);
         // Connections of real-time callers are always monitored, so that a hang-up is seen at once.
         let monitored =

@@ -22,6 +22,7 @@ use crate::exception::SystemException;
 use crate::object_key::ObjectKey;
 use crate::rt::band::Band;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
+use crate::rt::protocol::SocketSettings;
 
 /// The binding of a reference to its object, shared by all copies of the reference.
 #[derive(Debug)]
@@ -268,6 +269,7 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
                 left_out = true;
                 return None;
             };
+            let sockets = SocketSettings { spin: client.spin, ..sockets };
             let pools = context.pools_for(endpoints, sockets, client.private);
             let lanes = || {
                 let reached = found.lanes.into_iter().filter(|lane| context.has_transport(&lane.endpoint));

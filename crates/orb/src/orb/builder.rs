@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Transports};
+use corelane_net::{Endpoint, SpinPolicy, Transports};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::guarantees::{Guarantee, Holds};
 use corelane_sys::{memory, process};
@@ -52,6 +52,7 @@ pub struct OrbBuilder {
     call_policies: CallPolicies,
     max_connections_per_server: usize,
     oneway_batch: OnewayBatch,
+    spin_policy: Option<SpinPolicy>,
     drain_timeout: Duration,
     locks_memory: bool,
     on_pool_exhausted: PoolExhausted,
@@ -100,6 +101,7 @@ impl OrbBuilder {
             },
             max_connections_per_server: 32,
             oneway_batch: OnewayBatch::default(),
+            spin_policy: None,
             drain_timeout: Duration::from_secs(2),
             locks_memory: false,
             on_pool_exhausted: PoolExhausted::Wait,
@@ -213,6 +215,16 @@ impl OrbBuilder {
     /// may buffer, and for how long; 16 KiB and 1 ms by default.
     pub fn oneway_batch(mut self, batch: OnewayBatch) -> Self {
         self.oneway_batch = batch;
+        self
+    }
+
+    /// Sets whether threads poll before they sleep: callers that wait for a reply, and threads of
+    /// pools that set no policy of their own ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)).
+    /// Callers of multiplexed connections never poll. By default threads poll sockets while that helps, for at
+    /// most 50 us ([`SpinPolicy::DEFAULT`]), and shared memory as its transport says. Threads of fixed
+    /// priority poll only with [`SpinPolicy::Always`].
+    pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
+        self.spin_policy = Some(policy);
         self
     }
 
@@ -401,6 +413,7 @@ impl OrbBuilder {
             call_policies: self.call_policies,
             max_connections_per_server: self.max_connections_per_server,
             oneway_batch: self.oneway_batch,
+            spin_policy: self.spin_policy,
             drain_timeout: self.drain_timeout,
             on_pool_exhausted: self.on_pool_exhausted,
             idle_connection_timeout: self.idle_connection_timeout,
@@ -432,7 +445,8 @@ impl OrbBuilder {
         if let Some(first) = pools.first_mut() {
             first.listen.append(&mut listen);
         }
-        for pool in pools {
+        for mut pool in pools {
+            pool.spin_policy = pool.spin_policy.or(core.config().spin_policy);
             let mut listeners = Vec::new();
             for address in &pool.listen {
                 let endpoint = parse_address(address, core.transports())?;

@@ -1,7 +1,7 @@
 //! The client's real-time policies: those of the ORB, of a thread or a reference, and those in the
 //! profile of a reference.
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, SpinPolicy};
 use corelane_sched::{PriorityBands, PriorityModel, selection};
 
 use super::protocol::{Protocol, SocketSettings};
@@ -37,6 +37,8 @@ pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
+    /// Polling of callers; of a reference only. References that differ in it share no connections.
+    pub(crate) spin: Option<SpinPolicy>,
 }
 
 impl ClientPolicies {
@@ -47,6 +49,7 @@ impl ClientPolicies {
             bands: if self.bands.is_empty() { wider.bands.clone() } else { self.bands },
             private: self.private || wider.private,
             protocols: or(self.protocols, &wider.protocols),
+            spin: self.spin.or(wider.spin),
         }
     }
 }
@@ -67,7 +70,7 @@ impl RtClientPolicies {
             return Err(exception.because("the size of a buffer is not negative"));
         }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
-        Ok(ClientPolicies { bands, private: self.private_connection, protocols })
+        Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corelane_net::SpinPolicy;
 use corelane_sched::overload::BufferBounds;
 use corelane_sched::{
     LinearMapping, NativeRange, NetworkPriorityMapping, Priority, PriorityMapping, PriorityTransform,
@@ -183,6 +184,11 @@ pub struct ThreadpoolConfig {
     /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the ORB.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
@@ -201,6 +207,7 @@ impl Default for ThreadpoolConfig {
             cores: Vec::new(),
             idle_thread_timeout: IDLE_THREAD_TIMEOUT,
             nested_wait: None,
+            spin_policy: None,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -216,6 +223,7 @@ setters!(ThreadpoolConfig {
     ceiling: Option<i16>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     connection_limits: ConnectionLimits,
 });
 
@@ -265,6 +273,11 @@ pub struct LaneConfig {
     /// priority. Such a thread runs before threads of every fixed priority, but never takes more
     /// than its reservation. Cannot be combined with `cores` or borrowing. Default: `None`.
     pub reservation: Option<Reservation>,
+    /// Polling of the lane's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the pool.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
 }
 
 impl Default for LaneConfig {
@@ -277,6 +290,7 @@ impl Default for LaneConfig {
             ceiling: None,
             cores: Vec::new(),
             reservation: None,
+            spin_policy: None,
         }
     }
 }
@@ -287,6 +301,7 @@ setters!(LaneConfig {
     dynamic_threads: u32,
     ceiling: Option<i16>,
     reservation: Option<Reservation>,
+    spin_policy: Option<SpinPolicy>,
 });
 
 impl LaneConfig {
@@ -349,6 +364,11 @@ pub struct LanesConfig {
     /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
     /// means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
+    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
+    /// buffering never. `None` means the policy of the ORB.
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Limits on the connections of each lane. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
 }
@@ -364,6 +384,7 @@ impl Default for LanesConfig {
             buffering: None,
             idle_thread_timeout: IDLE_THREAD_TIMEOUT,
             nested_wait: None,
+            spin_policy: None,
             connection_limits: ConnectionLimits::default(),
         }
     }
@@ -377,6 +398,7 @@ setters!(LanesConfig {
     buffering: Option<BufferBounds>,
     idle_thread_timeout: Duration,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     connection_limits: ConnectionLimits,
 });
 

@@ -72,6 +72,7 @@ pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) ->
         ceiling: config.ceiling,
         cores: config.cores.clone(),
         reservation: None,
+        spin_policy: None,
     };
     let lanes = LanesConfig::default()
         .name(config.name.clone())
@@ -82,6 +83,7 @@ pub(crate) fn create(adapter: &Arc<ObjectAdapter>, config: &ThreadpoolConfig) ->
         .buffering(config.buffering)
         .idle_thread_timeout(config.idle_thread_timeout)
         .nested_wait(config.nested_wait)
+        .spin_policy(config.spin_policy)
         .connection_limits(config.connection_limits.clone());
     create_pool(adapter, &lanes, false)
 }
@@ -267,6 +269,7 @@ fn open_lane(
     let dispatch = Dispatch::LeaderFollowers { threads };
     let pool = PoolConfig::default().name(name).dispatch(dispatch).thread_stack_size(config.thread_stack_size);
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
+    let pool = pool.spin_policy(lane.spin_policy.or(config.spin_policy).or(adapter.config().spin_policy));
     let failed = |error: io::Error| no_resources(error.to_string());
     let overload = if role.rules.need_overload_thread() {
         Some(OverloadThread::new::<ObjectAdapter>().map_err(failed)?)

@@ -1,6 +1,6 @@
 //! The protocols that Real-time CORBA policies name, and the socket settings for them.
 
-use corelane_net::{ConnectionProperties, Endpoint};
+use corelane_net::{ConnectionProperties, Endpoint, SpinPolicy};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::ProtocolValue;
 
@@ -64,11 +64,13 @@ pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
     /// True if packets carry the code point of their connection's priority.
     pub(crate) network_priority: bool,
+    /// Polling of callers; `None` means the ORB's policy.
+    pub(crate) spin: Option<SpinPolicy>,
 }
 
 impl Default for SocketSettings {
     fn default() -> Self {
-        SocketSettings { properties: ConnectionProperties::default(), network_priority: true }
+        SocketSettings { properties: ConnectionProperties::default(), network_priority: true, spin: None }
     }
 }
 
@@ -96,6 +98,7 @@ impl Protocol {
                     no_delay: Some(tcp.no_delay),
                 },
                 network_priority: tcp.enable_network_priority,
+                spin: None,
             },
             Protocol::Unix(unix) => SocketSettings {
                 properties: ConnectionProperties {
@@ -104,6 +107,7 @@ impl Protocol {
                     ..ConnectionProperties::default()
                 },
                 network_priority: true,
+                spin: None,
             },
             Protocol::SharedMemory | Protocol::Other => SocketSettings::default(),
         }

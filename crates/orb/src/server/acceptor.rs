@@ -189,6 +189,9 @@ impl<S: Architecture<S>> Lane<S> {
             has_mixed_priorities: mixed,
         };
         self.set_dscp(handler.context(), &*stream);
+        if let Some(policy) = self.config.spin_policy {
+            stream.set_spin_policy(policy);
+        }
         let make = |slot, generation| {
             let memory_budget = Arc::clone(&self.memory_budget);
             Arc::new(Connection::new(

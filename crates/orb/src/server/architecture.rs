@@ -98,6 +98,11 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
+    /// Returns true if the threads of the lane's loop may poll before they sleep.
+    fn may_spin(&self) -> bool {
+        false
+    }
+
     /// Returns what a thread does while its servant has made a call and waits, if the pool's
     /// configuration does not say it.
     fn default_nested_wait(&self) -> NestedWait {

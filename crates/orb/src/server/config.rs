@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use corelane_net::SpinPolicy;
+
 /// The dispatch architecture of a pool: which threads read, run and answer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
@@ -159,6 +161,12 @@ pub struct PoolConfig {
     /// serve ([`NestedWait::Serve`]). All other threads then block ([`NestedWait::Block`]). The
     /// thread of a single connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
+    /// Polling of the pool's threads for the next request, before they sleep. Threads that run queued
+    /// requests of a half-synchronous pool never poll. Threads that share a pool poll only with the feature
+    /// `spin`, which is on by default. `None` means the policy of
+    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy).
+    /// Default: `None`.
+    pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
@@ -180,6 +188,7 @@ impl Default for PoolConfig {
             dispatch: Dispatch::LeaderFollowers { threads: 4 },
             listen: Vec::new(),
             nested_wait: None,
+            spin_policy: None,
             thread_stack_size: 1 << 20,
             ceiling: None,
             connection_limits: ConnectionLimits::default(),
@@ -191,6 +200,7 @@ setters!(PoolConfig {
     name: impl Into<String>,
     dispatch: Dispatch,
     nested_wait: Option<NestedWait>,
+    spin_policy: Option<SpinPolicy>,
     thread_stack_size: usize,
     ceiling: Option<i16>,
     connection_limits: ConnectionLimits,

@@ -36,6 +36,7 @@ use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;
 use super::ready_list::ReadyList;
 use super::ready_queue::ReadyQueue;
+use super::spinning::may_spin;
 use super::worker::{ReadResult, Worker};
 use crate::clock;
 use crate::event::Event as OrbEvent;
@@ -56,7 +57,7 @@ const MAX_BACKLOG: usize = 4096;
 
 /// Returns the events to watch for on a connection's descriptor, all edge-triggered. Room to write
 /// is watched only while replies wait, because a Unix socket reports it each time the peer reads.
-fn interest(congested: bool) -> Interest {
+pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
 }
@@ -94,6 +95,8 @@ pub(crate) struct Lane<S> {
     /// Number of retired connections that still have threads in them.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
+    /// True if the lane's threads may poll before they sleep.
+    may_spin: bool,
     stop: AtomicBool,
     /// The lowest lane of the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
@@ -123,7 +126,7 @@ pub(crate) struct StartedRequest<'l> {
 
 /// The reason why a connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadCause {
+pub(super) enum ReadCause {
     /// The socket may have input.
     Readiness,
     /// The buffer may hold further messages.
@@ -163,6 +166,7 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             };
             Lane {
+                may_spin: may_spin(&config, role.as_ref()) && strategy.may_spin(),
                 connections: GenerationalSlab::with_callback("connections", Scope::Lane, slots, on_last),
                 config,
                 role,
@@ -282,7 +286,12 @@ impl<S: Architecture<S>> Lane<S> {
             timeout = Some(Duration::ZERO);
         }
         worker.ran_listed_task = false;
-        if let Some(event) = self.next_event(timeout)? {
+        let event = if cfg!(feature = "spin") && self.may_spin && timeout.is_none() {
+            self.wait_spinning(handler, worker)?
+        } else {
+            self.next_event(timeout)?
+        };
+        if let Some(event) = event {
             self.handle_event(handler, worker, event);
         }
         Ok(())
@@ -499,7 +508,13 @@ impl<S: Architecture<S>> Lane<S> {
     /// Reads messages of a connection. Runs them, or leaves them to another thread, as the strategy
     /// decides. Reading ends before the upcall, so that another thread may read the next message.
     #[inline]
-    fn read<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, handle: (u32, u32), cause: ReadCause) {
+    pub(super) fn read<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        handle: (u32, u32),
+        cause: ReadCause,
+    ) {
         let mut cause = cause;
         let mut read = 0;
         while self.read_message(handler, worker, handle, cause) {
@@ -533,17 +548,31 @@ impl<S: Architecture<S>> Lane<S> {
         let Some(more) = self.receive_message(handler.context(), worker, &connection, cause, &mut detached) else {
             return false;
         };
+        self.run_message(handler, worker, &connection, detached, more)
+    }
+
+    /// Runs a message that the calling thread has read, or leaves it to another thread. Returns true
+    /// if the calling thread is to read the connection's next message.
+    #[inline(always)]
+    pub(super) fn run_message<H: RequestHandler>(
+        &self,
+        handler: &Arc<H>,
+        worker: &mut Worker,
+        connection: &Arc<Connection>,
+        mut detached: Option<Message>,
+        more: bool,
+    ) -> bool {
         connection.record_message(self.idle_tracker.now());
-        let reads_on = match self.strategy.place_message(self, handler, worker, &connection, &mut detached, more) {
+        let reads_on = match self.strategy.place_message(self, handler, worker, connection, &mut detached, more) {
             MessagePlacement::Here { reads_on } => reads_on,
             MessagePlacement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
-            None => worker.dispatch_in_place(handler, &connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, &connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, Wait::Now),
+            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
         };
         if !goes_on {
-            self.retire_connection(handler.context(), handle);
+            self.retire_connection(handler.context(), connection.handle);
             return false;
         }
         reads_on
@@ -554,7 +583,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// would be copied several times. Returns `None` if there is no complete message, if another
     /// thread reads, or if the connection must not be read at present.
     #[inline(always)]
-    fn receive_message(
+    pub(super) fn receive_message(
         &self,
         context: &OrbContext,
         worker: &mut Worker,

@@ -20,6 +20,7 @@ pub(crate) mod nested_wait;
 pub(crate) mod parked_request;
 mod ready_list;
 pub(crate) mod ready_queue;
+mod spinning;
 pub(crate) mod strategy;
 mod threads;
 pub(crate) mod worker;

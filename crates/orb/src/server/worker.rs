@@ -35,6 +35,8 @@ pub(crate) struct Worker {
     /// [`ReadResult::InPlace`] until the message is dispatched or detached. The header is not
     /// moved: the read of a move would have to wait for the writes of the header.
     in_place_header: Header,
+    /// The connection whose readiness the thread handled last.
+    pub(super) last_reported: Option<(u32, u32)>,
     /// The thread's role in the lane's burst mode.
     pub(super) burst_role: BurstRole,
     spares: Vec<ReceiveBuffer>,
@@ -73,6 +75,7 @@ impl Worker {
                 size: 0,
             },
             ran_listed_task: false,
+            last_reported: None,
             burst_role: BurstRole::default(),
             spares: Vec::new(),
             memory: RequestMemory::default(),

@@ -71,6 +71,7 @@ pub(super) fn core(
         call_policies: CallPolicies::NONE,
         max_connections_per_server: 2,
         oneway_batch: crate::OnewayBatch::default(),
+        spin_policy: None,
         on_pool_exhausted: PoolExhausted::Wait,
         idle_connection_timeout: Duration::from_secs(60),
         drain_timeout: Duration::from_nanos(CLOSING_TIME),

@@ -4,18 +4,18 @@
 mod peers;
 mod stepped;
 
-use corelane::{CallPolicies, Orb, Timeout};
+use corelane::{CallPolicies, Timeout};
 use corelane_sys::counters;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::start_echo;
+use crate::launch::start_sleeping_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::orb::ServerArchitecture;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
+use crate::orb::{ServerArchitecture, sleeping_client_orb};
 use crate::peer::PeerKind;
 use crate::report::{Report, bounded};
 use crate::sample::Samples;
@@ -50,11 +50,11 @@ const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 /// Reports counts per call on the client's and the server's thread.
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
+    let orb = sleeping_client_orb()?;
     let operations = options.operations_or(&USUAL);
     let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
     for architecture in ARCHITECTURES {
-        let (_server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+        let (_server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
         let coarse = target(&orb, &reference)?;
         let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));

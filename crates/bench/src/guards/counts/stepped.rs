@@ -18,7 +18,7 @@ use crate::address::LOOPBACK;
 use crate::baseline::BaselineTransport;
 use crate::cost;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::{start_caller, start_echo};
+use crate::launch::{start_caller, start_sleeping_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
@@ -113,7 +113,7 @@ pub(super) fn stepped(
 }
 
 fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<SteppedPair, Stop> {
-    let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
+    let (server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
     let client = start_caller(&reference, &options.placement)?;
     let server_most = if architecture == ServerArchitecture::PerConnection { 9.0 } else { 10.0 };
     let most = [Some(2.0), Some(server_most)];

@@ -337,6 +337,12 @@ impl Connection {
         }
     }
 
+    /// Calls `work` while no thread sends on the connection or changes whether it is congested.
+    #[cold]
+    pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.output.with(|_| work())
+    }
+
     /// Lets the lane start or stop watching for room to write.
     #[cold]
     pub(crate) fn watch_writability(&self, congested: bool) {

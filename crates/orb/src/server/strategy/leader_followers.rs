@@ -77,6 +77,10 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         self.threads <= 1
     }
 
+    fn may_spin(&self) -> bool {
+        true
+    }
+
     fn stop(&self) -> Vec<JoinHandle<()>> {
         if let Some(burst_mode) = &self.burst_mode {
             burst_mode.end();

@@ -153,6 +153,10 @@ impl Architecture<Strategy> for Strategy {
         delegate!(self.has_one_thread())
     }
 
+    fn may_spin(&self) -> bool {
+        delegate!(self.may_spin())
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         delegate!(self.default_nested_wait())
     }

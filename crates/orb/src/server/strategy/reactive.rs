@@ -23,6 +23,10 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
         true
     }
 
+    fn may_spin(&self) -> bool {
+        true
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         // If the only thread blocked, no other request would run.
         SERVE_WHILE_WAITING

@@ -90,6 +90,10 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
         }
     }
 
+    fn may_spin(&self) -> bool {
+        true
+    }
+
     fn default_nested_wait(&self) -> NestedWait {
         // Any number of callers can use the few shared threads. If these blocked, soon none would
         // be left.

@@ -1,0 +1,156 @@
+//! Counts of threads that poll before they sleep: an idle server's system calls, those of a server
+//! that polls, and the threads that poll at once.
+//!
+//! Alone in its process, because all threads of the process are counted.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use corelane::{Dispatch, Orb, OrbBuilder, PoolConfig, PoolExhausted, SpinPolicy};
+use corelane_net::spinning_threads;
+use corelane_sys::{counters, thread};
+use corelane_tests::{ProbeRef, Server, serve_with};
+
+/// A thread with this policy polls until something arrives, except if a call takes longer.
+const ALWAYS: SpinPolicy = SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN };
+
+const POLLING: [Dispatch; 3] =
+    [Dispatch::Reactive, Dispatch::ThreadPerConnection { max_threads: 16 }, Dispatch::LeaderFollowers { threads: 4 }];
+
+/// Longest time until a state is reached.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn serve(carrier: &str, dispatch: Dispatch, policy: Option<SpinPolicy>) -> Server {
+    let path = std::env::temp_dir().join(format!("corelane-polling-{}-{carrier}", std::process::id()));
+    let address = match carrier {
+        "tcp" => "tcp:127.0.0.1:0".to_owned(),
+        _ => format!("{carrier}:{}", path.display()),
+    };
+    serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch).spin_policy(policy)).listen(address))
+}
+
+fn connect(builder: OrbBuilder, server: &Server) -> (Orb, ProbeRef) {
+    let orb = builder.build().unwrap();
+    let object = orb.string_to_object(&server.ior).unwrap().unwrap();
+    (orb, ProbeRef::from_object(object))
+}
+
+/// One test after the other: each counts the whole process.
+#[test]
+fn polling_is_counted_and_bounded() {
+    if thread::online_cores() > 1 {
+        references_have_their_own_policy();
+    }
+    for dispatch in POLLING {
+        for carrier in ["tcp", "unix", "shm"] {
+            idle_servers_make_no_system_calls(carrier, dispatch);
+        }
+        if thread::online_cores() > 1 {
+            servers_that_poll_make_more_system_calls(dispatch);
+            requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch);
+            fewer_threads_than_cores_poll(dispatch);
+        }
+    }
+}
+
+fn references_have_their_own_policy() {
+    let server = serve("tcp", Dispatch::ThreadPerConnection { max_threads: 16 }, Some(SpinPolicy::Never));
+    let (_orb, probe) = connect(Orb::builder().spin_policy(SpinPolicy::Never), &server);
+    let polling = ProbeRef::from_object(probe.as_object().with_spin_policy(ALWAYS));
+    let system_calls = |probe: &ProbeRef| {
+        let before = counters::snapshot();
+        probe.slow(20).unwrap();
+        (counters::snapshot() - before).syscalls
+    };
+    probe.slow(0).unwrap();
+    let begun = Instant::now();
+    while system_calls(&polling) <= 100 {
+        assert!(begun.elapsed() < PATIENCE, "the caller does not poll");
+    }
+    assert!(system_calls(&probe) < 10, "the other reference has connections of its own");
+}
+
+fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
+    let server = serve(carrier, dispatch, None);
+    let (_orb, probe) = connect(Orb::builder(), &server);
+    (0..1000).for_each(|_| assert_eq!(probe.cube_long(3).unwrap(), 27));
+    // The ORBs monitor the connection again 100 ms after its last call.
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "{carrier}, {dispatch:?}: the server does not become idle");
+        let before = counters::process_snapshot();
+        std::thread::sleep(Duration::from_secs(1));
+        // Maintenance once a second, of two ORBs. A thread that polls makes 100,000 calls or more.
+        if (counters::process_snapshot() - before).syscalls <= 30 {
+            break;
+        }
+    }
+    assert_eq!(spinning_threads(), 0);
+    assert_eq!(probe.cube_long(3).unwrap(), 27);
+}
+
+/// A client that sleeps for a while between its calls leaves the server time to poll.
+fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
+    let server = serve("tcp", dispatch, Some(ALWAYS));
+    let (_orb, probe) = connect(Orb::builder().spin_policy(SpinPolicy::Never), &server);
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "{dispatch:?}: the server does not poll");
+        let before = counters::process_snapshot();
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(probe.cube_long(3).unwrap(), 27);
+        }
+        // A server that sleeps makes three for each call, and its client two.
+        if (counters::process_snapshot() - before).syscalls > 1000 {
+            break;
+        }
+    }
+}
+
+/// Two requests of one connection, and two of different connections, meet in their upcalls.
+fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch) {
+    if !matches!(dispatch, Dispatch::LeaderFollowers { .. }) {
+        return;
+    }
+    for connections in [1, 2] {
+        let server = serve("tcp", dispatch, Some(ALWAYS));
+        let shared = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhausted::Multiplex);
+        let builder = if connections == 1 { shared } else { Orb::builder() };
+        let (_orb, probe) = connect(builder, &server);
+        for round in 1..=200 {
+            assert_eq!(probe.cube_long(3).unwrap(), 27);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| probe.meet(2 * round).unwrap());
+                }
+            });
+        }
+        assert_eq!(server.orb.event_counts().protocol_faults, 0);
+    }
+}
+
+fn fewer_threads_than_cores_poll(dispatch: Dispatch) {
+    let server = serve("tcp", dispatch, Some(ALWAYS));
+    let (_orb, probe) = connect(Orb::builder().spin_policy(ALWAYS), &server);
+    let limit = thread::online_cores() - 1;
+    let is_over = AtomicBool::new(false);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..limit + 3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(probe.cube_long(3).unwrap(), 27);
+                }
+            });
+        }
+        let mut has_reached_limit = false;
+        while !has_reached_limit || begun.elapsed() < Duration::from_millis(100) {
+            assert!(begun.elapsed() < PATIENCE, "{dispatch:?}: no thread polls");
+            let spinning = spinning_threads();
+            assert!(spinning <= limit, "{spinning} threads poll");
+            has_reached_limit |= spinning == limit;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
