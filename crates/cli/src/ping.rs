@@ -14,7 +14,7 @@ use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
-use crate::arguments::{self, Refusal, flag, option, positional};
+use crate::arguments::{self, LEAST_TIMEOUT, Refusal, flag, option, positional};
 use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
@@ -72,9 +72,8 @@ impl PingArguments {
         let seconds = |id: &str, least: f64, default: f64| match arguments::text(parsed, id) {
             None => Ok(Duration::from_secs_f64(default)),
             Some(text) => {
-                let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
-                let seconds = seconds.map(Duration::from_secs_f64);
-                seconds.ok_or_else(|| format!("`--{id}` needs a number of seconds, not `{}`", excerpt(&text)))
+                let refusal = format!("`--{id}` needs a number of seconds, not `{}`", excerpt(&text));
+                arguments::seconds(&text, least, &refusal)
             }
         };
         let rounds = arguments::text(parsed, "count").map(|text| {
@@ -84,8 +83,8 @@ impl PingArguments {
         Ok(PingArguments {
             rounds: rounds.unwrap_or(Ok(10))?,
             interval: seconds("interval", 0.0, 0.1)?,
-            timeout: seconds("timeout", 0.001, 3.0)?,
-            deadline: seconds("deadline", 0.001, 60.0)?,
+            timeout: seconds("timeout", LEAST_TIMEOUT, 3.0)?,
+            deadline: seconds("deadline", LEAST_TIMEOUT, 60.0)?,
             type_id: arguments::text(parsed, "type"),
             is_json: parsed.get_flag("json"),
             reference: arguments::text(parsed, "REFERENCE").ok_or("no reference is given")?,

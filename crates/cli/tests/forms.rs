@@ -100,6 +100,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["trace", "--cores", "1"], "`--cores` takes two cores as in 0,1, not `1`"),
     (&["trace", "--op", "oneway"], "a oneway has no reply to wait for; choose another operation"),
     (&["ior", "make"], "no address is given"),
+    (&["ior", "make", "--address", "h:1"], "no object key is given: `--key TEXT`, or `--key-hex HEX`"),
     (&["ior", "make", "--what"], "there is no option `--what`"),
     (&["ior", "make", "--address"], "`--address` needs a value"),
     (&["ping"], "no reference is given"),

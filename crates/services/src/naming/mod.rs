@@ -289,7 +289,7 @@ impl NamingService {
 
     /// Binds many names of one context to objects, in one step and one commit to the store. `parent`
     /// is the name of the context, empty for the initial one. Names that are bound stay as they
-    /// are, unless `replaces` is true: then those that are bound to objects are bound again.
+    /// are, unless `replaces` is true: then those that are bound to other objects are bound again.
     ///
     /// # Errors
     /// The reason why nothing, or only a part, was bound.
