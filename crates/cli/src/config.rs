@@ -58,9 +58,10 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     };
     let is_json = parsed.get_flag("json");
     let wanted = arguments::texts(&parsed, "COMMAND").join(" ");
-    let settings = Settings::read().and_then(|settings| match settings.shown(&wanted).next() {
-        Some(_) => Ok(settings),
-        None => Err(format!("there is no command `{}` that can be configured", excerpt(&wanted))),
+    let settings = Settings::read().and_then(|settings| {
+        let is_known = settings.shown(&wanted).next().is_some();
+        let refusal = || format!("there is no command `{}` that can be configured", excerpt(&wanted));
+        if is_known { Ok(settings) } else { Err(refusal()) }
     });
     let (status, text) = match settings {
         Ok(settings) if is_json => (DONE, json_text(&settings.to_json(&wanted))),
@@ -202,8 +203,8 @@ impl Settings {
     /// Takes variables of the environment.
     fn take_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
         let of_tools = |name: &str| {
-            let tool = |tool: &&str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
-            CONFIGURED.iter().any(|one| tool(&one))
+            let tool = |tool: &str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
+            CONFIGURED.iter().any(|one| tool(one))
         };
         let variables: BTreeMap<String, OsString> = variables.filter(|(name, _)| of_tools(name)).collect();
         let known: Vec<(Vec<String>, &KnownOption)> =

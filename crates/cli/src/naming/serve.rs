@@ -70,7 +70,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut Output<'_>) -> Result<(), Str
         fs::write(path, format!("{reference}\n"))
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
     }
-    out.last_lines(|| [&[reference.clone()], &urls[..]].concat(), || json!({ "reference": reference, "urls": urls }));
+    out.last_lines(
+        || [std::slice::from_ref(&reference), &urls[..]].concat(),
+        || json!({ "reference": reference, "urls": urls }),
+    );
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
     poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
