@@ -15,6 +15,7 @@ pub use valuetypes::valuetypes;
 pub use corelane_idl::fuzz::{source as idl, source_of_many, tokens as idl_tokens, tokens_of_many};
 pub use corelane_rio::fuzz::rio_frames;
 pub use corelane_services::naming::fuzz::naming_records;
+pub use corelane_sniff::fuzz::sniff;
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
 
 /// Runs operations on the state of a connection: its pending requests, and the state machines of
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     ("ior_text", ior_text),
     ("naming_records", naming_records),
     ("rio_frames", rio_frames),
+    ("sniff", sniff),
     ("valuetypes", valuetypes),
 ];
 

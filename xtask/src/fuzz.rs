@@ -40,6 +40,7 @@ const TARGETS: &[Target] = &[
     Target { name: "naming_records", what: "records of the Naming Service", longest: 256, dictionary: None },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
     Target { name: "rio_frames", what: "frames through the steering program", longest: 256, dictionary: None },
+    Target { name: "sniff", what: "capture files", longest: 2048, dictionary: None },
     Target { name: "idl", what: "IDL source", longest: 160, dictionary: Some("idl") },
     Target { name: "idl_tokens", what: "words of IDL", longest: 40, dictionary: None },
 ];

@@ -20,6 +20,7 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "sched", below: &[], generates: false },
     Layer { folder: "idl", below: &[], generates: false },
     Layer { folder: "sys", below: &[], generates: false },
+    Layer { folder: "sniff", below: &["wire"], generates: false },
     Layer { folder: "net", below: &["sys"], generates: false },
     Layer { folder: "rio", below: &["net", "sys", "sched"], generates: false },
     Layer { folder: "orb", below: &["net", "wire", "sys", "sched"], generates: false },
@@ -27,7 +28,7 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "bench", below: &["orb", "services", "net", "rio", "sys", "wire"], generates: true },
     Layer {
         folder: "cli",
-        below: &["wire", "sched", "idl", "sys", "net", "rio", "orb", "services", "bench"],
+        below: &["wire", "sched", "idl", "sys", "net", "rio", "orb", "services", "bench", "sniff"],
         generates: true,
     },
 ];

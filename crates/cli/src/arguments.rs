@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
@@ -224,6 +225,18 @@ pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
     let values = parsed.get_many::<OsString>(id).into_iter().flatten();
     values.map(|word| word.to_string_lossy().into_owned()).collect()
 }
+
+/// Returns the value of an option in seconds, at least `least` and at most 1,000,000. The error is
+/// `refusal`.
+pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| refusal.to_owned())
+}
+
+/// The least time in seconds that an option with a time-out takes.
+pub(crate) const LEAST_TIMEOUT: f64 = 0.001;
+/// The reason why the value of `--timeout` is refused.
+pub(crate) const NO_TIMEOUT: &str = "a time-out is a number of seconds";
 
 /// The reason why words could not be parsed.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use corelane_idl::compile::CompileOptions;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json, json};
 
-use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
 use crate::idl_types::{Types, compile};
 use crate::operations::{self, ListedInterface, Signature};
 use crate::text::{excerpt, json_line, json_text};
@@ -65,7 +65,7 @@ struct CallArguments {
     idl: PathBuf,
     options: CompileOptions,
     interface: Option<String>,
-    timeout: Option<f64>,
+    timeout: Option<Duration>,
     context: Context,
     list: bool,
     is_json: bool,
@@ -120,10 +120,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<
 /// Converts the values of options, and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
-    let timeout = arguments::text(parsed, "timeout").map(|text| {
-        let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-        seconds.ok_or("a time-out is a number of seconds")
-    });
+    let timeout = arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT));
     let mut context = Context::default();
     for property in arguments::texts(parsed, "context") {
         let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
@@ -176,7 +173,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let object = naming::named(&orb, reference)?.ok_or("the reference is nil")?;
-    let object = object.with_timeout(Duration::from_secs_f64(timeout.unwrap_or(30.0)));
+    let object = object.with_timeout(timeout.unwrap_or(Duration::from_secs(30)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {
         orb.value_factories().register_type(&type_code);

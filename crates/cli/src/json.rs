@@ -36,6 +36,11 @@ pub(crate) fn of_any(any: &Any) -> Json {
     }
 }
 
+/// Converts a value of a type to JSON.
+pub(crate) fn of_value(value: &Value, type_code: &TypeCode) -> Json {
+    shown(value, type_code)
+}
+
 fn shown(value: &Value, type_code: &TypeCode) -> Json {
     let resolved = type_code.resolved();
     let float = |number: f64| Number::from_f64(number).map_or_else(|| Json::String(number.to_string()), Json::Number);

@@ -8,6 +8,7 @@
 mod arguments;
 mod call;
 mod candidates;
+mod config;
 mod cores;
 mod doctor;
 mod dump;
@@ -20,6 +21,7 @@ mod naming;
 mod operations;
 mod ping;
 mod policies;
+mod sniff;
 mod status;
 mod text;
 mod trace;
@@ -48,12 +50,14 @@ usage: corelane COMMAND [ARGUMENT]...
   ior TEXT          show the content of a reference: IOR:, corbaloc: or corbaname:
   ior make ...      make a reference from its parts
   ping REFERENCE    ask an object whether it is there, and how long its answers take
+  sniff FILE        show the GIOP messages in captured traffic
   naming ...        serve names, and work on any CORBA name server
   cores ...         analyse and simulate periodic tasks on cores
   bench ...         measure this ORB, its peers and bare sockets
   trace             write one request's path through client and server as a trace
   doctor            show which real-time guarantees hold on this machine, and what to change
   doctor REFERENCE  show why an object cannot be called, and what to change
+  config show       show options from the configuration file and the environment
   completions SHELL print completions for bash, zsh and other shells
   man DIR           write manual pages
   version           print the version
@@ -77,6 +81,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "call", command: call::command, run: call::run, help: || call::USAGE.to_owned() },
     Tool { name: "ior", command: ior::command, run: ior::run, help: ior::help },
     Tool { name: "ping", command: ping::command, run: ping::run, help: || ping::USAGE.to_owned() },
+    Tool { name: "sniff", command: sniff::command, run: sniff::run, help: || sniff::USAGE.to_owned() },
     Tool { name: "naming", command: naming::command, run: naming::run, help: || naming::USAGE.to_owned() },
     Tool { name: "cores", command: cores::command, run: cores::run, help: || cores::USAGE.to_owned() },
     Tool {
@@ -87,6 +92,7 @@ const TOOLS: &[Tool] = &[
     },
     Tool { name: "trace", command: trace::command, run: trace::run, help: || trace::USAGE.to_owned() },
     Tool { name: "doctor", command: doctor::command, run: doctor::run, help: || doctor::USAGE.to_owned() },
+    Tool { name: "config", command: config::command, run: config::run, help: || config::USAGE.to_owned() },
     Tool {
         name: "completions",
         command: manual::completions_command,
@@ -103,7 +109,13 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
-    let mut arguments = arguments.into_iter();
+    let mut arguments = match config::applied(command, arguments) {
+        Ok(arguments) => arguments.into_iter(),
+        Err(reason) => {
+            print(&format!("error: {reason}\n"));
+            return NOT_DONE;
+        }
+    };
     match command {
         "version" | "--version" | "-V" => print(&format!("corelane {}\n", env!("CARGO_PKG_VERSION"))),
         "help" | "--help" | "-h" => match arguments.next() {

@@ -126,8 +126,8 @@ mod tests {
                 }
             }
         });
-        // The compiler's option has no effect on a call.
-        assert_eq!(hidden, ["corelane call: case-sensitive"]);
+        // The compiler's option has no effect on a call or on captured messages.
+        assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 
     #[test]

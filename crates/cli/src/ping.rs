@@ -14,7 +14,7 @@ use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
-use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, flag, option, positional};
 use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
@@ -42,7 +42,7 @@ Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong 
 /// Maximum number of rounds, each of which records three times.
 const MAX_ROUNDS: u64 = 1_000_000;
 /// Shortest time-out of a question.
-const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 /// The interface that every object has.
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
@@ -74,9 +74,8 @@ impl PingArguments {
         let seconds = |id: &str, least: f64, default: f64| match arguments::text(parsed, id) {
             None => Ok(Duration::from_secs_f64(default)),
             Some(text) => {
-                let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
-                let seconds = seconds.map(Duration::from_secs_f64);
-                seconds.ok_or_else(|| format!("`--{id}` needs a number of seconds, not `{}`", excerpt(&text)))
+                let refusal = format!("`--{id}` needs a number of seconds, not `{}`", excerpt(&text));
+                arguments::seconds(&text, least, &refusal)
             }
         };
         let rounds = arguments::text(parsed, "count").map(|text| {
@@ -86,8 +85,8 @@ impl PingArguments {
         Ok(PingArguments {
             rounds: rounds.unwrap_or(Ok(10))?,
             interval: seconds("interval", 0.0, 0.1)?,
-            timeout: seconds("timeout", 0.001, 3.0)?,
-            deadline: seconds("deadline", 0.001, 60.0)?,
+            timeout: seconds("timeout", LEAST_TIMEOUT, 3.0)?,
+            deadline: seconds("deadline", LEAST_TIMEOUT, 60.0)?,
             type_id: arguments::text(parsed, "type"),
             is_json: parsed.get_flag("json"),
             reference: arguments::text(parsed, "REFERENCE").ok_or("no reference is given")?,
@@ -154,7 +153,7 @@ impl Question {
         if left.is_zero() {
             return false;
         }
-        let answer = question(timeout.min(left).max(LEAST_TIMEOUT));
+        let answer = question(timeout.min(left).max(MIN_TIMEOUT));
         let is_cut = left < timeout && answer.as_ref().is_err_and(|error| error.kind() == SystemExceptionKind::Timeout);
         if is_cut {
             return false;
@@ -246,7 +245,7 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
-    let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(LEAST_TIMEOUT));
+    let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(MIN_TIMEOUT));
     match object.validate_connection() {
         // An exception that the server raised has no detail, and counts as an answer.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {

@@ -193,7 +193,7 @@ fn session_of_the_page_goes_as_shown() {
         assert!(text.iter().zip(&shown).all(|(line, shown)| is_shown(line, shown)), "{command}: {text:?}");
         commands += 1;
     }
-    assert_eq!(commands, 7);
+    assert_eq!(commands, 8);
     server.terminate();
 }
 

@@ -362,7 +362,12 @@ struct DiskFolder(PathBuf);
 impl DiskFolder {
     fn new() -> Result<Self, Failure> {
         let path = PathBuf::from(format!("/var/tmp/corelane-bench-naming-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        Self::at(path)
+    }
+
+    /// Makes the folder. One that exists is refused: another user may have made it.
+    fn at(path: PathBuf) -> Result<Self, Failure> {
+        fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(DiskFolder(path))
     }
 
@@ -683,25 +688,37 @@ impl Scene<'_> {
         let context = NamingContextExtRef::unchecked_narrow(&found);
         let began = Instant::now();
         let (bindings, iterator) = context.list(BATCH)?;
+        let mut time = began.elapsed();
         let (mut count, mut grown) = (bindings.len(), 0.0_f64);
-        let Some(iterator) = iterator else { return Ok((count, began.elapsed().as_secs_f64(), grown)) };
+        let Some(iterator) = iterator else { return Ok((count, time.as_secs_f64(), grown)) };
         loop {
+            let began = Instant::now();
             let (has_more, bindings) = iterator.next_n(BATCH)?;
+            time += began.elapsed();
             count += bindings.len();
+            // Looking at the server's memory is no part of the time.
             grown = grown.max(resident(server)[0] - before);
             if !has_more {
                 break;
             }
         }
-        let seconds = began.elapsed().as_secs_f64();
         iterator.destroy()?;
-        Ok((count, seconds, grown))
+        Ok((count, time.as_secs_f64(), grown))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_exists_is_not_used() {
+        let path = std::env::temp_dir().join(format!("corelane-bench-folder-{}", std::process::id()));
+        let made = DiskFolder::at(path.clone()).unwrap();
+        assert!(DiskFolder::at(path.clone()).is_err() && path.is_dir());
+        drop(made);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn names_are_spread_over_the_whole_context() {

@@ -13,9 +13,20 @@ pub(super) enum CheckResult {
     Unsure,
 }
 
+/// An object that is examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The object that the reference names.
+    Object,
+    /// The context of a `corbaname:`, in which its name is looked up.
+    NameServer,
+}
+
 /// One check with its cause and its remedy.
 #[derive(Debug)]
 pub(super) struct Finding {
+    /// The object that is concerned.
+    pub(super) subject: Subject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
     /// The profile that the check is about, from 1.
@@ -42,7 +53,7 @@ impl Finding {
 
     fn of(verdict: CheckResult, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
         let remedy = remedy.to_owned();
-        Finding { check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
+        Finding { subject: Subject::Object, check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
     }
 
     /// Adds the profile and the address.
@@ -57,9 +68,13 @@ impl Finding {
             CheckResult::Bad => "NO",
             CheckResult::Unsure => "?",
         };
+        let subject = match self.subject {
+            Subject::Object => "",
+            Subject::NameServer => "name server: ",
+        };
         let profile = self.profile.map_or(String::new(), |profile| format!("profile {profile}: "));
         let endpoint = self.endpoint.as_ref().map_or(String::new(), |endpoint| format!("{endpoint}: "));
-        let mut text = format!("{word:<4} {:<16} {profile}{endpoint}{}\n", self.check, self.found);
+        let mut text = format!("{word:<4} {:<16} {subject}{profile}{endpoint}{}\n", self.check, self.found);
         if !self.remedy.is_empty() {
             text += &format!("     remedy: {}\n", self.remedy);
         }
@@ -68,6 +83,10 @@ impl Finding {
 
     pub(super) fn to_json(&self) -> Json {
         json!({
+            "object": match self.subject {
+                Subject::Object => "object",
+                Subject::NameServer => "name server",
+            },
             "check": self.check,
             "verdict": match self.verdict {
                 CheckResult::Good => "yes",

@@ -9,11 +9,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{ArgAction, Command};
-use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
+use corelane_sys::guarantees::{self, Guarantee, GuaranteeReport, Holds};
 use serde_json::{Value as Json, json};
 
 use self::finding::Finding;
-use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
 use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, input};
 
@@ -45,14 +45,23 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command with the arguments after `corelane doctor`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
-    let report = guarantees::report();
-    let request = match parse(arguments, &report) {
+    run_with(arguments, guarantees::report, out)
+}
+
+/// Runs the command. `examine_machine` tests the machine, which disturbs it: only the form without a
+/// reference does that.
+fn run_with(
+    arguments: impl Iterator<Item = OsString>,
+    examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
+    out: &mut dyn Write,
+) -> u8 {
+    let request = match parse(arguments) {
         Ok(request) => request,
         Err(reason) => return arguments::refused(reason, USAGE, out),
     };
     let (status, text) = match request.reference {
         Some(word) => of_reference(&word, request.timeout, request.is_json),
-        None => of_machine(&report, &request.required, request.is_json),
+        None => of_machine(&examine_machine(), &request.required, request.is_json),
     };
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
@@ -112,10 +121,7 @@ struct DoctorRequest {
 }
 
 /// Parses the words. The error is the reason, or `None` if help is requested.
-fn parse(
-    arguments: impl Iterator<Item = OsString>,
-    report: &[GuaranteeReport],
-) -> Result<DoctorRequest, Option<String>> {
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
         ArgumentRefusal::Other(reason) if reason.starts_with("`--require` needs") => {
@@ -124,11 +130,11 @@ fn parse(
         other => other.reason(),
     })?;
     let mut required = Vec::new();
+    let known = Guarantee::ALL.map(|guarantee| guarantee.name());
     for name in arguments::texts(&parsed, "require") {
         let before = required.len();
-        required.extend(report.iter().map(|one| one.name).filter(|&known| name == "all" || name == known));
+        required.extend(known.into_iter().filter(|&known| name == "all" || name == known));
         if required.len() == before {
-            let known: Vec<&str> = report.iter().map(|one| one.name).collect();
             return Err(Some(format!("there is no guarantee `{}`; there are {}", excerpt(&name), known.join(", "))));
         }
     }
@@ -138,10 +144,7 @@ fn parse(
     }
     let timeout = match arguments::text(&parsed, "timeout") {
         None => Duration::from_secs(3),
-        Some(text) => {
-            let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-            seconds.map(Duration::from_secs_f64).ok_or_else(|| Some("a time-out is a number of seconds".to_owned()))?
-        }
+        Some(text) => arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT).map_err(Some)?,
     };
     Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
 }
@@ -218,18 +221,32 @@ mod tests {
 
     #[test]
     fn required_guarantees_are_known_ones() {
-        let report = [guarantee("first", Holds::Yes), guarantee("second", Holds::No)];
-        let parse = |words: &[&str]| parse(words.iter().map(OsString::from), &report);
+        let parse = |words: &[&str]| parse(words.iter().map(OsString::from));
         let required = |words: &[&str]| parse(words).map(|request| request.required);
-        assert_eq!(required(&["--require", "second"]), Ok(vec!["second"]));
-        assert_eq!(required(&["--require=all"]), Ok(vec!["first", "second"]));
+        assert_eq!(required(&["--require", "timer-slack"]), Ok(vec!["timer-slack"]));
+        assert_eq!(required(&["--require=all"]).unwrap().len(), Guarantee::ALL.len());
         assert_eq!(required(&["--help"]), Err(None));
-        assert!(required(&["--require", "third"]).unwrap_err().unwrap().contains("first, second"));
+        assert!(required(&["--require", "third"]).unwrap_err().unwrap().contains("timer-slack, idle-states"));
         assert!(required(&["--require"]).is_err() && required(&["one", "more"]).is_err());
-        assert!(required(&["--require", "first", "corbaloc::h/k"]).is_err());
+        assert!(required(&["--require", "timer-slack", "corbaloc::h/k"]).is_err());
         let request = parse(&["--json", "--timeout", "0.5", "corbaloc::h/k"]).unwrap();
         assert_eq!((request.reference.as_deref(), request.is_json), (Some("corbaloc::h/k"), true));
         assert_eq!(request.timeout, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn the_machine_is_tested_only_for_its_own_report() {
+        let tested = |words: &[&str]| {
+            let mut is_tested = false;
+            let examine_machine = || {
+                is_tested = true;
+                Vec::new()
+            };
+            run_with(words.iter().map(OsString::from), examine_machine, &mut Vec::new());
+            is_tested
+        };
+        assert!(tested(&[]) && tested(&["--json"]) && tested(&["--require", "timer-slack"]));
+        assert!(!tested(&["--help"]) && !tested(&["--what"]) && !tested(&["nonsense"]));
     }
 
     #[test]

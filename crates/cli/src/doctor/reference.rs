@@ -7,16 +7,18 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corelane::{Ior, ObjectRef, Orb, Phase, SystemException, SystemExceptionKind as Kind};
+use corelane::{Event, Ior, ObjectRef, Orb, Phase, SystemException, SystemExceptionKind as Kind};
 use corelane_wire::codeset::{CharSet, CodeSetInfo, WideOrder, negotiate};
 use corelane_wire::giop::Version;
 use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
 
-use super::finding::{CheckResult, Finding};
+use super::finding::{CheckResult, Finding, Subject};
 use crate::candidates::{Candidate, LIMITS, candidates};
 use crate::ior::content::{code_set, is_known, profile_name};
 use crate::naming;
@@ -36,6 +38,11 @@ const MINOR_CODES: &str = "docs/minor-codes.md explains the exceptions of Corela
 pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
+    /// The object that is examined now.
+    subject: Subject,
+    /// True if a server has sent something that is not GIOP since the last look. The thread that
+    /// reports the event releases it; the examination acquires and clears it.
+    broke_protocol: Arc<AtomicBool>,
     pub(super) findings: Vec<Finding>,
     /// True if the object can be called.
     pub(super) works: bool,
@@ -43,8 +50,21 @@ pub(super) struct Examination {
 
 /// Examines a reference. Each step may take `timeout`.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
-    let mut examination = Examination { timeout, began: Instant::now(), findings: Vec::new(), works: false };
-    let orb = match Orb::builder().call_timeout(timeout).limits(LIMITS).build() {
+    let mut examination = Examination {
+        timeout,
+        began: Instant::now(),
+        subject: Subject::Object,
+        broke_protocol: Arc::new(AtomicBool::new(false)),
+        findings: Vec::new(),
+        works: false,
+    };
+    let broke_protocol = Arc::clone(&examination.broke_protocol);
+    let watch = move |event: &Event| {
+        if matches!(event, Event::ProtocolFault { .. }) {
+            broke_protocol.store(true, Ordering::Release);
+        }
+    };
+    let orb = match Orb::builder().call_timeout(timeout).limits(LIMITS).on_event(watch).build() {
         Ok(orb) => orb,
         Err(error) => {
             examination.add(Finding::bad(
@@ -76,7 +96,7 @@ pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
 
 impl Examination {
     fn add(&mut self, finding: Finding) {
-        self.findings.push(finding);
+        self.findings.push(Finding { subject: self.subject, ..finding });
     }
 
     /// Returns the time for the next step; zero if no time is left.
@@ -105,7 +125,9 @@ impl Examination {
             Ok(None) => return self.nil(),
             Err(exception) => return self.malformed(text, &exception.to_string()),
         };
+        self.subject = if url.name.is_some() { Subject::NameServer } else { Subject::Object };
         let is_context_there = self.object(orb, &context);
+        self.subject = Subject::Object;
         let Some(name) = &url.name else {
             self.works = is_context_there;
             return;
@@ -270,11 +292,12 @@ impl Examination {
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();
+        let broke_protocol = self.broke_protocol.swap(false, Ordering::AcqRel);
         self.add(at(
             candidate,
             match answer {
                 Ok(()) => Finding::good("server", "it has the object"),
-                Err(exception) => refusal(&exception),
+                Err(exception) => refusal(&exception, broke_protocol),
             },
         ));
         is_there
@@ -287,6 +310,7 @@ impl Examination {
             let is_type = if is_missing || ior.type_id.is_empty() { true } else { object.is_a(&ior.type_id)? };
             Ok((is_missing, is_type))
         });
+        let broke_protocol = self.broke_protocol.swap(false, Ordering::AcqRel);
         let finding = match asked {
             Ok((true, _)) => Finding::bad("object", "it does not exist", "get a new reference from the server"),
             Ok((false, false)) => Finding::unsure(
@@ -295,7 +319,7 @@ impl Examination {
                 "the reference is old, or another object has its key: get a new one from the server",
             ),
             Ok((false, true)) => Finding::good("object", "it exists and answers"),
-            Err(exception) => Finding { check: "object", ..refusal(&exception) },
+            Err(exception) => Finding { check: "object", ..refusal(&exception, broke_protocol) },
         };
         let works = finding.verdict != CheckResult::Bad;
         self.add(finding);
@@ -397,16 +421,15 @@ fn route(reached: io::Result<String>) -> Finding {
 }
 
 /// Judges the exception of a request, after a connection was made.
-fn refusal(exception: &SystemException) -> Finding {
+fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     let cause = printable(&exception.to_string());
     let phase = exception.detail().and_then(|detail| detail.phase);
-    let says = |part: &str| exception.detail().is_some_and(|detail| detail.message.contains(part));
     let (found, remedy) = match (exception.kind(), phase) {
         (Kind::Timeout, Some(Phase::Wait)) => (
             "it takes connections and answers nothing",
             "look whether a CORBA server has this port, and whether all its threads are busy or its POA manager holds requests",
         ),
-        (Kind::CommFailure | Kind::Transient, Some(_)) if says("broke the protocol") => {
+        (Kind::CommFailure | Kind::Transient, Some(_)) if broke_protocol => {
             ("it answers, but not in GIOP", "correct the port: another program has this one, or it expects TLS")
         }
         (Kind::CommFailure | Kind::Transient, Some(Phase::Send | Phase::Wait)) => (

@@ -1,7 +1,7 @@
 //! References as JSON (docs/commands.md has the schema).
 
 use corelane_wire::Limits;
-use corelane_wire::cdr::{Decoder, TaggedList};
+use corelane_wire::cdr::{CdrError, Decoder, TaggedList};
 use corelane_wire::ior::{
     Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, ProfileEndpoint, TaggedProfile, escape_key, profile_tag,
 };
@@ -11,7 +11,10 @@ use super::content::{content, profile_name};
 use crate::json::hexadecimal;
 
 /// Returns the content of a reference.
-pub(super) fn describe(url: &ObjectUrl) -> Json {
+///
+/// # Errors
+/// [`CdrError`] if a `corbaloc:` cannot be encoded as a reference.
+pub(super) fn describe(url: &ObjectUrl) -> Result<Json, CdrError> {
     let mut shown = Map::new();
     shown.insert("schema".to_owned(), json!(1));
     let form = match url {
@@ -20,29 +23,27 @@ pub(super) fn describe(url: &ObjectUrl) -> Json {
             "IOR"
         }
         ObjectUrl::Corbaloc(corbaloc) => {
-            location(&mut shown, corbaloc);
+            location(&mut shown, corbaloc)?;
             "corbaloc"
         }
         ObjectUrl::Corbaname(Corbaname { context, name }) => {
             shown.insert("name".to_owned(), json!(name));
-            location(&mut shown, context);
+            location(&mut shown, context)?;
             "corbaname"
         }
         _ => "unknown",
     };
     shown.insert("form".to_owned(), json!(form));
-    Json::Object(shown)
+    Ok(Json::Object(shown))
 }
 
-fn location(shown: &mut Map<String, Json>, corbaloc: &Corbaloc) {
+fn location(shown: &mut Map<String, Json>, corbaloc: &Corbaloc) -> Result<(), CdrError> {
     if let Some(name) = corbaloc.initial_reference() {
         shown.insert("initial_reference".to_owned(), json!(escape_key(name)));
-        return;
+        return Ok(());
     }
-    match corbaloc.to_ior() {
-        Ok(ior) => reference(shown, &ior),
-        Err(error) => drop(shown.insert("error".to_owned(), json!(error.to_string()))),
-    }
+    reference(shown, &corbaloc.to_ior()?);
+    Ok(())
 }
 
 fn reference(shown: &mut Map<String, Json>, ior: &Ior) {

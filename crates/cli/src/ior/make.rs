@@ -158,6 +158,9 @@ impl ReferenceParts {
                 return Err("a corbaloc has no type id and no components".to_owned());
             }
         }
+        if !parts.addresses.is_empty() && text("key").or_else(|| text("key-hex")).is_none() {
+            return Err("no object key is given: `--key TEXT`, or `--key-hex HEX`".to_owned());
+        }
         Ok(parts)
     }
 
@@ -392,6 +395,8 @@ mod tests {
             ("--address h:1 --component 5", "needs TAG=HEX"),
             ("--address h:1 --corbaloc --type-id x", "no type id"),
             ("--address uiop:/x --corbaloc", "TCP addresses only"),
+            ("--address h:1", "no object key is given"),
+            ("--lane 1@h:1", "no object key is given"),
             ("more", "there is no argument `more`"),
         ] {
             let (status, text) = made(line);

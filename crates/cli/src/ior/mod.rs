@@ -6,6 +6,7 @@ mod make;
 mod text;
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::Write;
 
 use clap::Command;
@@ -68,20 +69,27 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
                 continue;
             }
         };
-        for text in texts {
-            let shown = match ObjectUrl::parse(&text, &Limits::DEFAULT) {
-                Ok(url) if is_json => json_line(&json::describe(&url)),
-                Ok(url) => text::describe(&url),
-                Err(error) => {
-                    status = NOT_DONE;
-                    let error = format!("`{}` is not a reference: {error}", excerpt(&text));
-                    if is_json { error_line(&error) } else { format!("error: {error}\n") }
-                }
-            };
+        let mut shown: Vec<Result<String, String>> = texts.iter().map(|text| describe(text, is_json)).collect();
+        if texts.is_empty() {
+            shown.push(Err(format!("`{}` holds no reference", excerpt(word))));
+        }
+        for shown in shown {
+            let shown = shown.unwrap_or_else(|error| {
+                status = NOT_DONE;
+                if is_json { error_line(&error) } else { format!("error: {error}\n") }
+            });
             let _ = out.write_all(shown.as_bytes());
         }
     }
     status
+}
+
+/// Returns the content of a reference. The error is a sentence.
+fn describe(text: &str, is_json: bool) -> Result<String, String> {
+    let malformed = |error: &dyn Display| format!("`{}` is not a reference: {error}", excerpt(text));
+    let url = ObjectUrl::parse(text, &Limits::DEFAULT).map_err(|error| malformed(&error))?;
+    let shown = if is_json { json::describe(&url).map(|shown| json_line(&shown)) } else { text::describe(&url) };
+    shown.map_err(|error| malformed(&error))
 }
 
 fn error_line(error: &str) -> String {
@@ -189,6 +197,14 @@ mod tests {
         let (status, text) = shown(&["IOR:00zz", "corbaloc::host/k"]);
         assert_eq!(status, NOT_DONE);
         assert!(text.contains("error: `IOR:00zz` is not a reference") && text.contains("host:2809"), "{text}");
+        let (status, text) = shown(&["--json", "@/dev/null"]);
+        assert_eq!(
+            (status, text.as_str()),
+            (NOT_DONE, "{\"error\":\"`@/dev/null` holds no reference\",\"schema\":1}\n")
+        );
+        // An address of this length has no place in a profile.
+        let (status, text) = shown(&["--json", "corbaloc::h\u{100}/k"]);
+        assert_eq!((status, text.contains("\"form\"")), (NOT_DONE, false), "{text}");
         assert_eq!(shown(&[]).0, WRONG_USAGE);
         assert_eq!(shown(&["--more"]).0, WRONG_USAGE);
         assert_eq!(shown(&["--help"]), (DONE, USAGE.to_owned()));

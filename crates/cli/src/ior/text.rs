@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use corelane_wire::Limits;
-use corelane_wire::cdr::{Decoder, TaggedList};
+use corelane_wire::cdr::{CdrError, Decoder, TaggedList};
 use corelane_wire::ior::{Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, TaggedProfile, escape_key, profile_tag};
 
 use super::content::{Content, content, endpoint_text, host_text, is_known, profile_name};
@@ -13,32 +13,31 @@ use crate::text::printable;
 const MAX_SHOWN: usize = 256;
 
 /// Returns the content of a reference, as lines.
-pub(super) fn describe(url: &ObjectUrl) -> String {
+///
+/// # Errors
+/// [`CdrError`] if a `corbaloc:` cannot be encoded as a reference.
+pub(super) fn describe(url: &ObjectUrl) -> Result<String, CdrError> {
     let mut text = String::new();
     match url {
         ObjectUrl::Ior(ior) => reference(&mut text, ior),
-        ObjectUrl::Corbaloc(corbaloc) => location(&mut text, corbaloc),
+        ObjectUrl::Corbaloc(corbaloc) => location(&mut text, corbaloc)?,
         ObjectUrl::Corbaname(Corbaname { context, name }) => {
             let name = name.as_deref().map_or("(the context itself)".to_owned(), printable);
             let _ = writeln!(text, "name      {name}");
-            location(&mut text, context);
+            location(&mut text, context)?;
         }
         _ => text.push_str("a reference of a form that this version does not show\n"),
     }
-    text
+    Ok(text)
 }
 
-fn location(text: &mut String, corbaloc: &Corbaloc) {
+fn location(text: &mut String, corbaloc: &Corbaloc) -> Result<(), CdrError> {
     if let Some(name) = corbaloc.initial_reference() {
         let _ = writeln!(text, "initial reference of the ORB: {}", escape_key(name));
-        return;
+        return Ok(());
     }
-    match corbaloc.to_ior() {
-        Ok(ior) => reference(text, &ior),
-        Err(error) => {
-            let _ = writeln!(text, "  cannot be a reference: {error}");
-        }
-    }
+    reference(text, &corbaloc.to_ior()?);
+    Ok(())
 }
 
 fn reference(text: &mut String, ior: &Ior) {

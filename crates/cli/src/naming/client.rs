@@ -1,6 +1,6 @@
 //! Commands that work on any CORBA name server.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use corelane::{ObjectRef, Orb, Reference};
@@ -11,7 +11,9 @@ use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
 use corelane_services::naming::name;
 use corelane_wire::Limits;
 use corelane_wire::ior::Corbaname;
+use serde_json::json;
 
+use super::output::Output;
 use super::{NamingArguments, NamingCommand, import, prune, walk, watch};
 use crate::input;
 use crate::text::{excerpt, printable};
@@ -27,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Default time-out of each call to an object that `prune` checks.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     let builder = Orb::builder().call_timeout(arguments.timeout.unwrap_or(TIMEOUT));
     let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
@@ -77,10 +79,9 @@ pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut 
     }
 }
 
-fn print_reference(reference: Option<&ObjectRef>, out: &mut dyn Write) -> Result<(), String> {
+fn print_reference(reference: Option<&ObjectRef>, out: &mut Output<'_>) -> Result<(), String> {
     let text = reference.map_or_else(|| NIL.to_owned(), ObjectRef::to_string);
-    // Ignore errors: the reader may have closed the pipe.
-    let _ = writeln!(out, "{text}");
+    out.last_line(|| text.clone(), || json!({ "reference": text }));
     Ok(())
 }
 
@@ -123,8 +124,8 @@ fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingC
 }
 
 /// Returns a name in the form in which it is printed.
-pub(super) fn shown(name: &[NameComponent]) -> String {
-    printable(&name::to_string(name).unwrap_or_default())
+fn shown(name: &[NameComponent]) -> String {
+    printable(&walk::text_of(name))
 }
 
 fn not_found(exception: &NotFound) -> String {

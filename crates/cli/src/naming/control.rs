@@ -83,6 +83,14 @@ impl Transport for AllowedUnix {
         let inner = Unix.listen(endpoint)?;
         Ok(Box::new(AllowedListener { inner, users: self.users.clone() }))
     }
+
+    fn attach_orb(&self) {
+        Unix.attach_orb();
+    }
+
+    fn detach_orb(&self) {
+        Unix.detach_orb();
+    }
 }
 
 impl Listener for AllowedListener {

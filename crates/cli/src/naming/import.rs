@@ -12,10 +12,12 @@ use corelane::{ObjectRef, Orb};
 use corelane_services::naming::corelane_naming::{BindOutcome, ControlRef, NewBinding, WatchedContextRef};
 use corelane_services::naming::cos_naming::naming_context::{BindError, BindNewContextError};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+use serde_json::json;
 
-use super::client::{of_bind, of_bind_new_context, of_rebind, shown};
+use super::client::{of_bind, of_bind_new_context, of_rebind};
 use super::control;
-use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, write_line};
+use super::output::Output;
+use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, text_of};
 
 /// Maximum number of names listed as not copied. Further ones are only counted.
 const MAX_LISTED: usize = 20;
@@ -65,7 +67,7 @@ pub(super) fn import(
     to: &NamingContextRef,
     name: &[NameComponent],
     import: Import<'_>,
-    out: &mut dyn Write,
+    out: &mut Output<'_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
     let control = import.control.map(|path| control::object(orb, path)).transpose()?;
@@ -93,7 +95,7 @@ pub(super) fn import(
     importer.run()
 }
 
-struct Importer<'a> {
+struct Importer<'a, 'o> {
     import: Import<'a>,
     control: Option<ControlRef>,
     /// The server that has the names.
@@ -105,23 +107,30 @@ struct Importer<'a> {
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
-    out: &'a mut dyn Write,
+    out: &'a mut Output<'o>,
     said: &'a mut dyn Write,
 }
 
-impl Importer<'_> {
+impl Importer<'_, '_> {
     fn run(&mut self) -> Result<(), String> {
         let mut ended_early = None;
         while let Some(work) = self.work.pop() {
             let listed = for_each_batch(&work.from, &mut |bindings| self.copy(&work, bindings));
             if let Err(error) = listed {
                 let reason = String::from(error);
-                write_line(self.out, &format!("{}: {reason}", name_of(&work.name)))?;
+                let name = text_of(&work.name);
+                self.out.line(
+                    || format!("{}: {reason}", if name.is_empty() { "the first context" } else { &name }),
+                    || json!({ "name": name, "error": reason }),
+                )?;
                 ended_early = Some(reason);
             }
         }
         let ImportCounts { objects, contexts, same, not_bound } = self.counts;
-        write_line(self.out, &format!("{objects} objects and {contexts} contexts are bound, {same} were already"))?;
+        self.out.line(
+            || format!("{objects} objects and {contexts} contexts are bound, {same} were already"),
+            || json!({ "objects": objects, "contexts": contexts, "already": same, "not_bound": not_bound }),
+        )?;
         match (not_bound, ended_early) {
             (0, None) => Ok(()),
             (0, Some(reason)) => Err(format!("not all names were read: {reason}")),
@@ -136,13 +145,13 @@ impl Importer<'_> {
         for binding in contexts {
             let name = binding.binding_name;
             if let Err(reason) = self.copy_context(work, &name) {
-                self.refuse(&joined(&name_text(&work.name), &name), &reason)?;
+                self.refuse(&joined(&text_of(&work.name), &name), &reason)?;
             }
         }
         let names = objects.into_iter().map(|binding| binding.binding_name);
         let (names, odd): (Vec<Vec<NameComponent>>, Vec<_>) = names.partition(|name| name.len() == 1);
         for name in odd {
-            self.refuse(&joined(&name_text(&work.name), &name), "the server lists it without one component")?;
+            self.refuse(&joined(&text_of(&work.name), &name), "the server lists it without one component")?;
         }
         let outcomes = match &self.control {
             Some(control) => bind_at_once(control, work, &names, self.import),
@@ -152,7 +161,7 @@ impl Importer<'_> {
             match outcome {
                 ImportOutcome::Bound => self.counts.objects += 1,
                 ImportOutcome::Same => self.counts.same += 1,
-                ImportOutcome::NotBound(reason) => self.refuse(&joined(&name_text(&work.name), name), &reason)?,
+                ImportOutcome::NotBound(reason) => self.refuse(&joined(&text_of(&work.name), name), &reason)?,
             }
         }
         let done = self.counts.objects + self.counts.same;
@@ -165,7 +174,10 @@ impl Importer<'_> {
 
     fn refuse(&mut self, name: &str, reason: &str) -> Result<(), String> {
         self.counts.not_bound += 1;
-        if self.counts.not_bound <= MAX_LISTED { write_line(self.out, &format!("{name}: {reason}")) } else { Ok(()) }
+        if self.counts.not_bound > MAX_LISTED {
+            return Ok(());
+        }
+        self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
     /// Copies a context of the source's server. A context of another server, or one that has been
@@ -224,14 +236,6 @@ fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
     own.unwrap_or_else(|| context.clone())
-}
-
-fn name_text(name: &[NameComponent]) -> String {
-    if name.is_empty() { String::new() } else { shown(name) }
-}
-
-fn name_of(name: &[NameComponent]) -> String {
-    if name.is_empty() { "the first context".to_owned() } else { shown(name) }
 }
 
 fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Option<&ObjectRef>) -> bool {

@@ -3,6 +3,7 @@
 mod client;
 mod control;
 mod import;
+mod output;
 mod prune;
 mod serve;
 mod walk;
@@ -15,9 +16,11 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
+use serde_json::json;
 
 pub(crate) use self::client::{named, object};
-use crate::arguments::{self, ArgumentRefusal, flag, option};
+use self::output::Output;
+use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, seconds};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -35,6 +38,7 @@ usage: corelane naming serve [--listen ADDRESS]... [--publish ADDRESS]... [--sto
        corelane naming backup --store FILE COPY
        corelane naming backup --control PATH COPY
        corelane naming shutdown --control PATH
+Each command has --json.
 
 `serve` runs a name server until SIGTERM or SIGINT. Its key is NameService; it prints its reference. The other commands
 work on any CORBA name server. Names have `/` between components and `.` between id and kind; `\\` stands before a `/`, `.` or
@@ -76,12 +80,15 @@ work on any CORBA name server. Names have `/` between components and `.` between
                     let processes of these users, given by number, copy, fill and end the server over its control socket
   --control PATH    the control socket (the store's path with `.control`)
   --ior-file FILE   write the reference to this file too
+  --json            print one JSON object a line
 
 OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or - for the standard input.
 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
+/// The reason why the value of `--interval` is refused.
+const NO_INTERVAL: &str = "an interval is a number of seconds";
 /// Number of calls that `import` makes at a time.
 const DEFAULT_JOBS: usize = 16;
 
@@ -120,6 +127,7 @@ struct NamingArguments {
     store: Option<PathBuf>,
     durability: Durability,
     read_only: bool,
+    is_json: bool,
     ior_file: Option<PathBuf>,
     words: Vec<String>,
 }
@@ -155,7 +163,8 @@ pub(crate) fn command() -> Command {
     let naming = arguments::command("naming", USAGE)
         .subcommand(serve)
         .subcommands(names.map(on_server))
-        .subcommands([watch, prune, import, backup, shutdown]);
+        .subcommands([watch, prune, import, backup, shutdown])
+        .mut_subcommands(|subcommand| subcommand.arg(flag("json")));
     arguments::described(naming, USAGE)
 }
 
@@ -165,17 +174,17 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         Ok(parsed) => parsed,
         Err(reason) => return arguments::refused(reason, USAGE, out),
     };
+    let mut output = Output::new(out, parsed.is_json);
     let outcome = match action(&command) {
-        Some(action) => client::run(action, &parsed, out),
-        None if command == "serve" => serve::run(&parsed, out),
+        Some(action) => client::run(action, &parsed, &mut output),
+        None if command == "serve" => serve::run(&parsed, &mut output),
         None if command == "shutdown" => serve::shutdown(&parsed),
-        None => serve::backup(&parsed, out),
+        None => serve::backup(&parsed, &mut output),
     };
     match outcome {
         Ok(()) => DONE,
         Err(reason) => {
-            // Ignore errors: the reader may have closed the pipe.
-            let _ = writeln!(out, "error: {reason}");
+            Output::new(out, parsed.is_json).last_line(|| format!("error: {reason}"), || json!({ "error": reason }));
             NOT_DONE
         }
     }
@@ -229,10 +238,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
     let one = |id: &str| texts(id).pop();
     let arguments = NamingArguments {
         at: texts("at").pop(),
-        timeout: one("timeout").map(|text| seconds(&text, "a time-out")).transpose()?,
+        timeout: one("timeout").map(|text| seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT)).transpose()?,
         dry_run: flag("dry-run"),
         follow: flag("follow"),
-        interval: one("interval").map(|text| seconds(&text, "an interval")).transpose()?,
+        interval: one("interval").map(|text| seconds(&text, LEAST_TIMEOUT, NO_INTERVAL)).transpose()?,
         count: one("count").map(|text| number(&text, 1..=u64::MAX)).transpose()?,
         from: one("from"),
         replace: flag("replace"),
@@ -248,6 +257,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
             Some(other) => return Err(format!("`{}` is not a durability: synced or relaxed", excerpt(other))),
         },
         read_only: flag("read-only"),
+        is_json: flag("json"),
         ior_file: values("ior-file").next().map(PathBuf::from),
         words: texts(if is_backup { "COPY" } else { "NAME" }),
     };
@@ -288,11 +298,6 @@ fn check(command: &str, parsed: &NamingArguments) -> Result<(), String> {
         _ => return Ok(()),
     };
     Err(complaint.to_owned())
-}
-
-fn seconds(text: &str, what: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{what} is a number of seconds"))
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64, String> {

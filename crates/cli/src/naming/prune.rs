@@ -1,13 +1,14 @@
 //! The command `prune`: unbinds names whose objects do not exist any more.
 
-use std::io::Write;
 use std::time::Duration;
 
 use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+use serde_json::json;
 
 use super::client::of_rebind;
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, write_line};
+use super::output::Output;
+use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prune {
@@ -21,7 +22,12 @@ pub(super) struct Prune {
 
 /// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
 /// context's own name.
-pub(super) fn prune(context: &NamingContextRef, prefix: &str, prune: Prune, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn prune(
+    context: &NamingContextRef,
+    prefix: &str,
+    prune: Prune,
+    out: &mut Output<'_>,
+) -> Result<(), String> {
     let mut walk = PruneWalk {
         prune,
         path: vec![context.as_object().clone()],
@@ -54,7 +60,7 @@ struct Dead {
 }
 
 impl PruneWalk {
-    fn run(&mut self, context: &NamingContextRef, prefix: &str, out: &mut dyn Write) -> Result<(), ListError> {
+    fn run(&mut self, context: &NamingContextRef, prefix: &str, out: &mut Output<'_>) -> Result<(), ListError> {
         let mut dead = Vec::new();
         let listed = for_each_batch(context, &mut |bindings| {
             for binding in bindings {
@@ -67,15 +73,23 @@ impl PruneWalk {
         }
         for Dead { name, whole, object, reason } in dead {
             let outcome = if self.prune.dry_run { Ok(true) } else { unbind_from(context, &name, &object) };
-            let line = match outcome {
-                Ok(true) => format!("{whole}: {reason}"),
-                Ok(false) => format!("{whole}: {reason}; it stays bound: it has been bound again"),
+            let stays = match outcome {
+                Ok(true) => None,
+                Ok(false) => Some("it has been bound again".to_owned()),
                 Err(error) => {
                     self.not_done += 1;
-                    format!("{whole}: {reason}; it stays bound: {error}")
+                    Some(error)
                 }
             };
-            write_line(out, &line).map_err(ListError::Output)?;
+            let is_unbound = stays.is_none() && !self.prune.dry_run;
+            out.line(
+                || match &stays {
+                    None => format!("{whole}: {reason}"),
+                    Some(stays) => format!("{whole}: {reason}; it stays bound: {stays}"),
+                },
+                || json!({ "name": whole, "found": reason, "is_unbound": is_unbound, "error": stays }),
+            )
+            .map_err(ListError::Output)?;
         }
         listed
     }
@@ -86,7 +100,7 @@ impl PruneWalk {
         context: &NamingContextRef,
         prefix: &str,
         binding: Binding,
-        out: &mut dyn Write,
+        out: &mut Output<'_>,
     ) -> Result<Option<Dead>, String> {
         let name = binding.binding_name;
         let whole = joined(prefix, &name);
@@ -105,9 +119,21 @@ impl PruneWalk {
         Ok(reason.map(|reason| Dead { name, whole, object, reason }))
     }
 
+    /// Counts and prints a context that was not checked to its end.
+    fn leave(&mut self, name: &str, reason: &str, out: &mut Output<'_>) -> Result<(), String> {
+        self.not_done += 1;
+        let members = || json!({ "name": name, "found": null, "is_unbound": false, "error": reason });
+        out.line(|| format!("{name}: {reason}"), members)
+    }
+
     /// Checks a context and prunes the names below it. Returns the reason why it counts as dead, if
     /// it does.
-    fn check_context(&mut self, object: &ObjectRef, name: &str, out: &mut dyn Write) -> Result<Option<String>, String> {
+    fn check_context(
+        &mut self,
+        object: &ObjectRef,
+        name: &str,
+        out: &mut Output<'_>,
+    ) -> Result<Option<String>, String> {
         let object = object.with_timeout(self.prune.timeout);
         let reason = if self.prune.follow || self.server.has(&object) {
             self.path.push(object.clone());
@@ -119,14 +145,12 @@ impl PruneWalk {
                 Err(ListError::Context(exception)) => {
                     let reason = death_of(&exception);
                     if reason.is_none() {
-                        self.not_done += 1;
-                        write_line(out, &format!("{name}: not checked: {exception}"))?;
+                        self.leave(name, &format!("not checked: {exception}"), out)?;
                     }
                     reason
                 }
                 Err(ListError::Iterator(exception)) => {
-                    self.not_done += 1;
-                    write_line(out, &format!("{name}: not checked to its end: {exception}"))?;
+                    self.leave(name, &format!("not checked to its end: {exception}"), out)?;
                     None
                 }
             }

@@ -13,7 +13,9 @@ use corelane_services::naming::{NAME_SERVICE, Naming, STORE_KIND};
 use corelane_services::store::{Durability, FileStore, Store, StoreError};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::{poll, signal};
+use serde_json::json;
 
+use super::output::Output;
 use super::{NamingArguments, control};
 
 /// Number of threads that serve requests.
@@ -25,7 +27,7 @@ const MAX_WAITING_CHANGES: usize = 32;
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
 
 /// Serves names until the process receives a termination signal.
-pub(super) fn run(arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     let termination = signal::termination().map_err(|error| error.to_string())?;
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
     let mut builder = Orb::builder().pool(pool);
@@ -57,19 +59,21 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut dyn Write) -> Result<()
         None => None,
     };
     let reference = naming.reference().as_object().to_string();
-    let mut lines = format!("{reference}\n");
+    let mut urls = Vec::new();
     for endpoint in orb.endpoints() {
         if let Endpoint::Tcp { host, port } = endpoint {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            lines += &format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE}\n");
+            urls.push(format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE}"));
         }
     }
     if let Some(path) = &arguments.ior_file {
         fs::write(path, format!("{reference}\n"))
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
     }
-    // Ignore errors: the reader may have closed the pipe.
-    let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+    out.last_lines(
+        || [std::slice::from_ref(&reference), &urls[..]].concat(),
+        || json!({ "reference": reference, "urls": urls }),
+    );
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
     poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
@@ -132,18 +136,18 @@ pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
 }
 
 /// Copies the store of a running server.
-fn running_backup(path: &Path, copy: &str, out: &mut dyn Write) -> Result<(), String> {
+fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     // The server has another working directory.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
     control::object(&orb, path)?.backup(text).map_err(control::of_backup)?;
-    let _ = writeln!(out, "{copy} has all names of the server");
+    out.last_line(|| format!("{copy} has all names of the server"), || json!({ "copy": text }));
     Ok(())
 }
 
 /// Copies the store of a server.
-pub(super) fn backup(arguments: &NamingArguments, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn backup(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
     if let (Some(path), Some(copy)) = (&arguments.control, arguments.words.first()) {
         return running_backup(path, copy, out);
     }
@@ -158,6 +162,6 @@ pub(super) fn backup(arguments: &NamingArguments, out: &mut dyn Write) -> Result
         error => error.to_string(),
     })?;
     opened.backup(Path::new(copy)).map_err(|error| error.to_string())?;
-    let _ = writeln!(out, "{copy} has all names of {}", store.display());
+    out.last_line(|| format!("{copy} has all names of {}", store.display()), || json!({ "copy": copy }));
     Ok(())
 }

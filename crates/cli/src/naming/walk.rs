@@ -4,14 +4,18 @@
 //! the server. A context with several names is traversed once.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use corelane::{ObjectRef, SystemException};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
+use corelane_services::naming::name;
 use corelane_wire::ior::ProfileEndpoint;
+use serde_json::json;
 
-use super::client::{of_rebind, shown};
+use super::client::of_rebind;
+use super::output::Output;
 
 /// Number of bindings that are requested at a time.
 pub(super) const BATCH: u32 = 500;
@@ -43,7 +47,7 @@ pub(super) fn for_each_batch(
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
 ) -> Result<(), ListError> {
     let sorted = |mut bindings: Vec<Binding>| {
-        bindings.sort_by_cached_key(|binding| shown(&binding.binding_name));
+        bindings.sort_by_cached_key(|binding| text_of(&binding.binding_name));
         bindings
     };
     let (bindings, iterator) = context.list(BATCH).map_err(ListError::Context)?;
@@ -63,19 +67,28 @@ pub(super) fn for_each_batch(
 }
 
 /// Returns a binding in the form of a list.
-pub(super) fn line(binding: &Binding) -> String {
-    let mark = if binding.binding_type == BindingType::Ncontext { "/" } else { "" };
-    format!("{}{mark}", shown(&binding.binding_name))
+fn line(binding: &Binding) -> String {
+    format!("{}{}", text_of(&binding.binding_name), mark(is_context(binding)))
 }
 
-pub(super) fn write_line(out: &mut dyn Write, line: &str) -> Result<(), String> {
-    writeln!(out, "{line}").map_err(|error| format!("cannot write: {error}"))
+/// Returns the sign behind the names of contexts.
+pub(super) fn mark(is_context: bool) -> &'static str {
+    if is_context { "/" } else { "" }
 }
 
-/// Returns the name of a binding in the form in which it is printed. `prefix` is the name of its
-/// context.
+fn is_context(binding: &Binding) -> bool {
+    binding.binding_type == BindingType::Ncontext
+}
+
+/// Returns the text of a name. Its control characters are not escaped.
+pub(super) fn text_of(name: &[NameComponent]) -> String {
+    name::to_string(name).unwrap_or_default()
+}
+
+/// Returns the text of a name in the context with the name `prefix`. Its control characters are not
+/// escaped.
 pub(super) fn joined(prefix: &str, name: &[NameComponent]) -> String {
-    if prefix.is_empty() { shown(name) } else { format!("{prefix}/{}", shown(name)) }
+    if prefix.is_empty() { text_of(name) } else { format!("{prefix}/{}", text_of(name)) }
 }
 
 /// A map from objects to values. Equivalent references denote one object.
@@ -180,7 +193,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
-            first == second || (first.port() == second.port() && is_local(first.ip()) && is_local(second.ip()))
+            let are_alike = first.port() == second.port() && is_local(first.ip()) && is_local(second.ip());
+            first == second || (are_alike && listens_at_all_addresses(first.port()))
         }
         _ => first == second,
     }
@@ -188,17 +202,50 @@ fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
 
 /// Returns true for an address of this machine, to which a socket can be bound.
 fn is_local(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+    let unspecified = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
+        socket.connect((address, DISCARD))?;
+        socket.local_addr()
+    });
+    address.is_loopback() || source.is_ok_and(|source| source.ip() == address)
 }
 
+/// Any port: sockets that send nothing are connected to it.
+const DISCARD: u16 = 9;
+
+/// Returns true if one socket of this machine takes the connections to this port at all addresses.
+fn listens_at_all_addresses(port: u16) -> bool {
+    let is_listener = |line: &str| {
+        // The columns are the number, the local address, the peer's, and the state.
+        let mut columns = line.split_ascii_whitespace().skip(1);
+        let (local, state) = (columns.next().unwrap_or_default(), columns.nth(1));
+        let (address, number) = local.split_once(':').unwrap_or_default();
+        let is_any = !address.is_empty() && address.bytes().all(|digit| digit == b'0');
+        is_any && state == Some(LISTEN) && u16::from_str_radix(number, 16) == Ok(port)
+    };
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().any(|table| {
+        let Ok(file) = File::open(table) else { return false };
+        let lines = BufReader::new(file.take(MAX_TABLE)).lines();
+        lines.map_while(Result::ok).any(|line| is_listener(&line))
+    })
+}
+
+/// State of listening sockets in the kernel's tables.
+const LISTEN: &str = "0A";
+/// Maximum number of bytes that are read of such a table.
+const MAX_TABLE: u64 = 64 << 20;
+
 /// Prints the bindings of a context.
-pub(super) fn list(context: &NamingContextRef, out: &mut dyn Write) -> Result<(), String> {
-    let mut visit = |bindings: Vec<Binding>| bindings.iter().try_for_each(|binding| write_line(out, &line(binding)));
-    for_each_batch(context, &mut visit).map_err(String::from)
+pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(), String> {
+    let mut print = |binding: &Binding| {
+        let members = || json!({ "name": text_of(&binding.binding_name), "is_context": is_context(binding) });
+        out.line(|| line(binding), members)
+    };
+    for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
 /// Prints the bindings of a context and of all contexts below it. `name` is the context's own name.
-pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut dyn Write) -> Result<(), String> {
+pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());
     walk.print(context, name, out).map_err(String::from)
@@ -212,32 +259,36 @@ struct TreeWalk {
 }
 
 impl TreeWalk {
-    fn print(&mut self, context: &NamingContextRef, prefix: &str, out: &mut dyn Write) -> Result<(), ListError> {
+    fn print(&mut self, context: &NamingContextRef, prefix: &str, out: &mut Output<'_>) -> Result<(), ListError> {
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
                 let indent = "  ".repeat(self.path.len() - 1);
-                if binding.binding_type == BindingType::Nobject {
-                    write_line(out, &format!("{indent}{}", line(&binding)))?;
-                    continue;
-                }
-                let (object, remark) = self.below(context, &binding.binding_name);
-                write_line(out, &format!("{indent}{}{remark}", line(&binding)))?;
-                let Some(object) = object else { continue };
                 let name = joined(prefix, &binding.binding_name);
+                let is_context = is_context(&binding);
+                let (object, remark) =
+                    if is_context { self.below(context, &binding.binding_name) } else { (None, None) };
+                out.line(
+                    || match &remark {
+                        Some(remark) => format!("{indent}{} ({remark})", line(&binding)),
+                        None => format!("{indent}{}", line(&binding)),
+                    },
+                    || json!({ "name": name, "is_context": is_context, "remark": remark }),
+                )?;
+                let Some(object) = object else { continue };
                 self.printed.insert(object.clone(), name.clone());
                 self.path.push(object.clone());
                 let outcome = self.print(&NamingContextRef::unchecked_narrow(&object), &name, out);
                 self.path.pop();
-                match outcome {
-                    Ok(()) => {}
-                    Err(ListError::Context(exception)) => {
-                        write_line(out, &format!("{indent}  (cannot be listed: {exception})"))?
-                    }
-                    Err(ListError::Iterator(exception)) => {
-                        write_line(out, &format!("{indent}  (the list ended early: {exception})"))?
-                    }
+                let reason = match outcome {
+                    Ok(()) => continue,
+                    Err(ListError::Context(exception)) => format!("cannot be listed: {exception}"),
+                    Err(ListError::Iterator(exception)) => format!("the list ended early: {exception}"),
                     Err(ListError::Output(reason)) => return Err(reason),
-                }
+                };
+                out.line(
+                    || format!("{indent}  ({reason})"),
+                    || json!({ "name": name, "is_context": true, "remark": reason }),
+                )?;
             }
             Ok(())
         })
@@ -245,13 +296,13 @@ impl TreeWalk {
 
     /// Returns the context to print to which a name is bound. Otherwise returns a remark with the
     /// reason why there is none.
-    fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, String) {
+    fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {
-                Some(first) => (None, format!(" (printed above as {first}/)")),
-                None => (Some(object), String::new()),
+                Some(first) => (None, Some(format!("printed above as {first}/"))),
+                None => (Some(object), None),
             },
-            Err(remark) => (None, format!(" ({remark})")),
+            Err(remark) => (None, Some(remark)),
         }
     }
 }
@@ -276,6 +327,8 @@ pub(super) fn bound_context(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use corelane::Orb;
 
     use super::*;
@@ -287,7 +340,6 @@ mod tests {
         let mut own = OwnServer::new(&object("corbaloc::1.2@localhost:2809/NameService"));
         for (text, is_own) in [
             ("corbaloc::1.2@127.0.0.1:2809/x", true),
-            ("corbaloc::1.2@127.0.0.2:2809/x", true),
             ("corbaloc::1.2@127.0.0.1:2810/x", false),
             ("corbaloc::1.2@192.0.2.1:2809/x", false),
             ("corbaloc::1.2@192.0.2.1:2809,:1.2@127.0.0.1:2809/x", true),
@@ -297,6 +349,23 @@ mod tests {
         }
         let mut unknown = OwnServer::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
         assert!(unknown.has(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
+    }
+
+    #[test]
+    fn servers_at_one_port_of_two_local_addresses_are_two() {
+        let orb = Orb::new().unwrap();
+        let object = |host: &str, port: u16| {
+            let text = format!("corbaloc::1.2@{host}:{port}/x");
+            orb.string_to_object(&text).unwrap().unwrap()
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut own = OwnServer::new(&object("127.0.0.1", port));
+        assert!(own.has(&object("127.0.0.1", port)) && !own.has(&object("127.0.0.2", port)));
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut own = OwnServer::new(&object("127.0.0.1", port));
+        assert!(own.has(&object("127.0.0.2", port)) && !own.has(&object("192.0.2.1", port)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Corelane's name servers report their changes. For other servers the command repeatedly reads all
 //! names and compares them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use std::time::Duration;
 use corelane::{ObjectRef, SystemExceptionKind as Kind};
 use corelane_services::naming::corelane_naming::{Change, ChangeKind, WatchedContextRef};
 use corelane_services::naming::cos_naming::{BindingType, NamingContextRef};
+use serde_json::json;
 
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, write_line};
+use super::output::Output;
+use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, mark};
 
 /// Maximum time in milliseconds for which the server waits for a change.
 const PATIENCE_MS: u32 = 1_000;
@@ -32,7 +34,7 @@ pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
     watch: Watch,
-    out: &mut dyn Write,
+    out: &mut Output<'_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
     let mut printer = Printer { out, left: watch.count };
@@ -43,12 +45,12 @@ pub(super) fn watch(
     }
 }
 
-struct Printer<'o> {
-    out: &'o mut dyn Write,
+struct Printer<'p, 'o> {
+    out: &'p mut Output<'o>,
     left: Option<u64>,
 }
 
-impl Printer<'_> {
+impl Printer<'_, '_> {
     fn print(&mut self, kind: ChangeKind, name: &str, is_context: bool) -> Result<(), String> {
         if self.is_done() {
             return Ok(());
@@ -58,9 +60,11 @@ impl Printer<'_> {
             ChangeKind::Bound => "bound",
             ChangeKind::Unbound => "unbound",
         };
-        let mark = if is_context { "/" } else { "" };
-        write_line(self.out, &format!("{word} {name}{mark}"))?;
-        self.out.flush().map_err(|error| format!("cannot write: {error}"))
+        self.out.line(
+            || format!("{word} {name}{}", mark(is_context)),
+            || json!({ "change": word, "name": name, "is_context": is_context }),
+        )?;
+        self.out.flush()
     }
 
     fn is_done(&self) -> bool {
@@ -77,12 +81,47 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
     (is_context, hasher.finish())
 }
 
+/// The contexts that were found, each with the first name that led to it.
+#[derive(Default)]
+struct WatchedContexts {
+    by_object: ObjectMap<String>,
+    /// The names, so that those below a name are found without a look at all contexts.
+    names: BTreeSet<String>,
+}
+
+impl WatchedContexts {
+    fn name(&self, context: &ObjectRef) -> Option<&str> {
+        self.by_object.get(context).map(String::as_str)
+    }
+
+    fn insert(&mut self, context: ObjectRef, name: &str) {
+        self.by_object.insert(context, name.to_owned());
+        self.names.insert(name.to_owned());
+    }
+
+    fn extend(&mut self, other: WatchedContexts) {
+        self.by_object.extend(other.by_object);
+        self.names.extend(other.names);
+    }
+
+    /// Removes the context with a name and those below it. Returns true if there were any.
+    fn remove_below(&mut self, name: &str) -> bool {
+        let below = format!("{name}/");
+        let is_gone = |known: &str| known == name || known.starts_with(&below);
+        let first_below = self.names.range(below.clone()..).next();
+        if !self.names.contains(name) && !first_below.is_some_and(|known| is_gone(known)) {
+            return false;
+        }
+        self.names.retain(|known| !is_gone(known));
+        self.by_object.retain(|known| !is_gone(known))
+    }
+}
+
 /// Reads names below a context. Each context of the server is read once, under the first name that
 /// leads to it. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut OwnServer,
-    /// The contexts that were found, with their names.
-    contexts: ObjectMap<String>,
+    contexts: WatchedContexts,
     /// Receives each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
     /// True to resolve the names of objects, in order to get their references.
@@ -91,7 +130,7 @@ struct Reader<'r> {
 
 impl Reader<'_> {
     fn read(&mut self, context: &NamingContextRef, prefix: &str, path: &mut Vec<ObjectRef>) -> Result<(), ListError> {
-        self.contexts.insert(context.as_object().clone(), prefix.to_owned());
+        self.contexts.insert(context.as_object().clone(), prefix);
         let mut below = Vec::new();
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
@@ -110,7 +149,7 @@ impl Reader<'_> {
             Ok(())
         })?;
         for (object, name) in below {
-            if self.contexts.get(&object).is_none() && self.server.has(&object) {
+            if self.contexts.name(&object).is_none() && self.server.has(&object) {
                 path.push(object.clone());
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
@@ -132,8 +171,8 @@ fn read(
     server: &mut OwnServer,
     resolves: bool,
     visit: &mut dyn FnMut(String, WatchedBinding),
-) -> Result<ObjectMap<String>, String> {
-    let mut reader = Reader { server, contexts: ObjectMap::default(), visit, resolves };
+) -> Result<WatchedContexts, String> {
+    let mut reader = Reader { server, contexts: WatchedContexts::default(), visit, resolves };
     reader.read(context, prefix, &mut vec![context.as_object().clone()])?;
     Ok(reader.contexts)
 }
@@ -143,7 +182,7 @@ fn compare(
     context: &NamingContextRef,
     prefix: &str,
     interval: Duration,
-    printer: &mut Printer<'_>,
+    printer: &mut Printer<'_, '_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
     let mut server = OwnServer::new(context.as_object());
@@ -175,7 +214,7 @@ fn compare(
 fn follow(
     reporting: &WatchedContextRef,
     prefix: &str,
-    printer: &mut Printer<'_>,
+    printer: &mut Printer<'_, '_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
     let mut position = reporting.last_change().map_err(|error| error.to_string())?;
@@ -207,11 +246,7 @@ fn follow(
     Ok(())
 }
 
-fn read_contexts(
-    context: &NamingContextRef,
-    prefix: &str,
-    server: &mut OwnServer,
-) -> Result<ObjectMap<String>, String> {
+fn read_contexts(context: &NamingContextRef, prefix: &str, server: &mut OwnServer) -> Result<WatchedContexts, String> {
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
@@ -219,28 +254,72 @@ fn read_contexts(
 /// true if it has removed contexts.
 fn print(
     change: &Change,
-    contexts: &mut ObjectMap<String>,
+    contexts: &mut WatchedContexts,
     server: &mut OwnServer,
-    printer: &mut Printer<'_>,
+    printer: &mut Printer<'_, '_>,
 ) -> Result<bool, String> {
     let Some(parent) = &change.parent else { return Ok(false) };
-    let Some(prefix) = contexts.get(parent.as_object()) else { return Ok(false) };
+    let Some(prefix) = contexts.name(parent.as_object()) else { return Ok(false) };
     let name = joined(prefix, std::slice::from_ref(&change.name));
     let is_context = change.binding_type == BindingType::Ncontext;
     printer.print(change.kind, &name, is_context)?;
+    let bound = change.target.as_ref().filter(|_| is_context && change.kind == ChangeKind::Bound);
+    if bound.is_some_and(|object| contexts.name(object) == Some(&name)) {
+        // The last reading came after this change.
+        return Ok(false);
+    }
     // The name may have been bound to a context. The names below that context are then gone too.
-    let below = format!("{name}/");
-    let has_removed = contexts.retain(|known| *known != name && !known.starts_with(&below));
-    if let (true, Some(object)) = (is_context, &change.target)
-        && contexts.get(object).is_none()
+    let has_removed = contexts.remove_below(&name);
+    if let Some(object) = bound
+        && contexts.name(object).is_none()
         && server.has(object)
     {
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
             // The context has already been destroyed.
-            Err(_) => contexts.insert(object.clone(), name),
+            Err(_) => contexts.insert(object.clone(), &name),
         }
     }
     Ok(has_removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use corelane::Orb;
+    use corelane_services::naming::cos_naming::NameComponent;
+
+    use super::*;
+
+    /// A burst of new contexts below a context that was read after them must not cause a further
+    /// reading for each.
+    #[test]
+    fn a_change_that_was_read_before_removes_nothing() {
+        let orb = Orb::new().unwrap();
+        let object = |key: &str| orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:1/{key}")).unwrap().unwrap();
+        let root = object("root");
+        let mut contexts = WatchedContexts::default();
+        let mut server = OwnServer::new(&root);
+        for (key, name) in [("root", ""), ("a", "a"), ("b", "a/b"), ("ab", "ab")] {
+            contexts.insert(object(key), name);
+        }
+        let mut change = |contexts: &mut WatchedContexts, kind, name: &str, target: Option<ObjectRef>, is_context| {
+            let change = Change {
+                parent: Some(NamingContextRef::unchecked_narrow(&root)),
+                name: NameComponent { id: name.to_owned(), kind: String::new() },
+                binding_type: if is_context { BindingType::Ncontext } else { BindingType::Nobject },
+                kind,
+                target,
+            };
+            let mut printed = Vec::new();
+            let mut out = Output::new(&mut printed, false);
+            print(&change, contexts, &mut server, &mut Printer { out: &mut out, left: None }).unwrap()
+        };
+        assert!(!change(&mut contexts, ChangeKind::Bound, "a", Some(object("a")), true));
+        assert_eq!(contexts.name(&object("b")), Some("a/b"));
+        assert!(!change(&mut contexts, ChangeKind::Bound, "other", None, false));
+        assert!(change(&mut contexts, ChangeKind::Unbound, "a", None, true));
+        assert_eq!([object("a"), object("b")].map(|object| contexts.name(&object).is_some()), [false, false]);
+        assert_eq!(contexts.name(&object("ab")), Some("ab"));
+    }
 }

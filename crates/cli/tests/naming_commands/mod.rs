@@ -1,5 +1,7 @@
 //! Tests of `watch`, `import`, `tree` and `prune` over several servers, and of the control socket.
 
+mod json;
+
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
@@ -320,7 +322,8 @@ fn import_copies_a_whole_server() {
              error: 1 names were not bound\n"
         );
         assert_eq!(refused, expected);
-        to.done(&[&["import", "--replace"][..], &words].concat());
+        let said = to.done(&[&["import", "--replace"][..], &words].concat());
+        assert_eq!(said, "1 objects and 0 contexts are bound, 1204 were already\n");
         assert_eq!(resolve("shop/o1.obj"), from.done(&["resolve", "shop/o1.obj"]));
     }
 }

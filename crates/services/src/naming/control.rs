@@ -1,5 +1,6 @@
 //! Operations on a server itself: many bindings in one step, a backup, and its end.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use corelane::{Servant, SystemException};
@@ -70,16 +71,32 @@ pub(super) fn bind_all(
         return Err(failed("the naming service is read-only"));
     }
     let context = context(service, parent)?;
-    let operations = bindings.iter().map(|binding| operation(context, binding, replaces)).collect::<Result<_, _>>()?;
-    let results = service.directory.submit_all(operations);
-    let outcomes = results.into_iter().map(|result| match result {
-        Ok(_) => Ok(BindOutcome::BoundNow),
-        Err(DirectoryError::Refused(NamingRefusal::AlreadyBound)) => Ok(BindOutcome::BoundBefore),
-        Err(DirectoryError::Refused(NamingRefusal::NotFound { .. })) => Ok(BindOutcome::BoundToContext),
-        Err(DirectoryError::Refused(_)) => Err(failed("the context has been destroyed")),
-        Err(DirectoryError::Store(error)) => Err(failed(error.to_string())),
+    let mut named = HashSet::new();
+    // `None` for a name that is bound to the same object already, which needs no change.
+    let mut operations = Vec::with_capacity(bindings.len());
+    for binding in bindings {
+        let operation = operation(context, binding, replaces)?;
+        // A name that occurs twice may be bound to another object in between.
+        let is_first = named.insert((&binding.name.id, &binding.name.kind));
+        operations.push(Some(operation).filter(|operation| !(is_first && is_done(service, operation))));
+    }
+    let is_changed: Vec<bool> = operations.iter().map(Option::is_some).collect();
+    let mut results = service.directory.submit_all(operations.into_iter().flatten().collect()).into_iter();
+    let outcomes = is_changed.into_iter().map(|is_changed| match if is_changed { results.next() } else { None } {
+        None => Ok(BindOutcome::BoundBefore),
+        Some(Ok(_)) => Ok(BindOutcome::BoundNow),
+        Some(Err(DirectoryError::Refused(NamingRefusal::AlreadyBound))) => Ok(BindOutcome::BoundBefore),
+        Some(Err(DirectoryError::Refused(NamingRefusal::NotFound { .. }))) => Ok(BindOutcome::BoundToContext),
+        Some(Err(DirectoryError::Refused(_))) => Err(failed("the context has been destroyed")),
+        Some(Err(DirectoryError::Store(error))) => Err(failed(error.to_string())),
     });
     outcomes.collect()
+}
+
+/// Returns true if an operation binds a name again to the object that it is bound to.
+fn is_done(service: &ServiceState, operation: &NamingOperation) -> bool {
+    let NamingOperation::Rebind { context, name, target } = operation else { return false };
+    matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target)
 }
 
 /// Returns the context of this server that a name is bound to.

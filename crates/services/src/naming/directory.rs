@@ -119,7 +119,8 @@ struct Head {
     revision: Revision,
 }
 
-/// Returns a number that other processes cannot guess.
+/// Returns a number that differs from process to process. Secrets come from
+/// [`corelane_sys::process::random_number`] instead.
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

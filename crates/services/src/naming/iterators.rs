@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use super::state::{ContextId, ListCursor};
 
-/// Identifies an iterator, uniquely in its table.
+/// Identifies an iterator, uniquely in its table: its number, and the secret that it was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct IteratorId(pub(super) u64);
+pub(super) struct IteratorId(pub(super) u128);
 
 /// Identifies a client, as far as the server can tell clients apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +78,14 @@ impl Iterators {
     }
 
     /// Adds an iterator and ends others if necessary. `None` if the limits allow no iterator.
-    pub(super) fn open(&mut self, client: ClientId, place: IteratorPosition, now: Duration) -> Option<IteratorId> {
+    /// `secret` becomes part of the id, which a client cannot guess if it cannot guess the secret.
+    pub(super) fn open(
+        &mut self,
+        client: ClientId,
+        place: IteratorPosition,
+        secret: u64,
+        now: Duration,
+    ) -> Option<IteratorId> {
         self.expire(now);
         if self.limits.max_iterators == 0 || self.limits.max_per_client == 0 {
             return None;
@@ -91,7 +98,7 @@ impl Iterators {
             let oldest = self.by_use.values().next().copied()?;
             self.close(oldest);
         }
-        let id = IteratorId(self.next_id);
+        let id = IteratorId(u128::from(self.next_id) << 64 | u128::from(secret));
         self.next_id = self.next_id.wrapping_add(1);
         self.entries.insert(id, IteratorEntry { client, place, used: 0, used_at: now });
         self.note_use(id, now);
@@ -165,11 +172,11 @@ mod tests {
     fn least_recently_used_iterator_of_the_client_makes_room() {
         let mut table = Iterators::new(LIMITS, 10);
         let [ann, bob] = [ClientId(1), ClientId(2)];
-        let first = table.open(ann, place(1), second(0)).unwrap();
-        let other = table.open(bob, place(2), second(1)).unwrap();
-        let second_one = table.open(ann, place(3), second(2)).unwrap();
+        let first = table.open(ann, place(1), 7, second(0)).unwrap();
+        let other = table.open(bob, place(2), 7, second(1)).unwrap();
+        let second_one = table.open(ann, place(3), 7, second(2)).unwrap();
         assert_eq!(table.place_mut(first, second(3)).unwrap().context, ContextId(1));
-        let third = table.open(ann, place(4), second(4)).unwrap();
+        let third = table.open(ann, place(4), 7, second(4)).unwrap();
         assert!(table.place_mut(second_one, second(5)).is_none());
         for (id, context) in [(first, 1), (other, 2), (third, 4)] {
             assert_eq!(table.place_mut(id, second(5)), Some(&mut place(context)));
@@ -182,7 +189,7 @@ mod tests {
     fn least_recently_used_iterator_of_all_makes_room() {
         let mut table = Iterators::new(LIMITS, 0);
         let ids: Vec<IteratorId> =
-            (0..5).map(|client| table.open(ClientId(client), place(client), second(client)).unwrap()).collect();
+            (0..5).map(|client| table.open(ClientId(client), place(client), 7, second(client)).unwrap()).collect();
         let alive: Vec<bool> = ids.iter().map(|id| table.place_mut(*id, second(9)).is_some()).collect();
         assert_eq!(alive, [false, true, true, true, true]);
         assert_eq!(table.by_client.len(), 4);
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn idle_iterators_end() {
         let mut table = Iterators::new(LIMITS, 0);
-        let ids = [0, 1].map(|client| table.open(ClientId(client), place(client), second(client)).unwrap());
+        let ids = [0, 1].map(|client| table.open(ClientId(client), place(client), 7, second(client)).unwrap());
         assert!(table.place_mut(ids[0], second(59)).is_some());
         table.expire(second(61));
         assert_eq!(table.len(), 1);
@@ -204,7 +211,7 @@ mod tests {
     fn limits_of_zero_allow_no_iterator() {
         for (max_iterators, max_per_client) in [(0, 1), (1, 0)] {
             let mut table = Iterators::new(IteratorLimits { max_iterators, max_per_client, ..LIMITS }, 0);
-            assert!(table.open(ClientId(0), place(0), second(0)).is_none());
+            assert!(table.open(ClientId(0), place(0), 7, second(0)).is_none());
         }
     }
 }

@@ -9,7 +9,6 @@
 //! remaining components.
 
 use std::any::Any;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,8 +66,6 @@ pub(super) struct ServiceState {
     pub(super) directory: Directory,
     pub(super) settings: ServiceSettings,
     iterators: Mutex<Iterators>,
-    /// Secret that makes the object ids of iterators unguessable.
-    iterator_secret: RandomState,
     started_at: Monotonic,
     /// Number of threads that call other servers.
     forwards: Mutex<usize>,
@@ -166,7 +163,6 @@ impl ServiceState {
             directory,
             settings,
             iterators: Mutex::new("naming iterators", Scope::Orb, iterators),
-            iterator_secret: RandomState::new(),
             started_at: Monotonic::now(),
             forwards: Mutex::new("naming forwards", Scope::Orb, 0),
             waiting_changes: Mutex::new("naming changes that wait", Scope::Orb, 0),
@@ -187,22 +183,6 @@ impl ServiceState {
         stamp.copy_from_slice(&self.directory.stamp().to_be_bytes());
         number.copy_from_slice(&context.0.to_be_bytes());
         ObjectId::from(&id[..])
-    }
-
-    /// Returns the object id of an iterator: its number, and a keyed hash of the number. A client
-    /// that has one iterator cannot compute the ids of others.
-    fn iterator_object_id(&self, id: IteratorId) -> [u8; 16] {
-        let mut octets = [0; 16];
-        let (number, tag) = octets.split_at_mut(8);
-        number.copy_from_slice(&id.0.to_be_bytes());
-        tag.copy_from_slice(&self.iterator_secret.hash_one(id.0).to_be_bytes());
-        octets
-    }
-
-    /// Returns the iterator with this object id; `None` if the service never gave this id out.
-    fn iterator(&self, id: &ObjectId) -> Option<IteratorId> {
-        let number = IteratorId(u64::from_be_bytes(*id.as_octets().first_chunk()?));
-        (id.as_octets() == self.iterator_object_id(number)).then_some(number)
     }
 
     /// Returns the context with this object id; `None` if no context of this directory ever had it.
@@ -468,10 +448,15 @@ impl ContextRequest<'_, '_, '_> {
     fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
         // The ORB does not yet tell servants which client calls.
         let client = ClientId(0);
-        let opened = self.service.iterators.lock().open(client, place, self.service.now());
+        // The id of one iterator must not lead a client to those of others.
+        let secret = corelane_sys::process::random_number().map_err(|error| {
+            let why = format!("the kernel gives no random number: {error}");
+            SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
+        })?;
+        let opened = self.service.iterators.lock().open(client, place, secret, self.service.now());
         let why = "the server's settings allow no binding iterators";
         let id = opened.ok_or_else(|| system(Kind::NoResources, Completion::No, why))?;
-        let id = ObjectId::from(&self.service.iterator_object_id(id)[..]);
+        let id = ObjectId::from(&id.0.to_be_bytes()[..]);
         let object = self.iterator_poa.create_reference_with_id(&id, BindingIteratorRef::REPOSITORY_ID)?;
         Ok(BindingIteratorRef::unchecked_narrow(&object))
     }
@@ -658,7 +643,9 @@ pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        self.0.iterator(&current.object_id).ok_or_else(no_such_object)
+        // No iterator has an id of another length.
+        let octets = <[u8; 16]>::try_from(current.object_id.as_octets()).map_err(|_| no_such_object())?;
+        Ok(IteratorId(u128::from_be_bytes(octets)))
     }
 
     /// Returns at most `how_many` further bindings.

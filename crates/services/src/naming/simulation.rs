@@ -320,7 +320,7 @@ impl NamingSimulation {
         if self.listings.len() == LIMITS.max_iterators {
             self.evict(None);
         }
-        let id = self.iterators.open(client, IteratorPosition { context, cursor: None }, self.now).unwrap();
+        let id = self.iterators.open(client, IteratorPosition { context, cursor: None }, 0, self.now).unwrap();
         let (used_at, used, returned) = (self.now, self.step, BTreeSet::new());
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }

@@ -48,6 +48,24 @@ pub fn effective_user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Returns a number from the kernel's random generator, which no other process can guess. Waits
+/// only before the generator is ready, early in the machine's start.
+///
+/// # Errors
+/// The kernel's error, if it is older than 3.17 or a filter refuses the call.
+pub fn random_number() -> std::io::Result<u64> {
+    let mut octets = [0_u8; 8];
+    // SAFETY: the buffer is live and writable for the length that the call gets.
+    let filled =
+        syscall::retry_interrupted(|| unsafe { libc::getrandom(octets.as_mut_ptr().cast(), octets.len(), 0) })?;
+    // Requests of up to 256 bytes are filled as a whole.
+    if usize::try_from(filled) == Ok(octets.len()) {
+        Ok(u64::from_ne_bytes(octets))
+    } else {
+        Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
+    }
+}
+
 /// Returns true if `error` means that the process or the system is out of descriptors, or of memory
 /// for a descriptor.
 #[must_use]
@@ -170,6 +188,15 @@ fn watch_forks() -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_numbers_differ() {
+        let numbers: std::collections::HashSet<u64> = (0..100).map(|_| random_number().unwrap()).collect();
+        assert_eq!(numbers.len(), 100);
+        // Each bit is set in some and clear in others.
+        assert_eq!(numbers.iter().fold(0, |all, number| all | number), u64::MAX);
+        assert_eq!(numbers.iter().fold(u64::MAX, |all, number| all & number), 0);
+    }
 
     #[test]
     fn line_is_written_whole_or_not_at_all_without_waiting() {

@@ -1,0 +1,439 @@
+//! Options from a configuration file and from the environment.
+//!
+//! An option's value comes from the first of these that has it: the words of the command, the
+//! environment, the file, and at last the command's default. The file is the one that
+//! `CORELANE_CONFIG` names; without it there is none. Each value becomes a word in front of those
+//! that were given, so that one parser checks them all.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::vec;
+
+use clap::{ArgAction, Command};
+use serde_json::{Value as Json, json};
+use toml::de::{DeTable, DeValue};
+
+use crate::arguments::{self, ArgumentRefusal, flag};
+use crate::text::{excerpt, json_text, printable};
+use crate::{DONE, NOT_DONE, TOOLS};
+
+/// Help text of the command.
+pub(crate) const USAGE: &str = "\
+usage: corelane config show [--json] [COMMAND]...
+
+Shows each option of the commands that can be configured, such as `naming serve`, with its value and its source: the environment,
+the configuration file or the default. COMMAND is the beginning of a command's name.
+
+  show              show the options
+
+  --json            print one JSON object
+
+CORELANE_CONFIG names the file. docs/commands.md describes it and the environment.
+
+Exit status: 0 shown, 1 the configuration is refused, 2 wrong usage.
+";
+
+/// The commands whose options can be configured.
+const CONFIGURED: &[&str] = &["call", "doctor", "ior", "naming", "ping", "sniff"];
+/// The variable with the path of the file.
+const FILE: &str = "CORELANE_CONFIG";
+/// Maximum size of the file in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Returns what the command takes.
+pub(crate) fn command() -> Command {
+    let show = arguments::command("show", USAGE).args([flag("json"), arguments::words("COMMAND")]);
+    arguments::described(arguments::command("config", USAGE).subcommand(show), USAGE)
+}
+
+/// Runs the command with the arguments after `corelane config`.
+pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
+    let (_, parsed) = match arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason) {
+        Ok(parsed) => parsed,
+        Err(reason) => return arguments::refused(reason, USAGE, out),
+    };
+    let is_json = parsed.get_flag("json");
+    let wanted = arguments::texts(&parsed, "COMMAND").join(" ");
+    let settings = Settings::read().and_then(|settings| {
+        let is_known = settings.shown(&wanted).next().is_some();
+        let refusal = || format!("there is no command `{}` that can be configured", excerpt(&wanted));
+        if is_known { Ok(settings) } else { Err(refusal()) }
+    });
+    let (status, text) = match settings {
+        Ok(settings) if is_json => (DONE, json_text(&settings.to_json(&wanted))),
+        Ok(settings) => (DONE, settings.to_text(&wanted)),
+        Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
+        Err(error) => (NOT_DONE, format!("error: {error}\n")),
+    };
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = out.write_all(text.as_bytes());
+    status
+}
+
+/// An option of a command.
+struct KnownOption {
+    /// The name of the command, such as `naming serve`.
+    command: String,
+    name: String,
+    takes_value: bool,
+    is_repeatable: bool,
+}
+
+impl KnownOption {
+    /// Returns the variables that set the option, the one of its own command first: a command with
+    /// subcommands has one for all of them.
+    fn variables(&self) -> Vec<String> {
+        let path: Vec<&str> = self.command.split(' ').collect();
+        let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
+        let spelled = |text: String| text.to_uppercase().replace('-', "_");
+        (1..=path.len()).rev().map(|length| spelled(variable(&path[..length]))).collect()
+    }
+}
+
+/// Returns all options that can be configured.
+fn known_options() -> Vec<KnownOption> {
+    fn of(command: &Command, path: &str, found: &mut Vec<KnownOption>) {
+        let options = command.get_arguments().filter_map(|argument| Some((argument, argument.get_long()?)));
+        for (argument, name) in options.filter(|(argument, _)| argument.get_id() != "help") {
+            let takes_value = argument.get_action().takes_values();
+            let is_repeatable = matches!(argument.get_action(), ArgAction::Append);
+            found.push(KnownOption { command: path.to_owned(), name: name.to_owned(), takes_value, is_repeatable });
+        }
+        for subcommand in command.get_subcommands() {
+            of(subcommand, &format!("{path} {}", subcommand.get_name()), found);
+        }
+    }
+    let mut found = Vec::new();
+    for tool in TOOLS.iter().filter(|tool| CONFIGURED.contains(&tool.name)) {
+        of(&(tool.command)(), tool.name, &mut found);
+    }
+    found
+}
+
+/// The place that an option's values come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// A variable of the environment.
+    Environment(String),
+    /// A table of the file.
+    File(String),
+}
+
+/// The values of an option; of one without a value `true` or `false`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    values: Vec<OsString>,
+    source: Source,
+}
+
+/// The options that are set, by the command's name and the option's.
+struct Settings {
+    options: Vec<KnownOption>,
+    file: Option<PathBuf>,
+    set: BTreeMap<(String, String), Setting>,
+}
+
+impl Settings {
+    /// Reads the file and the environment. The error is a sentence.
+    fn read() -> Result<Settings, String> {
+        let file = env::var_os(FILE).map(PathBuf::from);
+        let text = file.as_ref().map(read_file).transpose()?;
+        let name = file.as_ref().map(|path| format!("`{}`", excerpt(&path.to_string_lossy()))).unwrap_or_default();
+        let mut settings = Settings { options: known_options(), file, set: BTreeMap::new() };
+        if let Some(text) = text {
+            settings.take_file(&text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        settings
+            .take_environment(env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))))?;
+        Ok(settings)
+    }
+
+    /// Takes the text of a file.
+    fn take_file(&mut self, text: &str) -> Result<(), String> {
+        let table = DeTable::parse(text).map_err(|error| printable(&error.to_string()))?;
+        self.take_table(table.get_ref(), "", text)
+    }
+
+    /// Takes the options of a command, and of its subcommands.
+    fn take_table(&mut self, table: &DeTable<'_>, command: &str, text: &str) -> Result<(), String> {
+        for (key, value) in table {
+            let name: &str = key.get_ref();
+            let line = line_of(text, key.span().start);
+            if let DeValue::Table(below) = value.get_ref() {
+                let path = if command.is_empty() { name.to_owned() } else { format!("{command} {name}") };
+                let is_known = |one: &KnownOption| one.command == path || one.command.starts_with(&format!("{path} "));
+                if !self.options.iter().any(is_known) {
+                    let commands =
+                        self.options.iter().map(|one| one.command.as_str()).chain(CONFIGURED.iter().copied());
+                    return Err(format!("line {line}: there is no command {}", nearest(&path, commands)));
+                }
+                self.take_table(below, &path, text)?;
+                continue;
+            }
+            let is_own = |one: &&KnownOption| {
+                !command.is_empty() && (one.command == command || one.command.starts_with(&format!("{command} ")))
+            };
+            let own: Vec<&KnownOption> = self.options.iter().filter(is_own).collect();
+            let with_name: Vec<&KnownOption> = own.iter().copied().filter(|one| one.name == name).collect();
+            if with_name.is_empty() {
+                let place =
+                    if command.is_empty() { "outside of a table".to_owned() } else { format!("of `{command}`") };
+                let known = own.iter().map(|one| one.name.as_str());
+                return Err(format!("line {line}: there is no option {place} {}", nearest(name, known)));
+            }
+            let mut found = Vec::new();
+            for option in with_name {
+                let values = values(value.get_ref(), option).map_err(|reason| format!("line {line}: {reason}"))?;
+                // The subcommand's own table goes before one for all subcommands.
+                let place = (option.command.clone(), name.to_owned());
+                let is_nearer = option.command == command || !self.set.contains_key(&place);
+                if is_nearer {
+                    found.push((place, Setting { values, source: Source::File(command.replace(' ', ".")) }));
+                }
+            }
+            self.set.extend(found);
+        }
+        Ok(())
+    }
+
+    /// Takes variables of the environment.
+    fn take_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
+        let of_tools = |name: &str| {
+            let tool = |tool: &str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
+            CONFIGURED.iter().any(|one| tool(one))
+        };
+        let variables: BTreeMap<String, OsString> = variables.filter(|(name, _)| of_tools(name)).collect();
+        let known: Vec<(Vec<String>, &KnownOption)> =
+            self.options.iter().map(|option| (option.variables(), option)).collect();
+        for name in variables.keys() {
+            if !known.iter().any(|(names, _)| names.contains(name)) {
+                let names = known.iter().flat_map(|(names, _)| names.iter().map(String::as_str));
+                return Err(format!("the environment: there is no variable {}", nearest(name, names)));
+            }
+        }
+        for (names, option) in known {
+            let Some((name, value)) = names.iter().find_map(|name| variables.get_key_value(name)) else { continue };
+            let values = if option.is_repeatable {
+                let text = value.to_str().ok_or_else(|| format!("`{name}` is not UTF-8"))?;
+                text.split_whitespace().map(OsString::from).collect()
+            } else {
+                vec![value.clone()]
+            };
+            if !option.takes_value && !["true", "false"].iter().any(|word| value == word) {
+                return Err(format!("`{name}` is true or false"));
+            }
+            let setting = Setting { values, source: Source::Environment(name.clone()) };
+            self.set.insert((option.command.clone(), option.name.clone()), setting);
+        }
+        Ok(())
+    }
+
+    /// Returns the words of a command with those that are set and not given in front.
+    fn applied(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
+        let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        let subcommand = format!("{tool} {first}");
+        let has_subcommand = self.options.iter().any(|one| one.command == subcommand);
+        let command = if has_subcommand { subcommand.as_str() } else { tool };
+        let mut given = words.into_iter();
+        let mut all: Vec<OsString> = given.by_ref().take(usize::from(has_subcommand)).collect();
+        let given: Vec<OsString> = given.collect();
+        for option in self.options.iter().filter(|option| option.command == command) {
+            let name = format!("--{}", option.name);
+            let is_it = |word: &OsString| {
+                let word = word.to_string_lossy();
+                word.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            };
+            let place = (option.command.clone(), option.name.clone());
+            let Some(setting) = self.set.get(&place) else { continue };
+            if given.iter().take_while(|word| *word != "--").any(is_it) {
+                continue;
+            }
+            for value in &setting.values {
+                if option.takes_value {
+                    let mut word = OsString::from(format!("{name}="));
+                    word.push(value);
+                    all.push(word);
+                } else if value == "true" {
+                    all.push(name.clone().into());
+                }
+            }
+        }
+        all.extend(given);
+        all
+    }
+
+    /// Returns the options of the commands whose names begin with `wanted`, with their settings.
+    fn shown(&self, wanted: &str) -> impl Iterator<Item = (&KnownOption, Option<&Setting>)> {
+        let is_wanted = move |option: &&KnownOption| {
+            let rest = option.command.strip_prefix(wanted);
+            rest.is_some_and(|rest| wanted.is_empty() || rest.is_empty() || rest.starts_with(' '))
+        };
+        // The closure lives as long as the result.
+        let wanted: Vec<&KnownOption> = self.options.iter().filter(is_wanted).collect();
+        wanted.into_iter().map(|option| (option, self.set.get(&(option.command.clone(), option.name.clone()))))
+    }
+
+    fn to_text(&self, wanted: &str) -> String {
+        let line = |(option, setting): (&KnownOption, Option<&Setting>)| {
+            let name = format!("{} --{}", option.command, option.name);
+            let Some(setting) = setting else { return format!("{name}: default\n") };
+            let values: Vec<String> = setting.values.iter().map(|value| printable(&value.to_string_lossy())).collect();
+            let source = match &setting.source {
+                Source::Environment(variable) => variable.clone(),
+                Source::File(table) => format!("[{table}] of the file"),
+            };
+            format!("{name}: {} ({source})\n", values.join(" "))
+        };
+        self.shown(wanted).map(line).collect()
+    }
+
+    fn to_json(&self, wanted: &str) -> Json {
+        let option = |(option, setting): (&KnownOption, Option<&Setting>)| {
+            let values = setting.map(|setting| {
+                setting.values.iter().map(|value| value.to_string_lossy().into_owned()).collect::<Vec<_>>()
+            });
+            let (source, place) = match setting.map(|setting| &setting.source) {
+                None => ("default", Json::Null),
+                Some(Source::Environment(variable)) => ("environment", json!(variable)),
+                Some(Source::File(table)) => ("file", json!(table)),
+            };
+            json!({ "command": option.command, "option": option.name, "values": values, "source": source, "place": place })
+        };
+        let options: Vec<Json> = self.shown(wanted).map(option).collect();
+        json!({ "schema": 1, "file": self.file.as_ref().map(|path| path.to_string_lossy()), "options": options })
+    }
+}
+
+/// Returns the words of a command with those from the configuration. The error is a sentence.
+pub(crate) fn applied(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
+    let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
+    if !CONFIGURED.contains(&tool) || asks_for_help || !is_set() {
+        return Ok(words);
+    }
+    Ok(Settings::read()?.applied(tool, words))
+}
+
+fn read_file(path: &PathBuf) -> Result<String, String> {
+    let name = format!("`{}`", excerpt(&path.to_string_lossy()));
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text));
+    match read {
+        Err(error) => Err(format!("{name} cannot be read: {error}")),
+        Ok(length) if length as u64 > MAX_FILE => Err(format!("{name} holds more than {MAX_FILE} octets")),
+        Ok(_) => Ok(text),
+    }
+}
+
+/// Returns the values of an option in a file.
+fn values(value: &DeValue<'_>, option: &KnownOption) -> Result<Vec<OsString>, String> {
+    let one = |value: &DeValue<'_>| match value {
+        DeValue::String(text) if option.takes_value => Ok(OsString::from(&**text)),
+        DeValue::Integer(number) if option.takes_value => Ok(OsString::from(number.to_string())),
+        DeValue::Float(number) if option.takes_value => Ok(OsString::from(number.to_string())),
+        DeValue::Boolean(is_set) if !option.takes_value => Ok(OsString::from(is_set.to_string())),
+        _ if option.takes_value => Err(format!("`{}` is a text or a number", option.name)),
+        _ => Err(format!("`{}` is true or false", option.name)),
+    };
+    match value {
+        DeValue::Array(values) if option.is_repeatable => values.iter().map(|value| one(value.get_ref())).collect(),
+        value => Ok(vec![one(value)?]),
+    }
+}
+
+/// Returns the number of the line at an offset in bytes, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|octet| **octet == b'\n').count() + 1
+}
+
+/// Returns a name that is not known, with the one that is most like it.
+fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let likeness = |known: &&str| (strsim::jaro_winkler(name, known) * 1e6) as u64;
+    match known.max_by_key(likeness).filter(|known| likeness(known) > 700_000) {
+        Some(known) => format!("`{}`: the nearest one is `{known}`", excerpt(name)),
+        None => format!("`{}`", excerpt(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(file: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
+        let mut settings = Settings { options: known_options(), file: None, set: BTreeMap::new() };
+        settings.take_file(file)?;
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), OsString::from(value)));
+        settings.take_environment(variables).map(|()| settings)
+    }
+
+    fn applied(file: &str, variables: &[(&str, &str)], words: &str) -> String {
+        let settings = settings(file, variables).unwrap();
+        let (tool, words) = words.split_once(' ').unwrap_or((words, ""));
+        let words = words.split_whitespace().map(OsString::from).collect();
+        settings.applied(tool, words).join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn words_go_before_the_environment_and_the_environment_before_the_file() {
+        let file = "[naming]\nat = 'a'\n[naming.serve]\nlisten = ['x', 'y']\nread-only = true\n[ping]\ncount = 3\ninterval = 0.5\n";
+        assert_eq!(applied(file, &[], "naming list shop"), "list --at=a shop");
+        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list shop"), "list --at=b shop");
+        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at c"), "list --at c");
+        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at=c"), "list --at=c");
+        let both = [("CORELANE_NAMING_AT", "b"), ("CORELANE_NAMING_LIST_AT", "d")];
+        assert_eq!(applied(file, &both, "naming list"), "list --at=d");
+        assert_eq!(applied(file, &both, "naming tree -- --at"), "tree --at=b -- --at");
+        assert_eq!(applied(file, &[], "naming serve"), "serve --listen=x --listen=y --read-only");
+        assert_eq!(applied(file, &[], "naming serve --listen z"), "serve --read-only --listen z");
+        let none = [("CORELANE_NAMING_SERVE_LISTEN", " p  q"), ("CORELANE_NAMING_SERVE_READ_ONLY", "false")];
+        assert_eq!(applied(file, &none, "naming serve"), "serve --listen=p --listen=q");
+        assert_eq!(applied(file, &[], "ping r"), "--count=3 --interval=0.5 r");
+        // The nearer table counts, wherever it stands.
+        for file in ["[naming]\nat = 'a'\n[naming.list]\nat = 'b'\n", "[naming.list]\nat = 'b'\n[naming]\nat = 'a'\n"] {
+            assert_eq!(applied(file, &[], "naming list"), "list --at=b");
+            assert_eq!(applied(file, &[], "naming tree"), "tree --at=a");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_ones() {
+        for (file, variables, reason) in [
+            (
+                "[naming.serve]\nlisen = 'x'\n",
+                &[][..],
+                "line 2: there is no option of `naming serve` `lisen`: the nearest one is `listen`",
+            ),
+            ("[namin]\nat = 'x'\n", &[], "line 1: there is no command `namin`: the nearest one is `naming`"),
+            ("at = 'x'\n", &[], "line 1: there is no option outside of a table `at`"),
+            ("[ping]\ncount = [3]\n", &[], "line 2: `count` is a text or a number"),
+            ("[naming.serve]\nread-only = 'yes'\n", &[], "line 2: `read-only` is true or false"),
+            ("", &[("CORELANE_NAMING_SERVE_READ_ONLY", "1")], "`CORELANE_NAMING_SERVE_READ_ONLY` is true or false"),
+            (
+                "",
+                &[("CORELANE_PING_COUNTS", "1")],
+                "the environment: there is no variable `CORELANE_PING_COUNTS`: the nearest one is `CORELANE_PING_COUNT`",
+            ),
+        ] {
+            let Err(error) = settings(file, variables) else { panic!("{file} is accepted") };
+            assert_eq!(error, reason);
+        }
+        assert!(settings("[ping\n", &[]).is_err());
+        // Variables of other programs are theirs.
+        assert!(settings("", &[("CORELANE_CYCLES", "1"), ("PING_COUNT", "x")]).is_ok());
+    }
+
+    #[test]
+    fn every_option_has_a_variable_of_its_own() {
+        let options = known_options();
+        let own: Vec<String> = options.iter().filter_map(|option| option.variables().into_iter().next()).collect();
+        let mut single = own.clone();
+        single.sort_unstable();
+        single.dedup();
+        assert_eq!(single.len(), own.len());
+        assert!(own.len() > 60, "{}", own.len());
+    }
+}

@@ -1,0 +1,71 @@
+//! Output of the commands that work on name servers: lines of text, or of JSON.
+
+use std::io::Write;
+
+use serde_json::{Value as Json, json};
+
+use crate::text::{json_line, printable};
+
+/// The place to which a command prints, and the form in which it prints.
+pub(super) struct Output<'o> {
+    out: &'o mut dyn Write,
+    is_json: bool,
+}
+
+impl<'o> Output<'o> {
+    pub(super) fn new(out: &'o mut dyn Write, is_json: bool) -> Self {
+        Output { out, is_json }
+    }
+
+    /// Prints one line: the text with its control characters escaped, or a JSON object with these
+    /// members and the number of the schema.
+    ///
+    /// # Errors
+    /// A sentence, if the output takes no more.
+    pub(super) fn line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) -> Result<(), String> {
+        let line = if self.is_json {
+            let mut members = members();
+            members["schema"] = json!(1);
+            json_line(&members)
+        } else {
+            format!("{}\n", printable(&text()))
+        };
+        self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
+    }
+
+    /// Prints one line. Errors are ignored: the reader may have closed the pipe, and the command has
+    /// been carried out.
+    pub(super) fn last_line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) {
+        self.last_lines(|| vec![text()], members);
+    }
+
+    /// Prints some lines of text, or one of JSON, like [`last_line`](Self::last_line).
+    pub(super) fn last_lines(&mut self, texts: impl FnOnce() -> Vec<String>, members: impl FnOnce() -> Json) {
+        let texts = if self.is_json { vec![String::new()] } else { texts() };
+        let mut members = Some(members);
+        let print = |text: String| self.line(|| text, || members.take().map_or(Json::Null, |members| members()));
+        let _ = texts.into_iter().try_for_each(print).and_then(|()| self.flush());
+    }
+
+    /// Passes on the lines that have been printed.
+    pub(super) fn flush(&mut self) -> Result<(), String> {
+        self.out.flush().map_err(|error| format!("cannot write: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_control_no_terminal() {
+        let printed = |is_json| {
+            let mut octets = Vec::new();
+            let mut output = Output::new(&mut octets, is_json);
+            output.line(|| "a\x1b[2J".to_owned(), || json!({ "name": "a\x1b[2J" })).unwrap();
+            String::from_utf8(octets).unwrap()
+        };
+        assert_eq!(printed(false), "a\\u{1b}[2J\n");
+        assert_eq!(printed(true), "{\"name\":\"a\\u001b[2J\",\"schema\":1}\n");
+    }
+}

@@ -1,0 +1,91 @@
+//! Options from a configuration file and from the environment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value as Json;
+
+const NO_COMMAND: &str = "error: there is no command `version` that can be configured\n";
+
+/// Runs a command with a configuration file and variables of the environment.
+fn corelane(config: &str, variables: &[(&str, &str)], words: &[&str]) -> Output {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("config");
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    let file = folder.join(format!("{:?}.toml", std::thread::current().id()));
+    fs::write(&file, config).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.args(words).env("CORELANE_CONFIG", &file).envs(variables.iter().copied());
+    command.output().expect("the program starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The address that a command of `naming` was to call.
+fn called(config: &str, variables: &[(&str, &str)], words: &[&str]) -> String {
+    let output = corelane(config, variables, &[&["naming", "list"], words].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output);
+    let at = said.find("tcp:").or_else(|| said.find("127.0.0.1:")).unwrap_or_else(|| panic!("{said}"));
+    said[at..].split([' ', ',', '/']).next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_option_comes_from_the_first_source_that_has_it() {
+    let config = "[naming]\nat = 'corbaloc::1.2@127.0.0.1:1/file'\ntimeout = 2\n";
+    let variable = [("CORELANE_NAMING_AT", "corbaloc::1.2@127.0.0.1:2/environment")];
+    let word = ["--at", "corbaloc::1.2@127.0.0.1:3/word"];
+    assert!(called(config, &[], &[]).ends_with("127.0.0.1:1"));
+    assert!(called(config, &variable, &[]).ends_with("127.0.0.1:2"));
+    assert!(called(config, &variable, &word).ends_with("127.0.0.1:3"));
+}
+
+#[test]
+fn faults_in_a_configuration_are_said() {
+    let output = corelane("[ping]\ntimeuot = 3\n", &[], &["ping", "corbaloc::h/k"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output);
+    assert!(said.ends_with("line 2: there is no option of `ping` `timeuot`: the nearest one is `timeout`\n"), "{said}");
+    let output = corelane("[ping]\ntimeout = 'soon'\n", &[], &["ping", "corbaloc::h/k"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output).starts_with("error: `--timeout` needs a number of seconds, not `soon`\n"),
+        "{}",
+        text(&output)
+    );
+    // Commands that are not configured, and help, need no configuration.
+    for words in [&["version"][..], &["help", "ping"], &["ping", "--help"], &["naming", "list", "--help"]] {
+        assert_eq!(corelane("[ping\n", &[], words).status.code(), Some(0), "{words:?}");
+    }
+    let output = corelane("", &[], &["config", "show", "version"]);
+    assert_eq!((output.status.code(), text(&output)), (Some(1), NO_COMMAND.to_owned()));
+    let output = corelane("[ping\n", &[], &["config", "show"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+/// Shows the example of the page.
+#[test]
+fn each_option_is_shown_with_its_source() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let page = fs::read_to_string(page).expect("the page is there");
+    let config = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let variables = [("CORELANE_NAMING_SERVE_READ_ONLY", "false")];
+    let said = text(&corelane(config, &variables, &["config", "show", "naming", "serve"]));
+    assert!(said.contains("naming serve --listen: tcp::2809 unix:/run/names ([naming.serve] of the file)\n"), "{said}");
+    assert!(said.contains("naming serve --read-only: false (CORELANE_NAMING_SERVE_READ_ONLY)\n"), "{said}");
+    assert!(said.contains("naming serve --store: default\n") && !said.contains("naming list"), "{said}");
+    let output = corelane(config, &variables, &["config", "show", "--json"]);
+    let shown: Json = serde_json::from_slice(&output.stdout).expect("JSON");
+    let options = shown["options"].as_array().expect("options");
+    let find = |command: &str, option: &str| {
+        let is_it = |one: &&Json| one["command"] == command && one["option"] == option;
+        options.iter().find(is_it).unwrap_or_else(|| panic!("{command} {option}"))
+    };
+    let at = find("naming resolve", "at");
+    assert_eq!((&at["source"], &at["place"]), (&"file".into(), &"naming".into()));
+    assert_eq!(at["values"][0], "corbaloc::1.2@names.example:2809/NameService");
+    assert_eq!((&find("ping", "timeout")["values"][0], &shown["schema"]), (&"0.5".into(), &1.into()));
+    assert_eq!(find("call", "timeout")["values"], Json::Null);
+}

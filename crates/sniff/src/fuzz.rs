@@ -1,0 +1,26 @@
+//! Entry point for fuzzing: a function over bytes that must return for any input. A violated
+//! property is a panic.
+
+use crate::{Content, Sniffed, Sniffer, read_capture};
+
+/// Reads a capture file. Each reply that has a request must have one of its own.
+///
+/// # Panics
+/// If a property is violated.
+pub fn sniff(input: &[u8]) {
+    let mut sniffer = Sniffer::new(Vec::new());
+    let mut requests = 0_u64;
+    let mut count = |seen: crate::Seen<'_>| match &seen.what {
+        Sniffed::Message { content: Content::Request(_) | Content::LocateRequest(_), .. } => requests += 1,
+        Sniffed::Message { content: Content::Reply(_, Some(_)) | Content::LocateReply(_, Some(_)), .. } => {
+            requests = requests.checked_sub(1).expect("each reply has a request of its own");
+        }
+        _ => {}
+    };
+    let _ = read_capture(input, &mut |packet| {
+        sniffer.packet(&packet, &mut count);
+        Ok(())
+    });
+    sniffer.finish(0, &mut count);
+    assert!(sniffer.counts().segments <= input.len() as u64);
+}

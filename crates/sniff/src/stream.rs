@@ -1,0 +1,245 @@
+//! One direction of a TCP connection: segments in, the octets of GIOP messages out.
+
+use corelane_wire::Limits;
+use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
+use corelane_wire::giop::Header;
+
+/// Maximum number of segments that wait for octets before them.
+const MAX_WAITING: usize = 256;
+/// Maximum number of their octets.
+const MAX_WAITING_BYTES: usize = 4 << 20;
+
+/// A part of a stream.
+pub(crate) enum StreamStep<'m> {
+    /// A whole message. Its fragments are assembled; the offsets are where those of GIOP 1.1 begin.
+    Message { header: Header, octets: &'m [u8], fragment_starts: &'m [usize] },
+    /// This many octets are not in the capture. The next message is the first one that begins at the
+    /// front of a segment.
+    Lost(u32),
+    /// The octets are not GIOP from here on.
+    Fault(ProtocolFault),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamState {
+    /// The first octets of the connection are still to come.
+    Begin,
+    /// The next octet is the first one of a message.
+    Synchronised,
+    /// The place of the next message is not known.
+    Searching,
+    /// The connection carries another protocol.
+    Foreign,
+}
+
+/// One direction of a connection.
+pub(crate) struct Stream {
+    state: StreamState,
+    /// Number of the first octet of the connection; `None` if the capture does not have SYN.
+    first: Option<u32>,
+    /// Number of the octet that follows those that came; `None` before the first.
+    next: Option<u32>,
+    /// Octets of messages that are not complete.
+    unread: Vec<u8>,
+    /// Segments that came before the octets in front of them, with the number of their first octet.
+    waiting: Vec<(u32, Vec<u8>)>,
+    waiting_bytes: usize,
+    framer: Framer,
+    /// True if the sender has closed this direction.
+    pub(crate) is_closed: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream {
+            state: StreamState::Searching,
+            first: None,
+            next: None,
+            unread: Vec::new(),
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            framer: Framer::new(),
+            is_closed: false,
+        }
+    }
+}
+
+/// Receives the parts of a stream.
+pub(crate) type Visit<'v> = dyn FnMut(StreamStep<'_>) + 'v;
+
+impl Stream {
+    /// Begins a connection whose first octet follows SYN. Returns false if it has begun already: SYN
+    /// may be sent again.
+    pub(crate) fn begin(&mut self, sequence: u32) -> bool {
+        let first = Some(sequence.wrapping_add(1));
+        let is_new = self.first != first;
+        if is_new {
+            *self = Stream { state: StreamState::Begin, first, next: first, ..Stream::default() };
+        }
+        is_new
+    }
+
+    /// Returns the octets that the stream holds.
+    pub(crate) fn held(&self) -> usize {
+        self.unread.len() + self.waiting_bytes + self.framer.partial_bytes()
+    }
+
+    /// Returns true if segments wait for others.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes the octets of a segment.
+    pub(crate) fn take(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
+        if octets.is_empty() || self.state == StreamState::Foreign {
+            return;
+        }
+        if self.next.is_none() && !begins_message(octets) {
+            // The capture begins within the connection.
+            return;
+        }
+        let next = *self.next.get_or_insert(sequence);
+        if is_after(sequence, next) {
+            self.keep(sequence, octets);
+            if self.waiting.len() > MAX_WAITING || self.waiting_bytes > MAX_WAITING_BYTES {
+                self.skip_gap(limits, visit);
+            }
+        } else {
+            self.append(sequence, octets, limits, visit);
+        }
+        self.append_waiting(limits, visit);
+    }
+
+    fn keep(&mut self, sequence: u32, octets: &[u8]) {
+        let is_same = |(known, kept): &&(u32, Vec<u8>)| *known == sequence && kept.len() >= octets.len();
+        if self.waiting.iter().find(is_same).is_none() {
+            self.waiting_bytes += octets.len();
+            self.waiting.push((sequence, octets.to_vec()));
+        }
+    }
+
+    /// Takes the segments that no longer wait.
+    fn append_waiting(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
+        loop {
+            let next = self.next.unwrap_or_default();
+            let Some(index) = self.waiting.iter().position(|(sequence, _)| !is_after(*sequence, next)) else { return };
+            let (sequence, octets) = self.waiting.swap_remove(index);
+            self.waiting_bytes -= octets.len();
+            self.append(sequence, &octets, limits, visit);
+        }
+    }
+
+    /// Gives up the octets before the first segment that waits.
+    fn skip_gap(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
+        let next = self.next.unwrap_or_default();
+        let Some(gap) = self.waiting.iter().map(|(sequence, _)| sequence.wrapping_sub(next)).min() else { return };
+        self.lose();
+        self.next = Some(next.wrapping_add(gap));
+        visit(StreamStep::Lost(gap));
+        self.append_waiting(limits, visit);
+    }
+
+    /// Takes the receiver's word that it has all octets before a number. Those that did not come are
+    /// not in the capture.
+    pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
+        // The number after FIN stands for no octet.
+        let is_open = self.state != StreamState::Foreign && !self.is_closed;
+        while let Some(next) = self.next.filter(|next| is_open && is_after(number, *next)) {
+            if self.waiting.iter().any(|(sequence, _)| !is_after(*sequence, number)) {
+                self.skip_gap(limits, visit);
+            } else {
+                self.lose();
+                self.next = Some(number);
+                visit(StreamStep::Lost(number.wrapping_sub(next)));
+            }
+        }
+    }
+
+    /// Ends the stream: nothing more comes. Returns the octets of a message that is not complete.
+    pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
+        // Each turn takes one segment at least.
+        while self.is_waiting() {
+            self.skip_gap(limits, visit);
+        }
+        self.unread.len() + self.framer.partial_bytes()
+    }
+
+    /// Drops the octets that are held, because the next ones do not follow them.
+    pub(crate) fn lose(&mut self) {
+        self.unread = Vec::new();
+        self.framer = Framer::new();
+        self.state = StreamState::Searching;
+    }
+
+    /// Takes octets of which the first ones may have come before.
+    fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
+        let next = self.next.unwrap_or_default();
+        let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())
+        else {
+            return;
+        };
+        // A segment is far shorter than the numbers of TCP.
+        self.next = Some(next.wrapping_add(octets.len() as u32));
+        match self.state {
+            StreamState::Foreign => return,
+            StreamState::Searching if !begins_message(octets) => return,
+            StreamState::Searching => self.state = StreamState::Synchronised,
+            StreamState::Begin | StreamState::Synchronised => {}
+        }
+        self.unread.extend_from_slice(octets);
+        if self.state == StreamState::Begin {
+            let length = self.unread.len().min(MAGIC.len());
+            if self.unread[..length] != MAGIC[..length] {
+                *self = Stream { state: StreamState::Foreign, first: self.first, ..Stream::default() };
+                return;
+            }
+            if length < MAGIC.len() {
+                return;
+            }
+            self.state = StreamState::Synchronised;
+        }
+        self.read_messages(limits, visit);
+    }
+
+    fn read_messages(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
+        let mut at = 0;
+        loop {
+            let unread = self.unread.get(at..).unwrap_or_default();
+            match self.framer.next(unread, limits) {
+                Ok(FramingStep::NeedMore(_)) => break,
+                Ok(FramingStep::Message { header, len }) => {
+                    let octets = unread.get(..len).unwrap_or_default();
+                    visit(StreamStep::Message { header, octets, fragment_starts: &[] });
+                    at += len;
+                }
+                Ok(FramingStep::FragmentBuffered(len)) => at += len,
+                Ok(FramingStep::Assembled { message, header, fragment_starts, len }) => {
+                    visit(StreamStep::Message { header, octets: &message, fragment_starts: &fragment_starts });
+                    at += len;
+                }
+                Err(fault) => {
+                    visit(StreamStep::Fault(fault));
+                    return self.lose();
+                }
+            }
+        }
+        self.unread.drain(..at);
+        if self.unread.is_empty() {
+            // A large message must not keep its memory for the rest of the connection.
+            self.unread = Vec::new();
+        }
+    }
+}
+
+const MAGIC: &[u8] = b"GIOP";
+
+/// Returns true if octets begin with the header of a message.
+fn begins_message(octets: &[u8]) -> bool {
+    octets.first_chunk().is_some_and(|octets| Header::parse(octets).is_ok())
+}
+
+/// Returns true if an octet's number comes after another one. Numbers wrap around.
+fn is_after(sequence: u32, next: u32) -> bool {
+    let distance = sequence.wrapping_sub(next);
+    distance != 0 && distance < 1 << 31
+}
