@@ -2,4 +2,5 @@
 
 fn main() {
     corelane_idl::Builder::new().compile("idl/naming.idl");
+    corelane_idl::Builder::new().compile("idl/cores.idl");
 }

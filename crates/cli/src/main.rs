@@ -52,7 +52,7 @@ usage: corelane COMMAND [ARGUMENT]...
   ping REFERENCE    ask an object whether it is there, and how long its answers take
   sniff FILE        show the GIOP messages in captured traffic
   naming ...        serve names, and work on any CORBA name server
-  cores ...         analyse and simulate periodic tasks on cores
+  cores ...         analyse and simulate periodic tasks on cores, and admit them to a server
   bench ...         measure this ORB, its peers and bare sockets
   trace             write one request's path through client and server as a trace
   doctor            show which real-time guarantees hold on this machine, and what to change

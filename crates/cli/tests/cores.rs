@@ -1,7 +1,7 @@
 //! Tests of `corelane cores` through the program.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -199,4 +199,61 @@ fn the_examples_of_the_page_print_what_the_page_shows() {
         let output = cores(&words.split(' ').collect::<Vec<_>>(), files[0]);
         assert_eq!(text(&output), shown, "{command}");
     }
+}
+
+/// `corelane cores serve` in a process of its own.
+struct AdmissionServer {
+    process: std::process::Child,
+    /// The corbaloc: reference that the server printed.
+    at: String,
+}
+
+impl AdmissionServer {
+    fn start(cores: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+        command.args(["cores", "serve", "--listen", "tcp:127.0.0.1:0", "--cores", cores]);
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let mut line = || lines.next().expect("a reference").expect("UTF-8");
+        assert!(line().starts_with("IOR:"));
+        let at = line();
+        AdmissionServer { process, at }
+    }
+}
+
+impl Drop for AdmissionServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_admits_tasks_until_its_core_is_full() {
+    let server = AdmissionServer::start("1");
+    let at = ["--at", &server.at];
+    let task = |name: &str| format!("[[task]]\nname = '{name}'\nexecution = '60ms'\nperiod = '100ms'\n");
+    let admitted = cores(&["admit", "-", "--json", "--target", &server.at, at[0], at[1]], &task("first"));
+    assert_eq!(status(&admitted), 0, "{}", text(&admitted));
+    let first = &json(&admitted)["tasks"][0];
+    assert_eq!((&first["core"], &first["response_ns"]), (&0.into(), &60_000_000.into()));
+    assert!(first["target"].as_str().is_some_and(|target| target.starts_with("IOR:")), "{first}");
+    let rejected = cores(&["admit", "-", at[0], at[1]], &task("second"));
+    assert_eq!(status(&rejected), 1);
+    let reason = "second: core 0 would be used 0.250 beyond its capacity; an execution time of 35ms would fit\n";
+    assert!(text(&rejected).ends_with(reason), "{}", text(&rejected));
+    let (number, token) = (first["task"].to_string(), first["token"].as_str().expect("a token"));
+    let other = token.chars().rev().collect::<String>();
+    let refused = cores(&["withdraw", &number, &other, at[0], at[1]], "");
+    assert_eq!(status(&refused), 1);
+    assert!(text(&refused).contains("the token is not that of this task"), "{}", text(&refused));
+    let withdrawn = cores(&["withdraw", &number, token, at[0], at[1]], "");
+    assert_eq!((status(&withdrawn), text(&withdrawn).as_str()), (0, ""));
+    let shown = cores(&["snapshot", at[0], at[1]], "");
+    assert!(text(&shown).contains("1 admitted, 1 rejected, 0 beyond the rate"), "{}", text(&shown));
+    let counts = &json(&cores(&["snapshot", "--json", at[0], at[1]], ""))["counts"];
+    assert_eq!((&counts["promised"], &counts["rejected"]), (&1.into(), &1.into()));
+    drop(server);
+    let unreachable = cores(&["snapshot", "--at", "corbaloc::1.2@127.0.0.1:1/CorelaneTasks"], "");
+    assert_eq!(status(&unreachable), 1);
 }

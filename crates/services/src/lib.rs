@@ -1,5 +1,13 @@
-//! CORBA services on Corelane: the Naming Service.
+//! CORBA services on Corelane: the Naming Service, and admission of tasks to cores.
 #![forbid(unsafe_code)]
 
+pub mod cores;
 pub mod naming;
 pub mod store;
+
+/// Tests the examples of documentation pages.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/task-allocation.md")]
+    struct TaskAllocation;
+}

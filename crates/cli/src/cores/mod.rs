@@ -3,6 +3,7 @@
 mod analyse;
 mod generate;
 mod picture;
+mod remote;
 mod simulate;
 
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::io::{self, Read, Write};
 use clap::{ArgMatches, Command};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
-use corelane_sched::task::{Nanos, Utilization};
+use corelane_sched::task::{Nanos, TaskId, Utilization};
 use corelane_sched::task_file::{self, MAX_BYTES, MAX_CORES, TaskFile};
 
 use crate::arguments::{self, ArgumentRefusal, flag, option};
@@ -25,13 +26,22 @@ usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--s
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
                                [--lose CORE@TIME] [--json] [--svg FILE]
        corelane cores generate --util U [--balance B | --tasks N] [--cores N] [--seed N]
+       corelane cores serve [--listen ADDRESS] [--cores N] [--discipline NAME]
+       corelane cores admit FILE [--at REFERENCE] [--target REFERENCE] [--lease TIME] [--json]
+       corelane cores withdraw TASK TOKEN [--at REFERENCE]
+       corelane cores snapshot [--at REFERENCE] [--json]
 
 Decides whether periodic tasks keep their deadlines. FILE is a task file in TOML, or the JSON of rt-app; `-` is the standard
-input (docs/task-allocation.md).
+input (docs/task-allocation.md). `serve` admits the tasks of clients until SIGTERM or SIGINT; its promises are advisory:
+requests do not run on the core of their task yet.
 
   analyse           give each task a core and a priority, and compute its worst-case response time
   simulate          run the tasks in virtual time, and report the longest response times and the missed deadlines
   generate          print a random task file: the workload of the MC-ORB paper, or N tasks in one group
+  serve             admit tasks to the cores of this machine; prints the reference of the admission object
+  admit             ask a server to admit the tasks of a file; prints a number and a token for each
+  withdraw          end a task of a server
+  snapshot          print the tasks and the cores of a server
 
   --cores N         the machine has N cores (what the file says; else as many as the pinned tasks need)
   --discipline NAME fixed-priority, liu-layland or earliest-deadline-first (what the file says; else fixed-priority)
@@ -45,10 +55,16 @@ input (docs/task-allocation.md).
   --util U          the sum of the tasks' utilizations, such as 1.6
   --balance B       the second group has B times the 10 tasks of the first: 0.1 to 1 (0.5)
   --tasks N         one group of N tasks
+  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (tcp:127.0.0.1:2810)
+  --at REFERENCE    the admission object: IOR:, corbaloc:, corbaname: or @FILE
+                    (corbaloc::1.2@127.0.0.1:2810/CorelaneTasks)
+  --target REFERENCE
+                    the object that the tasks call; prints a reference for each task
+  --lease TIME      the time for which the promises hold (3600s)
 
 Times are written as 250us, 3ms or 1s.
 
-Exit status: 0 all deadlines are kept, 1 a deadline can be missed or the file cannot be read, 2 wrong usage.
+Exit status: 0 all deadlines are kept, 1 a deadline can be missed, or the file or the server cannot be used, 2 wrong usage.
 ";
 
 /// Maximum number of tasks that `generate` makes.
@@ -60,6 +76,10 @@ enum CoresCommand {
     Analyse,
     Simulate,
     Generate,
+    Serve,
+    Admit,
+    Withdraw,
+    Snapshot,
 }
 
 /// The options and the file.
@@ -78,6 +98,12 @@ struct CoresArguments {
     utilization: Option<Utilization>,
     balance: Option<Utilization>,
     tasks: Option<usize>,
+    listen: Option<String>,
+    at: Option<String>,
+    target: Option<String>,
+    lease: Option<Nanos>,
+    /// The task to withdraw, and its token.
+    task: Option<(TaskId, [u8; 16])>,
 }
 
 /// Returns the command's options and words.
@@ -89,7 +115,16 @@ pub(crate) fn command() -> Command {
     let simulate = simulate.args([flag("global"), option("for", "TIME"), option("seed", "N")]);
     let generate = arguments::command("generate", USAGE).args([option("util", "U"), option("balance", "B")]);
     let generate = generate.args([option("tasks", "N"), option("cores", "N"), option("seed", "N")]);
-    let commands = [analyse, simulate.arg(option("lose", "CORE@TIME")), generate];
+    let serve = arguments::command("serve", USAGE).args([option("listen", "ADDRESS"), option("cores", "N")]);
+    let serve = serve.arg(option("discipline", "NAME"));
+    let at = || option("at", "REFERENCE");
+    let admit = arguments::command("admit", USAGE).arg(file()).args([at(), option("target", "REFERENCE")]);
+    let admit = admit.args([option("lease", "TIME"), flag("json")]);
+    let withdraw = arguments::command("withdraw", USAGE).arg(arguments::positional("TASK"));
+    let withdraw = withdraw.args([arguments::positional("TOKEN"), at()]);
+    let snapshot = arguments::command("snapshot", USAGE).args([at(), flag("json")]);
+    let simulate = simulate.arg(option("lose", "CORE@TIME"));
+    let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot];
     arguments::described(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
@@ -103,6 +138,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
         CoresCommand::Analyse => analyse::run(&arguments, out),
         CoresCommand::Simulate => simulate::run(&arguments, out),
         CoresCommand::Generate => generate::run(&arguments, out),
+        CoresCommand::Serve => remote::serve(&arguments, out),
+        CoresCommand::Admit => remote::admit(&arguments, out),
+        CoresCommand::Withdraw => remote::withdraw(&arguments),
+        CoresCommand::Snapshot => remote::snapshot(&arguments, out),
     };
     match outcome {
         Ok(true) => DONE,
@@ -131,6 +170,10 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
     let action = match command {
         "analyse" => CoresCommand::Analyse,
         "simulate" => CoresCommand::Simulate,
+        "serve" => CoresCommand::Serve,
+        "admit" => CoresCommand::Admit,
+        "withdraw" => CoresCommand::Withdraw,
+        "snapshot" => CoresCommand::Snapshot,
         _ => CoresCommand::Generate,
     };
     // An option that the subcommand does not have counts as absent.
@@ -157,13 +200,21 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         utilization: fraction_of("util")?,
         balance: fraction_of("balance")?,
         tasks: number_of("tasks", 1, MAX_GENERATED as u64)?.and_then(|tasks| tasks.try_into().ok()),
+        listen: text("listen"),
+        at: text("at"),
+        target: text("target"),
+        lease: text("lease").map(|text| time("--lease", &text)).transpose()?,
+        task: text("TASK").zip(text("TOKEN")).and_then(|(task, token)| remote::task_and_token(&task, &token)),
     };
     match action {
         CoresCommand::Generate if arguments.utilization.is_none() => Err("`--util` is missing".to_owned()),
         CoresCommand::Generate if arguments.balance.is_some() && arguments.tasks.is_some() => {
             Err("`--balance` and `--tasks` exclude each other".to_owned())
         }
-        CoresCommand::Analyse | CoresCommand::Simulate if arguments.file.is_none() => {
+        CoresCommand::Withdraw if arguments.task.is_none() => {
+            Err("`withdraw` needs the number of a task, and its token of 32 hexadecimal digits".to_owned())
+        }
+        CoresCommand::Analyse | CoresCommand::Simulate | CoresCommand::Admit if arguments.file.is_none() => {
             Err("no task file is given".to_owned())
         }
         _ => Ok((action, arguments)),
@@ -202,14 +253,7 @@ struct AllocatedSystem {
 impl AllocatedSystem {
     /// Reads the task file and gives each task a core.
     fn read(arguments: &CoresArguments) -> Result<AllocatedSystem, String> {
-        let name = arguments.file.as_deref().unwrap_or("-");
-        let text = read_text(name).map_err(|error| format!("{}: {error}", excerpt(name)))?;
-        let is_json = text.trim_start().starts_with('{');
-        let read = if is_json { task_file::rt_app::read(&text) } else { task_file::toml::read(&text) };
-        let mut file = read.map_err(|error| format!("{}: {error}", excerpt(name)))?;
-        if file.tasks.is_empty() {
-            return Err(format!("{}: the file has no task", excerpt(name)));
-        }
+        let mut file = read_task_file(arguments)?;
         file.machine.cores = arguments.cores.or(file.machine.cores);
         file.machine.discipline = arguments.discipline.or(file.machine.discipline);
         let machine = file.machine.machine(&file.tasks);
@@ -222,6 +266,19 @@ impl AllocatedSystem {
         }
         Ok(AllocatedSystem { file, machine, set, rejections })
     }
+}
+
+/// Reads the task file. It has at least one task.
+fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
+    let name = arguments.file.as_deref().unwrap_or("-");
+    let text = read_text(name).map_err(|error| format!("{}: {error}", excerpt(name)))?;
+    let is_json = text.trim_start().starts_with('{');
+    let read = if is_json { task_file::rt_app::read(&text) } else { task_file::toml::read(&text) };
+    let file = read.map_err(|error| format!("{}: {error}", excerpt(name)))?;
+    if file.tasks.is_empty() {
+        return Err(format!("{}: the file has no task", excerpt(name)));
+    }
+    Ok(file)
 }
 
 /// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_BYTES`]. The reader of
@@ -289,6 +346,13 @@ mod tests {
             "generate --tasks 3",
             "generate --util 1.6 --tasks 3 --balance 0.1",
             "generate --util 1.6 f",
+            "serve f",
+            "serve --cores 0",
+            "admit",
+            "admit f --lease 3",
+            "withdraw 1",
+            "withdraw 1 00",
+            "snapshot f",
         ] {
             assert!(matches!(parsed(wrong), Err(Some(_))), "{wrong}");
         }

@@ -34,7 +34,7 @@ pub mod name;
 mod records;
 mod servants;
 #[cfg(test)]
-mod simulation;
+pub(crate) mod simulation;
 mod state;
 mod trie;
 

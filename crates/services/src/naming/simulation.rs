@@ -21,10 +21,10 @@ const LIMITS: IteratorLimits =
     IteratorLimits { max_iterators: 12, max_per_client: 4, idle_timeout: Duration::from_secs(100) };
 
 /// A generator of pseudo-random numbers (splitmix64).
-pub(super) struct SplitMix(pub(super) u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,13 +32,13 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 }
 
 /// Runs `work` with one seed, or with many.
-pub(super) fn under_seeds(usual: u64, work: impl Fn(u64)) {
+pub(crate) fn under_seeds(usual: u64, work: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("CORELANE_SEED") {
         return work(seed);

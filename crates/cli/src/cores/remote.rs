@@ -1,0 +1,332 @@
+//! `corelane cores serve`, `admit`, `withdraw` and `snapshot`: the admission object of a server.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use corelane::{Endpoint, ObjectRef, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane_sched::allocation::Machine;
+use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
+use corelane_sched::task_file::NamedTask;
+use corelane_services::cores::protocol::tasks::AdmitError;
+use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
+use corelane_services::cores::{CORELANE_TASKS, ClientInterceptor, Cores};
+use corelane_sys::{poll, signal};
+use serde_json::{Value as Json, json};
+
+use super::{CoresArguments, milliseconds, read_task_file, write_table};
+use crate::naming;
+use crate::text::{json_text, printable};
+
+/// Default address of the server, which only programs on this machine can reach.
+const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2810";
+/// Default reference of the admission object.
+const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
+/// Default lease of `admit`: the command ends at once, and nothing renews the promise.
+const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
+/// The pause between two questions for a decision that is pending, and the number of questions.
+const PAUSE: Duration = Duration::from_millis(10);
+const MAX_QUESTIONS: usize = 1_000;
+
+/// Serves an admission object until the process receives a termination signal.
+pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let termination = signal::termination().map_err(|error| error.to_string())?;
+    let available = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = arguments.cores.unwrap_or_else(|| u32::try_from(available).unwrap_or(1));
+    let mut machine = Machine::with_cores(cores);
+    machine.discipline = arguments.discipline.unwrap_or_default();
+    let listen = arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
+    let builder = Orb::builder().listen(listen).interceptor(ClientInterceptor);
+    let orb = builder.build().map_err(|error| error.to_string())?;
+    let service = Cores::new(machine).serve(&orb).map_err(|error| error.to_string())?;
+    let mut lines = format!("{}\n", service.reference());
+    for endpoint in orb.endpoints() {
+        if let Endpoint::Tcp { host, port } = endpoint {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            lines += &format!("corbaloc::1.2@{host}:{port}/{CORELANE_TASKS}\n");
+        }
+    }
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+    let _ = io::stderr().write_all(b"the promises are advisory: requests do not run on the core of their task yet\n");
+    poll::wait_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
+    orb.shutdown(true).map_err(|error| error.to_string())?;
+    Ok(true)
+}
+
+/// Returns the admission object that the options name.
+fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
+    let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
+    let object = naming::named(orb, at)?.ok_or("the reference is nil")?;
+    Ok(TasksRef::unchecked_narrow(&object))
+}
+
+/// Returns a reason for a system exception, which carries none over the network.
+fn explain(exception: &SystemException) -> String {
+    let reason = match exception.kind() {
+        Kind::BadParam => "a field is out of range, or the target is not an object of this server",
+        Kind::NoPermission => "the token is not that of this task",
+        Kind::ObjectNotExist => "the task, the target or the admission object does not exist",
+        Kind::NoResources => "the server does not have this core, or no room for further tasks",
+        Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",
+        _ => return exception.to_string(),
+    };
+    format!("{exception}: {reason}")
+}
+
+enum AdmitOutcome {
+    Promised(Promise),
+    Rejected(Rejected),
+    Failed(String),
+}
+
+/// Admits the tasks of a file, one after another. Returns true if all were admitted.
+pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let file = read_task_file(arguments)?;
+    let orb = Orb::new().map_err(|error| error.to_string())?;
+    let tasks = object(&orb, arguments)?;
+    let target = match &arguments.target {
+        Some(word) => naming::named(&orb, word)?,
+        None => None,
+    };
+    let lease = arguments.lease.unwrap_or(DEFAULT_LEASE);
+    let mut rows = Vec::with_capacity(file.tasks.len());
+    for named in &file.tasks {
+        rows.push((named, admit_one(&tasks, &spec(named, target.clone(), lease)?)));
+    }
+    let all = rows.iter().all(|(_, outcome)| matches!(outcome, AdmitOutcome::Promised(_)));
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = if arguments.is_json {
+        let rows: Vec<Json> = rows.iter().map(|(named, outcome)| admitted_json(named, outcome)).collect();
+        out.write_all(json_text(&json!({ "schema": 1, "tasks": rows, "admitted": all })).as_bytes())
+    } else {
+        write_admitted(out, &rows)
+    };
+    Ok(all)
+}
+
+fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<TaskSpec, String> {
+    let timing = named.task.timing;
+    let importance = match named.task.criticality {
+        Criticality::Low => protocol::Criticality::Low,
+        Criticality::Normal => protocol::Criticality::Normal,
+        Criticality::High => protocol::Criticality::High,
+    };
+    let core = match named.task.pinned {
+        Some(core) => i32::try_from(core.core).map_err(|_| format!("there is no core {}", core.core))?,
+        None => -1,
+    };
+    Ok(TaskSpec {
+        name: named.name.clone(),
+        target,
+        operation: String::new(),
+        timing: TaskTiming {
+            execution: timing.execution,
+            period: timing.period,
+            deadline: timing.deadline,
+            jitter: timing.jitter,
+            blocking: timing.blocking,
+            min_distance: timing.min_distance,
+        },
+        importance,
+        core,
+        lease,
+    })
+}
+
+/// Asks for a task, and for its decision if it is pending.
+fn admit_one(tasks: &TasksRef, spec: &TaskSpec) -> AdmitOutcome {
+    let mut outcome = tasks.admit(spec);
+    for _ in 0..MAX_QUESTIONS {
+        outcome = match outcome {
+            Ok(promise) => return AdmitOutcome::Promised(promise),
+            Err(AdmitError::Rejected(rejected)) => return AdmitOutcome::Rejected(rejected),
+            Err(AdmitError::System(exception)) => return AdmitOutcome::Failed(explain(&exception)),
+            Err(AdmitError::Pending(pending)) => {
+                std::thread::sleep(PAUSE);
+                tasks.outcome(pending.task, &pending.token)
+            }
+        };
+    }
+    AdmitOutcome::Failed("the server does not decide".to_owned())
+}
+
+fn write_admitted(out: &mut dyn Write, rows: &[(&NamedTask, AdmitOutcome)]) -> io::Result<()> {
+    let header = ["task", "number", "core", "response ms", "start ms", "token", "verdict"];
+    let mut table = vec![header.map(str::to_owned).to_vec()];
+    for (named, outcome) in rows {
+        let name = printable(&named.name);
+        table.push(match outcome {
+            AdmitOutcome::Promised(promise) => vec![
+                name,
+                promise.task.to_string(),
+                promise.core.to_string(),
+                if promise.response == 0 { "-".to_owned() } else { milliseconds(promise.response) },
+                milliseconds(promise.start),
+                hexadecimal(&promise.token),
+                "admitted".to_owned(),
+            ],
+            AdmitOutcome::Rejected(_) | AdmitOutcome::Failed(_) => {
+                let verdict = if matches!(outcome, AdmitOutcome::Rejected(_)) { "rejected" } else { "refused" };
+                let absent = std::iter::repeat_n("-".to_owned(), 5);
+                std::iter::once(name).chain(absent).chain([verdict.to_owned()]).collect()
+            }
+        });
+    }
+    write_table(out, &table)?;
+    for (named, outcome) in rows {
+        let name = printable(&named.name);
+        match outcome {
+            AdmitOutcome::Promised(Promise { target: Some(target), .. }) => writeln!(out, "{name}: {target}")?,
+            AdmitOutcome::Promised(_) => {}
+            AdmitOutcome::Rejected(rejected) => writeln!(out, "{name}: {}", printable(&rejected.reason))?,
+            AdmitOutcome::Failed(reason) => writeln!(out, "{name}: {reason}")?,
+        }
+    }
+    Ok(())
+}
+
+fn admitted_json(named: &NamedTask, outcome: &AdmitOutcome) -> Json {
+    match outcome {
+        AdmitOutcome::Promised(promise) => json!({
+            "name": named.name,
+            "admitted": true,
+            "task": promise.task,
+            "token": hexadecimal(&promise.token),
+            "core": promise.core,
+            "response_ns": promise.response,
+            "start_ns": promise.start,
+            "lease_ns": promise.lease,
+            "target": promise.target.as_ref().map(ToString::to_string),
+        }),
+        AdmitOutcome::Rejected(rejected) => json!({
+            "name": named.name,
+            "admitted": false,
+            "core": rejected.core,
+            "excess_ppb": rejected.excess,
+            "longest_execution_ns": rejected.longest_execution,
+            "reason": rejected.reason,
+        }),
+        AdmitOutcome::Failed(reason) => json!({ "name": named.name, "admitted": false, "reason": reason }),
+    }
+}
+
+/// Ends a task.
+pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
+    let (task, token) = arguments.task.ok_or("a task and its token are needed")?;
+    let orb = Orb::new().map_err(|error| error.to_string())?;
+    object(&orb, arguments)?.withdraw(task.0, &token).map_err(|exception| explain(&exception))?;
+    Ok(true)
+}
+
+/// Prints all tasks and cores of a server.
+pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
+    let orb = Orb::new().map_err(|error| error.to_string())?;
+    let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
+    // Errors are ignored: the reader may have closed the pipe.
+    let _ = if arguments.is_json {
+        out.write_all(json_text(&snapshot_json(&snapshot)).as_bytes())
+    } else {
+        write_snapshot(out, &snapshot)
+    };
+    Ok(true)
+}
+
+type Snapshot = (protocol::TaskRecords, protocol::CoreRecords, protocol::Counts);
+
+fn state_name(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Reserved => "reserved",
+        TaskState::Promised => "promised",
+        TaskState::Ending => "ending",
+        TaskState::Undecided => "undecided",
+    }
+}
+
+fn write_snapshot(out: &mut dyn Write, (tasks, cores, counts): &Snapshot) -> io::Result<()> {
+    let header = ["task", "number", "client", "state", "core", "priority", "execution ms", "period ms", "response ms"];
+    let mut table = vec![header.map(str::to_owned).to_vec()];
+    for task in tasks {
+        table.push(vec![
+            printable(&task.name),
+            task.task.to_string(),
+            printable(&task.client),
+            state_name(task.state).to_owned(),
+            if task.core < 0 { "-".to_owned() } else { task.core.to_string() },
+            task.level.to_string(),
+            milliseconds(task.timing.execution),
+            milliseconds(task.timing.period),
+            if task.response == 0 { "-".to_owned() } else { milliseconds(task.response) },
+        ]);
+    }
+    write_table(out, &table)?;
+    writeln!(out)?;
+    for core in cores {
+        let (used, capacity) = (Utilization(core.used), Utilization(core.capacity));
+        writeln!(out, "core {}: utilization {used} of {capacity}", core.core)?;
+    }
+    writeln!(
+        out,
+        "{} admitted, {} rejected, {} beyond the rate, {} beyond a quota, {} leases ended",
+        counts.promised, counts.rejected, counts.over_rate, counts.over_quota, counts.leases_ended
+    )
+}
+
+fn snapshot_json((tasks, cores, counts): &Snapshot) -> Json {
+    let task = |task: &protocol::TaskRecord| {
+        json!({
+            "name": task.name,
+            "task": task.task,
+            "client": task.client,
+            "operation": task.operation,
+            "state": state_name(task.state),
+            "core": task.core,
+            "level": task.level,
+            "execution_ns": task.timing.execution,
+            "period_ns": task.timing.period,
+            "deadline_ns": task.timing.deadline,
+            "response_ns": task.response,
+            "start_ns": task.start,
+            "remaining_ns": task.remaining,
+        })
+    };
+    let core = |core: &protocol::CoreRecord| json!({ "core": core.core, "capacity_ppb": core.capacity, "used_ppb": core.used });
+    json!({
+        "schema": 1,
+        "tasks": tasks.iter().map(task).collect::<Vec<_>>(),
+        "cores": cores.iter().map(core).collect::<Vec<_>>(),
+        "counts": {
+            "promised": counts.promised,
+            "rejected": counts.rejected,
+            "over_rate": counts.over_rate,
+            "over_quota": counts.over_quota,
+            "leases_ended": counts.leases_ended,
+            "reservations_lapsed": counts.reservations_lapsed,
+        },
+    })
+}
+
+fn hexadecimal(token: &[u8; 16]) -> String {
+    token.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Parses a task's number and its token.
+pub(super) fn task_and_token(task: &str, token: &str) -> Option<(TaskId, [u8; 16])> {
+    let is_token = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u128::from_str_radix(token, 16).ok().filter(|_| is_token)?;
+    Some((TaskId(task.parse().ok()?), number.to_be_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_it_is_written() {
+        let token = [0x01, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0xf0];
+        assert_eq!(task_and_token("7", &hexadecimal(&token)), Some((TaskId(7), token)));
+        for (task, text) in [("7", "+1020304050607080910111213141516"), ("7", "00"), ("x", &hexadecimal(&token))] {
+            assert_eq!(task_and_token(task, text), None, "{task} {text}");
+        }
+    }
+}

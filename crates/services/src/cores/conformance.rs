@@ -1,0 +1,191 @@
+//! The suite that every implementation of [`Books`] passes.
+
+use corelane_sched::allocation::{AdmissionTest, Machine};
+use corelane_sched::task::{CoreId, Criticality, Nanos, Timing, TimingField, Utilization};
+
+use super::MemoryBooks;
+use super::books::{
+    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, Promise, TaskRequest, TaskState, Token,
+};
+use super::simulation::{self, MakeBooks};
+
+const MS: Nanos = 1_000_000;
+const OWN: Token = Token([1; 16]);
+
+fn client() -> ClientName {
+    ClientName("a".into())
+}
+
+fn request(execution: Nanos, period: Nanos) -> TaskRequest {
+    TaskRequest {
+        name: "task".to_owned(),
+        operation: String::new(),
+        timing: Timing::new(execution, period),
+        criticality: Criticality::Normal,
+        pinned: None,
+        lease: 0,
+    }
+}
+
+fn promised(admission: Result<Admission, BooksRefusal>) -> Promise {
+    match admission {
+        Ok(Admission::Promised(promise)) => promise,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A share is free after the deadline of the last job, and not before.
+fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(1), BooksLimits::default());
+    let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
+    assert_eq!((first.core.core, first.response, first.starts_at), (0, Some(60 * MS), 0));
+    let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
+    let Ok(Admission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
+    assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(150_000_000)));
+    assert_eq!(rejection.longest_execution, Some(35 * MS));
+    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
+    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::Unknown));
+    assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
+    let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
+    assert!(matches!(second(110 * MS - 1), Ok(Admission::Rejected(_))));
+    promised(second(110 * MS));
+    assert_eq!(books.take_ended(110 * MS), [first.task]);
+}
+
+/// A lease that is not renewed ends the promise.
+fn a_lease_ends(make: &MakeBooks) {
+    let limits = BooksLimits::default();
+    let mut books = make(Machine::with_cores(1), limits.clone());
+    let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
+    assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
+    assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
+    assert_eq!(books.next_end(), Some(2 + limits.default_lease));
+    // A time before an earlier one counts as that one.
+    assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
+    let end = 2 + limits.default_lease;
+    assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::Unknown));
+    assert_eq!(books.take_ended(end), [task]);
+    assert_eq!(books.snapshot(end).counts.leases_ended, 1);
+    assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
+}
+
+/// A chain is reserved as a whole, and lapses as a whole.
+fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+    let stage = request(60 * MS, 100 * MS);
+    let three = vec![stage.clone(); 3];
+    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve(&three, &client(), OWN, 0) else { panic!("two fit") };
+    let Ok(ChainAdmission::Reserved(chain, promises)) = books.reserve(&three[..2], &client(), OWN, 0) else {
+        panic!("two fit")
+    };
+    assert_ne!(promises[0].core, promises[1].core);
+    let reservation = BooksLimits::default().reservation;
+    assert_eq!(books.commit(chain, OWN, reservation), Err(BooksRefusal::Unknown));
+    assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_lapsed), (0, 2));
+    assert_eq!(books.take_ended(reservation), [promises[0].task, promises[1].task]);
+    // A reservation never ran, so its room is free at once.
+    let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve(&three[..2], &client(), OWN, reservation) else {
+        panic!("two fit")
+    };
+    assert_eq!(books.commit(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
+    assert_eq!(books.commit(chain, OWN, reservation), Err(BooksRefusal::Unknown));
+    assert_eq!(books.take_ended(reservation), []);
+    assert!(matches!(books.reserve(&[], &client(), OWN, reservation), Err(BooksRefusal::Field("stages", _))));
+    assert!(matches!(books.reserve(&vec![stage; 33], &client(), OWN, reservation), Err(BooksRefusal::Field(..))));
+}
+
+/// A changed timing begins when the last job of the old one is over.
+fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(1), BooksLimits::default());
+    let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
+    let changed = promised(books.change(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
+    assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
+    // Until then both timings use the core.
+    let further = request(50 * MS, 100 * MS);
+    assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(Admission::Rejected(_))));
+    promised(books.admit(&further, &client(), OWN, 107 * MS));
+    let too_much = books.change(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
+    assert!(matches!(too_much, Ok(Admission::Rejected(_))), "{too_much:?}");
+    assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
+}
+
+/// Requests out of range name their field.
+fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
+    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+    let mut refusal = |request: TaskRequest| books.admit(&request, &client(), OWN, 0).unwrap_err();
+    for (timing, field) in [
+        (Timing::new(0, MS), TimingField::Execution),
+        (Timing::new(MS, 99_999), TimingField::Period),
+        (Timing::new(MS, u64::MAX), TimingField::Period),
+        (Timing::new(MS, 2 * MS).with_deadline(u64::MAX), TimingField::Deadline),
+        (Timing::new(MS, 2 * MS).with_jitter(u64::MAX), TimingField::Jitter),
+    ] {
+        let BooksRefusal::Timing(error) = refusal(TaskRequest { timing, ..request(MS, MS) }) else {
+            panic!("{timing:?}")
+        };
+        assert_eq!(error.field, field);
+    }
+    for name in [String::new(), "x".repeat(65), "a\nb".to_owned()] {
+        let refused = refusal(TaskRequest { name, ..request(1, MS) });
+        assert!(matches!(refused, BooksRefusal::Field("name", _)), "{refused:?}");
+    }
+    let operation = "x".repeat(257);
+    let refused = refusal(TaskRequest { operation, ..request(1, MS) });
+    assert!(matches!(refused, BooksRefusal::Field("operation", _)), "{refused:?}");
+    let absent = CoreId { core: 7, ..CoreId::default() };
+    let refused = refusal(TaskRequest { pinned: Some(absent), ..request(1, MS) });
+    assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
+}
+
+/// Requests beyond the rate and the quotas are refused and counted.
+fn rates_and_quotas_are_kept(make: &MakeBooks) {
+    let limits = BooksLimits { max_decisions_per_second: 5, max_client_tasks: 3, ..BooksLimits::default() };
+    let mut books = make(Machine::with_cores(2), limits);
+    let second = 1_000 * MS;
+    let mut admit =
+        |client: &str, now| books.admit(&request(MS, 100 * MS), &ClientName(client.into()), OWN, now).map(|_| ());
+    assert_eq!([admit("a", 0), admit("a", 0), admit("a", 10), admit("b", 10)], [Ok(()), Ok(()), Ok(()), Ok(())]);
+    assert_eq!(admit("a", 10), Err(BooksRefusal::TaskQuota(3)));
+    assert_eq!(admit("b", second - 1), Err(BooksRefusal::Rate(5)));
+    assert_eq!([admit("b", second), admit("b", second)], [Ok(()), Ok(())]);
+    assert_eq!(admit("c", second), Err(BooksRefusal::Rate(5)));
+    let counts = books.snapshot(second).counts;
+    assert_eq!((counts.promised, counts.over_rate, counts.over_quota), (6, 2, 1));
+}
+
+/// A task whose decision is pending can be given up.
+fn a_pending_decision_is_given_up(make: &MakeBooks) {
+    // More than 8 cores: the decision of a request tries moves and swaps only.
+    let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
+    let mut books = make(machine, BooksLimits::default());
+    for _ in 0..16 {
+        promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
+    }
+    let Ok(Admission::Pending(task)) = books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
+        panic!("the bounded search is not exhaustive")
+    };
+    assert_eq!(books.outcome(task, OWN, 2), Ok(Admission::Pending(task)));
+    assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::Early));
+    let undecided = books.undecided(2).expect("a decision is pending");
+    assert_eq!(books.withdraw(task, OWN, 3), Ok(()));
+    books.decided(undecided.decide(), 4);
+    assert_eq!(books.outcome(task, OWN, 4), Err(BooksRefusal::Unknown));
+    assert!(books.undecided(4).is_none());
+}
+
+/// Checks an implementation.
+pub(super) fn check(make: &MakeBooks) {
+    a_withdrawn_share_is_kept_until_the_last_deadline(make);
+    a_lease_ends(make);
+    a_chain_is_reserved_whole_or_not_at_all(make);
+    a_change_begins_after_the_last_job_of_the_old_timing(make);
+    a_request_out_of_range_names_its_field(make);
+    rates_and_quotas_are_kept(make);
+    a_pending_decision_is_given_up(make);
+    simulation::check(make);
+}
+
+#[test]
+fn simulation_and_conformance_of_books_in_memory() {
+    check(&|machine, limits| Box::new(MemoryBooks::new(machine, limits)) as Box<dyn Books>);
+}

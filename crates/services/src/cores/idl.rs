@@ -1,0 +1,3 @@
+//! The Rust form of `idl/cores.idl`.
+
+corelane::include_idl!("cores");

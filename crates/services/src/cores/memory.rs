@@ -1,0 +1,614 @@
+//! [`Books`] that end with the process.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use corelane_sched::allocation::{
+    AllocationStep, Core, Machine, Move, Plan, Rejection, TaskSet, admit, task_placements,
+};
+use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
+
+use super::books::{
+    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, Counts, Decided,
+    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, Promise, Snapshot, TaskRecord, TaskRequest, TaskState, Token,
+    Undecided,
+};
+use super::transition;
+
+const SECOND: Nanos = 1_000_000_000;
+/// The number of searches for one decision. After the last one the bounded search decides.
+const MAX_SEARCHES: u32 = 3;
+
+/// The state of a task, with what the books need beyond [`TaskState`].
+#[derive(Clone, Debug)]
+enum EntryState {
+    Reserved { chain: ChainId, until: Nanos },
+    Promised { until: Nanos },
+    Ending { until: Nanos },
+    Pending { searches: u32 },
+    Rejected { rejection: Rejection, until: Nanos },
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    request: TaskRequest,
+    client: ClientName,
+    token: Token,
+    state: EntryState,
+    /// The core; `None` while no decision has given one.
+    core: Option<CoreId>,
+    starts_at: Nanos,
+}
+
+impl Entry {
+    fn task(&self, id: TaskId) -> Task {
+        let TaskRequest { timing, criticality, pinned, .. } = self.request;
+        Task { id, timing, criticality, pinned }
+    }
+
+    /// Returns the time at which the state ends by itself.
+    fn end(&self) -> Option<Nanos> {
+        match self.state {
+            EntryState::Reserved { until, .. }
+            | EntryState::Promised { until }
+            | EntryState::Ending { until }
+            | EntryState::Rejected { until, .. } => Some(until),
+            EntryState::Pending { .. } => None,
+        }
+    }
+
+    /// Returns true if the entry counts for quotas.
+    fn is_counted(&self) -> bool {
+        !matches!(self.state, EntryState::Rejected { .. })
+    }
+
+    fn promise(&self, task: TaskId, core: CoreId, response: Option<Nanos>, moves: Vec<Move>) -> Promise {
+        let ends_at = self.end().unwrap_or_default();
+        Promise { task, core, response, starts_at: self.starts_at, ends_at, moves }
+    }
+}
+
+/// Books in memory.
+#[derive(Debug)]
+pub struct MemoryBooks {
+    limits: BooksLimits,
+    /// The machine with the bounds of a search on another thread.
+    machine: Machine,
+    /// The machine with the bounds of a decision that a request waits for.
+    inline: Machine,
+    /// All tasks that have a share, and the shares that moved or changed tasks left behind.
+    set: TaskSet,
+    /// Grows with each change of `set`.
+    revision: u64,
+    entries: BTreeMap<TaskId, Entry>,
+    /// The ends of the entries' states.
+    ends: BTreeSet<(Nanos, TaskId)>,
+    /// The shares that moved or changed tasks left behind, under names of their own, with their ends.
+    left_shares: BTreeSet<(Nanos, TaskId)>,
+    /// Tasks whose decisions are pending, in their order.
+    pending: VecDeque<TaskId>,
+    /// The times of the last decisions, at most as many as are allowed within a second.
+    decisions: VecDeque<Nanos>,
+    ended: Vec<TaskId>,
+    last_number: u64,
+    now: Nanos,
+    counts: Counts,
+}
+
+impl MemoryBooks {
+    /// Creates books without tasks for a machine.
+    #[must_use]
+    pub fn new(machine: Machine, limits: BooksLimits) -> Self {
+        let mut inline = machine.clone().inline();
+        inline.max_steps = inline.max_steps.min(machine.max_steps);
+        inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
+        Self {
+            limits,
+            set: TaskSet::on(&machine),
+            inline,
+            machine,
+            revision: 0,
+            entries: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            left_shares: BTreeSet::new(),
+            pending: VecDeque::new(),
+            decisions: VecDeque::new(),
+            ended: Vec::new(),
+            last_number: 0,
+            now: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Ends everything whose time has come, in the order of the times.
+    fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        loop {
+            let share = self.left_shares.first().copied().filter(|(at, _)| *at <= self.now);
+            let entry = self.ends.first().copied().filter(|(at, _)| *at <= self.now);
+            match (share, entry) {
+                (None, None) => return,
+                (Some(share), entry) if entry.is_none_or(|entry| share.0 <= entry.0) => {
+                    self.left_shares.remove(&share);
+                    self.set.withdraw(share.1);
+                    self.revision += 1;
+                }
+                (_, Some((at, task))) => self.end_state(task, at),
+                (Some(_), None) => return,
+            }
+        }
+    }
+
+    fn end_state(&mut self, task: TaskId, at: Nanos) {
+        match self.entries.get(&task).map(|entry| &entry.state) {
+            Some(EntryState::Promised { .. }) => {
+                self.counts.leases_ended += 1;
+                self.end_promise(task, at);
+            }
+            Some(EntryState::Reserved { .. }) => {
+                self.counts.reservations_lapsed += 1;
+                self.remove(task);
+            }
+            _ => self.remove(task),
+        }
+    }
+
+    /// Ends a promise at a time. The share is kept until the deadline of a job that came just before.
+    fn end_promise(&mut self, task: TaskId, at: Nanos) {
+        let Some(entry) = self.entries.get(&task) else { return };
+        let until = at.saturating_add(entry.request.timing.deadline);
+        self.ended.push(task);
+        let Some(core) = entry.core.filter(|_| entry.starts_at < at) else {
+            self.take(task);
+            return;
+        };
+        let pinned = Task { pinned: Some(core), ..entry.task(task) };
+        // A job in flight stays on its core.
+        self.set.withdraw(task);
+        self.set.insert(pinned, core);
+        self.revision += 1;
+        self.set_state(task, EntryState::Ending { until });
+    }
+
+    fn set_state(&mut self, task: TaskId, state: EntryState) {
+        let Some(entry) = self.entries.get_mut(&task) else { return };
+        if let Some(end) = entry.end() {
+            self.ends.remove(&(end, task));
+        }
+        entry.state = state;
+        if let Some(end) = entry.end() {
+            self.ends.insert((end, task));
+        }
+    }
+
+    /// Removes a task with its share, and reports its end unless that was done before.
+    fn remove(&mut self, task: TaskId) {
+        let entry = self.take(task);
+        if entry.is_some_and(|entry| matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. })) {
+            self.ended.push(task);
+        }
+    }
+
+    fn take(&mut self, task: TaskId) -> Option<Entry> {
+        let entry = self.entries.remove(&task)?;
+        if let Some(end) = entry.end() {
+            self.ends.remove(&(end, task));
+        }
+        self.pending.retain(|other| *other != task);
+        if self.set.withdraw(task) {
+            self.revision += 1;
+        }
+        Some(entry)
+    }
+
+    fn insert(&mut self, task: TaskId, entry: Entry) {
+        if let Some(end) = entry.end() {
+            self.ends.insert((end, task));
+        }
+        self.entries.insert(task, entry);
+    }
+
+    fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
+        if request.name.is_empty() || request.name.len() > MAX_TASK_NAME || request.name.chars().any(char::is_control) {
+            return Err(BooksRefusal::Field("name", "a name has 1 to 64 bytes and no control characters"));
+        }
+        if request.operation.len() > MAX_OPERATION_NAME || request.operation.chars().any(char::is_control) {
+            return Err(BooksRefusal::Field(
+                "operation",
+                "an operation has at most 256 bytes and no control characters",
+            ));
+        }
+        request.timing.check().map_err(BooksRefusal::Timing)?;
+        match request.pinned {
+            Some(pinned) if !self.machine.cores.iter().any(|core| core.id == pinned) => {
+                Err(BooksRefusal::NoCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts `count` decisions, unless there were too many within the last second.
+    fn count_decisions(&mut self, count: usize) -> Result<(), BooksRefusal> {
+        while self.decisions.front().is_some_and(|at| self.now - at >= SECOND) {
+            self.decisions.pop_front();
+        }
+        let most = self.limits.max_decisions_per_second;
+        if self.decisions.len().saturating_add(count) > most {
+            self.counts.over_rate += 1;
+            return Err(BooksRefusal::Rate(most));
+        }
+        self.decisions.extend(std::iter::repeat_n(self.now, count));
+        Ok(())
+    }
+
+    /// Checks that there is room for `count` more tasks of this client, with `further` utilization,
+    /// beside all of its tasks but `replaced`.
+    fn check_quota(
+        &mut self,
+        client: &ClientName,
+        count: usize,
+        further: Utilization,
+        replaced: Option<TaskId>,
+    ) -> Result<(), BooksRefusal> {
+        let room = self.limits.max_tasks.saturating_sub(self.entries.len() + self.left_shares.len());
+        if count > room {
+            return Err(BooksRefusal::Full(self.limits.max_tasks));
+        }
+        let own = self.entries.iter().filter(|(_, entry)| entry.client == *client && entry.is_counted());
+        let (mut tasks, mut used) = (count, further);
+        for (task, entry) in own {
+            tasks = tasks.saturating_add(1);
+            if Some(*task) != replaced {
+                used = used.plus(entry.request.timing.utilization());
+            }
+        }
+        let refusal = if tasks > self.limits.max_client_tasks {
+            BooksRefusal::TaskQuota(self.limits.max_client_tasks)
+        } else if used > self.limits.max_client_utilization {
+            BooksRefusal::UtilizationQuota(self.limits.max_client_utilization)
+        } else {
+            return Ok(());
+        };
+        self.counts.over_quota += 1;
+        Err(refusal)
+    }
+
+    fn lease_end(&self, lease: Nanos) -> Nanos {
+        let lease = if lease == 0 { self.limits.default_lease } else { lease };
+        self.now.saturating_add(lease.min(self.limits.max_lease))
+    }
+
+    fn owned(&self, task: TaskId, token: Token) -> Result<&Entry, BooksRefusal> {
+        let entry = self.entries.get(&task).ok_or(BooksRefusal::Unknown)?;
+        if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
+    }
+
+    /// Keeps a share on a core for the jobs in flight of a task that leaves it. Returns its end.
+    fn leave_share(&mut self, timing: Timing, core: CoreId) -> Nanos {
+        let id = TaskId(self.next_number());
+        let criticality = Criticality::High;
+        self.set.insert(Task { id, timing, criticality, pinned: Some(core) }, core);
+        let until = self.now.saturating_add(timing.deadline);
+        self.left_shares.insert((until, id));
+        until
+    }
+
+    /// Carries out a plan. Returns the earliest start of its task.
+    fn apply(&mut self, plan: &Plan) -> Nanos {
+        self.set.apply(plan);
+        self.revision += 1;
+        let mut starts_at = self.now;
+        for step in &plan.moves {
+            let Some(entry) = self.entries.get_mut(&step.task) else { continue };
+            entry.core = Some(step.to);
+            let has_started = matches!(entry.state, EntryState::Promised { .. }) && entry.starts_at < self.now;
+            let timing = entry.request.timing;
+            if has_started {
+                let until = self.leave_share(timing, step.from);
+                if step.from == plan.core {
+                    starts_at = starts_at.max(until);
+                }
+            }
+        }
+        starts_at
+    }
+
+    /// Returns the promises of tasks as they are now.
+    fn promises(&self, tasks: &[TaskId]) -> Vec<Promise> {
+        let placed = task_placements(&self.set, &self.machine);
+        let promise = |task: &TaskId| {
+            let entry = self.entries.get(task)?;
+            let response = placed.iter().find(|placed| placed.task == *task).and_then(|placed| placed.response);
+            Some(entry.promise(*task, entry.core?, response, Vec::new()))
+        };
+        tasks.iter().filter_map(promise).collect()
+    }
+
+    /// Enters a task that a plan has room for.
+    fn enter(&mut self, plan: &Plan, mut entry: Entry) -> Promise {
+        entry.starts_at = self.apply(plan);
+        entry.core = Some(plan.core);
+        self.counts.promised += 1;
+        let promise = entry.promise(plan.task.id, plan.core, plan.response, plan.moves.clone());
+        self.insert(plan.task.id, entry);
+        promise
+    }
+
+    fn new_entry(request: &TaskRequest, client: &ClientName, token: Token, state: EntryState) -> Entry {
+        let (request, client) = (request.clone(), client.clone());
+        Entry { request, client, token, state, core: None, starts_at: 0 }
+    }
+
+    /// Returns the stages of a chain, in their order.
+    fn stages(&self, chain: ChainId, token: Token) -> Result<Vec<TaskId>, BooksRefusal> {
+        let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
+        let stages: Vec<TaskId> =
+            self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
+        let first = stages.first().ok_or(BooksRefusal::Unknown)?;
+        self.owned(*first, token)?;
+        Ok(stages)
+    }
+}
+
+impl Books for MemoryBooks {
+    fn admit(
+        &mut self,
+        request: &TaskRequest,
+        client: &ClientName,
+        token: Token,
+        now: Nanos,
+    ) -> Result<Admission, BooksRefusal> {
+        self.advance(now);
+        self.check(request)?;
+        self.count_decisions(1)?;
+        self.check_quota(client, 1, request.timing.utilization(), None)?;
+        let id = TaskId(self.next_number());
+        let state = EntryState::Promised { until: self.lease_end(request.lease) };
+        let entry = Self::new_entry(request, client, token, state);
+        match transition::admit(&self.set, &self.set, &self.inline, &entry.task(id)) {
+            Ok(plan) => Ok(Admission::Promised(self.enter(&plan, entry))),
+            Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending => {
+                self.pending.push_back(id);
+                self.insert(id, Entry { state: EntryState::Pending { searches: 0 }, ..entry });
+                Ok(Admission::Pending(id))
+            }
+            Err(rejection) => {
+                self.counts.rejected += 1;
+                Ok(Admission::Rejected(rejection))
+            }
+        }
+    }
+
+    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<Admission, BooksRefusal> {
+        self.advance(now);
+        match &self.owned(task, token)?.state {
+            EntryState::Rejected { rejection, .. } => Ok(Admission::Rejected(*rejection)),
+            EntryState::Ending { .. } => Err(BooksRefusal::Unknown),
+            EntryState::Pending { .. } => Ok(Admission::Pending(task)),
+            EntryState::Reserved { .. } | EntryState::Promised { .. } => {
+                let promise = self.promises(&[task]).pop();
+                promise.map(Admission::Promised).ok_or(BooksRefusal::Unknown)
+            }
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        stages: &[TaskRequest],
+        client: &ClientName,
+        token: Token,
+        now: Nanos,
+    ) -> Result<ChainAdmission, BooksRefusal> {
+        self.advance(now);
+        if stages.is_empty() || stages.len() > MAX_STAGES {
+            return Err(BooksRefusal::Field("stages", "a chain has 1 to 32 stages on one server"));
+        }
+        stages.iter().try_for_each(|stage| self.check(stage))?;
+        self.count_decisions(stages.len())?;
+        let further = Utilization::total(stages.iter().map(|stage| &stage.timing));
+        self.check_quota(client, stages.len(), further, None)?;
+        let chain = ChainId(self.next_number());
+        let until = self.now.saturating_add(self.limits.reservation);
+        let mut promises: Vec<Promise> = Vec::with_capacity(stages.len());
+        for (index, stage) in stages.iter().enumerate() {
+            let entry = Self::new_entry(stage, client, token, EntryState::Reserved { chain, until });
+            let task = entry.task(TaskId(self.next_number()));
+            // Moves are left out: those of a chain that is not reserved would have to be undone.
+            let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
+            match admit(&self.set, &machine, &task) {
+                Ok(plan) => promises.push(self.enter(&plan, entry)),
+                Err(rejection) => {
+                    for promise in &promises {
+                        self.take(promise.task);
+                    }
+                    self.counts.promised -= promises.len() as u64;
+                    self.counts.rejected += 1;
+                    return Ok(ChainAdmission::Rejected(index, rejection));
+                }
+            }
+        }
+        // A later stage delays the earlier ones on its core.
+        let tasks: Vec<TaskId> = promises.iter().map(|promise| promise.task).collect();
+        Ok(ChainAdmission::Reserved(chain, self.promises(&tasks)))
+    }
+
+    fn commit(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+        self.advance(now);
+        let stages = self.stages(chain, token)?;
+        for task in &stages {
+            let lease = self.entries.get(task).map_or(0, |entry| entry.request.lease);
+            let until = self.lease_end(lease);
+            self.set_state(*task, EntryState::Promised { until });
+            if let Some(entry) = self.entries.get_mut(task) {
+                entry.starts_at = entry.starts_at.max(self.now);
+            }
+        }
+        Ok(self.promises(&stages))
+    }
+
+    fn cancel(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        self.advance(now);
+        self.stages(chain, token)?.into_iter().for_each(|task| self.remove(task));
+        Ok(())
+    }
+
+    fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos) -> Result<Admission, BooksRefusal> {
+        self.advance(now);
+        let entry = self.owned(task, token)?.clone();
+        let EntryState::Promised { .. } = entry.state else {
+            return Err(if matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. }) {
+                BooksRefusal::Early
+            } else {
+                BooksRefusal::Unknown
+            });
+        };
+        let Some(core) = entry.core else { return Err(BooksRefusal::Early) };
+        timing.check().map_err(BooksRefusal::Timing)?;
+        self.count_decisions(1)?;
+        if self.entries.len() + self.left_shares.len() >= self.limits.max_tasks {
+            return Err(BooksRefusal::Full(self.limits.max_tasks));
+        }
+        self.check_quota(&entry.client, 0, timing.utilization(), Some(task))?;
+        let changed = Task { timing, ..entry.task(task) };
+        let mut set = self.set.clone();
+        set.withdraw(task);
+        let plan = match transition::admit(&self.set, &set, &self.inline, &changed) {
+            Ok(plan) => plan,
+            Err(rejection) => {
+                self.counts.rejected += 1;
+                return Ok(Admission::Rejected(rejection));
+            }
+        };
+        self.set = set;
+        let mut starts_at = self.apply(&plan);
+        if entry.starts_at < self.now {
+            let until = self.leave_share(entry.request.timing, core);
+            if core == plan.core {
+                starts_at = starts_at.max(until);
+            }
+        } else if core == plan.core {
+            // The task itself still waits for the shares of others.
+            starts_at = starts_at.max(entry.starts_at);
+        }
+        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::Unknown) };
+        entry.request.timing = timing;
+        (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
+        self.counts.promised += 1;
+        let promise = entry.promise(task, plan.core, plan.response, plan.moves.clone());
+        Ok(Admission::Promised(promise))
+    }
+
+    fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+        self.advance(now);
+        match self.owned(task, token)?.state {
+            EntryState::Promised { .. } => {
+                let until = self.lease_end(lease);
+                self.set_state(task, EntryState::Promised { until });
+                Ok(until)
+            }
+            EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(BooksRefusal::Early),
+            EntryState::Ending { .. } | EntryState::Rejected { .. } => Err(BooksRefusal::Unknown),
+        }
+    }
+
+    fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+        self.advance(now);
+        match self.owned(task, token)?.state {
+            EntryState::Promised { .. } => self.end_promise(task, self.now),
+            EntryState::Pending { .. } | EntryState::Rejected { .. } => self.remove(task),
+            EntryState::Reserved { .. } => return Err(BooksRefusal::Early),
+            EntryState::Ending { .. } => return Err(BooksRefusal::Unknown),
+        }
+        Ok(())
+    }
+
+    fn name(&self, task: TaskId) -> Option<&str> {
+        self.entries.get(&task).map(|entry| entry.request.name.as_str())
+    }
+
+    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        self.advance(now);
+        let places: BTreeMap<TaskId, _> =
+            task_placements(&self.set, &self.machine).into_iter().map(|placed| (placed.task, placed)).collect();
+        let record = |(task, entry): (&TaskId, &Entry)| {
+            let state = match entry.state {
+                EntryState::Reserved { until, .. } => TaskState::Reserved(until),
+                EntryState::Promised { until } => TaskState::Promised(until),
+                EntryState::Ending { until } => TaskState::Ending(until),
+                EntryState::Pending { .. } => TaskState::Pending,
+                EntryState::Rejected { .. } => return None,
+            };
+            let placed = places.get(task);
+            Some(TaskRecord {
+                task: entry.task(*task),
+                name: entry.request.name.clone(),
+                operation: entry.request.operation.clone(),
+                client: entry.client.clone(),
+                state,
+                core: entry.core,
+                level: placed.map_or(0, |placed| placed.level),
+                response: placed.and_then(|placed| placed.response),
+                starts_at: entry.starts_at,
+            })
+        };
+        let use_of = |core: &Core| {
+            let tasks = self.set.iter().filter(|(_, on)| *on == core.id);
+            let used = tasks.fold(Utilization::default(), |sum, (task, _)| sum.plus(task.timing.utilization()));
+            CoreUse { core: core.id, capacity: core.capacity, used }
+        };
+        Snapshot {
+            tasks: self.entries.iter().filter_map(record).collect(),
+            cores: self.machine.cores.iter().map(use_of).collect(),
+            counts: self.counts,
+        }
+    }
+
+    fn undecided(&mut self, now: Nanos) -> Option<Undecided> {
+        self.advance(now);
+        let task = *self.pending.front()?;
+        let task = self.entries.get(&task)?.task(task);
+        Some(Undecided { set: self.set.clone(), machine: self.machine.clone(), task, revision: self.revision })
+    }
+
+    fn decided(&mut self, decided: Decided, now: Nanos) {
+        self.advance(now);
+        let Decided { task, revision, mut outcome } = decided;
+        let Some(mut entry) = self.entries.get(&task).cloned() else { return };
+        let EntryState::Pending { searches } = entry.state else { return };
+        if revision != self.revision && outcome.is_ok() {
+            if searches + 1 < MAX_SEARCHES {
+                self.set_state(task, EntryState::Pending { searches: searches + 1 });
+                return;
+            }
+            outcome = transition::admit(&self.set, &self.set, &self.inline, &entry.task(task));
+        }
+        self.take(task);
+        match outcome {
+            Ok(plan) => {
+                entry.state = EntryState::Promised { until: self.lease_end(entry.request.lease) };
+                self.enter(&plan, entry);
+            }
+            Err(rejection) => {
+                self.counts.rejected += 1;
+                self.ended.push(task);
+                let until = self.now.saturating_add(self.limits.outcome_kept);
+                entry.state = EntryState::Rejected { rejection, until };
+                self.insert(task, entry);
+            }
+        }
+    }
+
+    fn take_ended(&mut self, now: Nanos) -> Vec<TaskId> {
+        self.advance(now);
+        std::mem::take(&mut self.ended)
+    }
+
+    fn next_end(&self) -> Option<Nanos> {
+        let ends = [self.ends.first(), self.left_shares.first()];
+        ends.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+}

@@ -1,0 +1,147 @@
+//! Admission of periodic tasks to the cores of a server's machine.
+//!
+//! A server decides which tasks it can promise with one line, and clients of any ORB reach it as
+//! `corbaloc::HOST:PORT/CorelaneTasks`:
+//!
+//! ```
+//! use corelane::Orb;
+//! use corelane_sched::allocation::Machine;
+//! use corelane_services::cores::{ClientInterceptor, Cores};
+//!
+//! let orb = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientInterceptor).build()?;
+//! let cores = Cores::new(Machine::with_cores(2)).serve(&orb)?;
+//! println!("{}", cores.reference());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The promises are advisory: requests are not bound to the core and the priority that their task
+//! has. A task reference leads to its target by a LOCATION_FORWARD.
+//!
+//! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
+//! sockets. `admission` shares it between threads; `servants` knows the ORB.
+
+mod admission;
+pub mod books;
+mod clients;
+#[cfg(test)]
+mod conformance;
+mod idl;
+mod memory;
+mod servants;
+#[cfg(test)]
+mod simulation;
+mod task_id;
+mod transition;
+
+use std::fmt;
+use std::sync::Arc;
+
+use corelane::poa::{
+    IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantManager,
+    ServantRetention,
+};
+use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane_sched::allocation::Machine;
+
+use self::admission::Admission;
+use self::books::{Books, BooksLimits};
+use self::servants::{TaskLocator, TasksServant};
+
+pub use self::clients::ClientInterceptor;
+pub use self::idl::cores as protocol;
+pub use self::memory::MemoryBooks;
+
+/// Plain object key of the object that admits tasks: [`protocol::Tasks`].
+pub const CORELANE_TASKS: &str = "CorelaneTasks";
+
+/// Name of the POA of task references, and of that of the object.
+const TASK_POA: &str = "CorelaneTasks";
+const OBJECT_POA: &str = "CorelaneAdmission";
+
+/// Settings of an admission object.
+pub struct Cores {
+    books: Box<dyn Books>,
+}
+
+impl fmt::Debug for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cores").finish_non_exhaustive()
+    }
+}
+
+impl Cores {
+    /// Admits tasks to a machine, with books in memory and the default limits.
+    #[must_use]
+    pub fn new(machine: Machine) -> Self {
+        Self::with_books(MemoryBooks::new(machine, BooksLimits::default()))
+    }
+
+    /// Admits tasks with other books, for example with other limits.
+    #[must_use]
+    pub fn with_books(books: impl Books + 'static) -> Self {
+        Cores { books: Box::new(books) }
+    }
+
+    /// Serves the object in an ORB until the ORB ends. Binds the plain key `CorelaneTasks` to it.
+    ///
+    /// # Errors
+    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and other
+    /// errors of the ORB.
+    pub fn serve(self, orb: &Orb) -> Result<CoresService, SystemException> {
+        let admission = Admission::new(self.books)
+            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+        let admission = Arc::new(admission);
+        let root = orb.root_poa();
+        let task_policies = PoaPolicies {
+            lifespan: Lifespan::Persistent,
+            id_assignment: IdAssignment::User,
+            id_uniqueness: IdUniqueness::Multiple,
+            servant_retention: ServantRetention::NonRetain,
+            request_processing: RequestProcessing::ServantManager,
+            ..PoaPolicies::default()
+        };
+        let tasks = root.create_poa(TASK_POA, None, task_policies)?;
+        let served = serve_in(orb, &root, &tasks, admission);
+        if served.is_err() {
+            // Fails only after the ORB's shutdown.
+            let _ = tasks.destroy(false, false);
+        }
+        served
+    }
+}
+
+fn serve_in(orb: &Orb, root: &Poa, tasks: &Poa, admission: Arc<Admission>) -> Result<CoresService, SystemException> {
+    tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
+    let policies =
+        PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
+    let poa = root.create_poa(OBJECT_POA, None, policies)?;
+    let served = (|| -> Result<CoresService, SystemException> {
+        let id = ObjectId::from(CORELANE_TASKS.as_bytes());
+        let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
+        let servant = TasksServant { admission, poa: tasks.clone(), own: own.clone() };
+        poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
+        orb.bind_key(CORELANE_TASKS, &own)?;
+        tasks.manager().activate()?;
+        poa.manager().activate()?;
+        Ok(CoresService { object: protocol::TasksRef::from_object(own) })
+    })();
+    if served.is_err() {
+        // Fails only after the ORB's shutdown.
+        let _ = poa.destroy(false, false);
+    }
+    served
+}
+
+/// An admission object in operation. Dropping the handle has no effect: the object ends with its ORB.
+#[derive(Clone, Debug)]
+pub struct CoresService {
+    object: protocol::TasksRef,
+}
+
+impl CoresService {
+    /// Returns the reference of the object.
+    #[must_use]
+    pub fn reference(&self) -> &protocol::TasksRef {
+        &self.object
+    }
+}

@@ -1,0 +1,330 @@
+//! The servant of `Cores::Tasks`, and the locator of task references.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManagerError, ServantResult};
+use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionKind as Kind};
+use corelane_sched::allocation::{AdmissionTest, Rejection};
+use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
+
+use super::admission::{Admission, AdmissionState};
+use super::books::{self, Admission as Decision, BooksRefusal, ChainAdmission, ChainId, TaskRequest, TaskState, Token};
+use super::clients;
+use super::idl::cores as idl;
+use super::idl::cores::tasks::{AdmitError, ReserveError};
+
+/// The time that a target has to say that it exists.
+const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub(super) struct TasksServant {
+    pub(super) admission: Arc<Admission>,
+    /// The POA of task references.
+    pub(super) poa: Poa,
+    /// A reference to an object of this server.
+    pub(super) own: ObjectRef,
+}
+
+fn system(kind: Kind, why: impl Into<String>) -> SystemException {
+    SystemException::new(kind, 0, Completion::No).because(why.into())
+}
+
+impl From<BooksRefusal> for SystemException {
+    fn from(refusal: BooksRefusal) -> Self {
+        let kind = match refusal {
+            BooksRefusal::Timing(_) | BooksRefusal::Field(..) => Kind::BadParam,
+            BooksRefusal::Rate(_) | BooksRefusal::TaskQuota(_) | BooksRefusal::UtilizationQuota(_) => Kind::Transient,
+            BooksRefusal::Full(_) | BooksRefusal::NoCore(..) => Kind::NoResources,
+            BooksRefusal::Unknown => Kind::ObjectNotExist,
+            BooksRefusal::WrongToken => Kind::NoPermission,
+            BooksRefusal::Early => Kind::BadInvOrder,
+        };
+        system(kind, refusal.to_string())
+    }
+}
+
+fn timing(timing: &idl::TaskTiming) -> Timing {
+    let idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance } = *timing;
+    let deadline = if deadline == 0 { period } else { deadline };
+    Timing { execution, period, deadline, jitter, blocking, min_distance }
+}
+
+fn reported_timing(timing: &Timing) -> idl::TaskTiming {
+    let Timing { execution, period, deadline, jitter, blocking, min_distance } = *timing;
+    idl::TaskTiming { execution, period, deadline, jitter, blocking, min_distance }
+}
+
+fn core_number(core: Option<CoreId>) -> i32 {
+    core.and_then(|core| i32::try_from(core.core).ok()).unwrap_or(-1)
+}
+
+fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
+    let pinned = match task.core {
+        -1 => None,
+        core => {
+            let core = u32::try_from(core);
+            let core = core.map_err(|_| system(Kind::BadParam, "core: a number, or -1 for any core"))?;
+            Some(CoreId { core, ..CoreId::default() })
+        }
+    };
+    let criticality = match task.importance {
+        idl::Criticality::Low => Criticality::Low,
+        idl::Criticality::Normal => Criticality::Normal,
+        idl::Criticality::High => Criticality::High,
+    };
+    let (name, operation) = (task.name.clone(), task.operation.clone());
+    Ok(TaskRequest { name, operation, timing: timing(&task.timing), criticality, pinned, lease: task.lease })
+}
+
+fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
+    let test = match rejection.test {
+        AdmissionTest::Capacity => idl::AdmissionTest::CapacityTest,
+        AdmissionTest::Deadlines | AdmissionTest::Name => idl::AdmissionTest::DeadlineTest,
+        AdmissionTest::Levels => idl::AdmissionTest::LevelTest,
+        AdmissionTest::NoCore => idl::AdmissionTest::CoreTest,
+    };
+    idl::Rejected {
+        task: name.to_owned(),
+        test,
+        core: core_number(rejection.core),
+        excess: rejection.excess.0,
+        longest_execution: rejection.longest_execution.unwrap_or(0),
+        is_exhaustive: rejection.is_exhaustive,
+        reason: rejection.reason(),
+    }
+}
+
+impl TasksServant {
+    /// Checks that a target is an object of this server, and exists.
+    fn check_target(&self, target: Option<&ObjectRef>) -> Result<(), SystemException> {
+        let Some(target) = target else { return Ok(()) };
+        let of_server = |object: &ObjectRef| {
+            object.ior().known_profiles().any(|profile| {
+                self.own.ior().known_profiles().any(|own| own.tag == profile.tag && own.address == profile.address)
+            })
+        };
+        if !of_server(target) {
+            return Err(system(Kind::BadParam, "target: the object is not one of this server"));
+        }
+        if self.poa.reference_to_id(target).is_ok() {
+            return Err(system(Kind::BadParam, "target: the reference names a task already"));
+        }
+        if target.with_timeout(TARGET_TIMEOUT).non_existent()? {
+            return Err(system(Kind::ObjectNotExist, "target: the object does not exist"));
+        }
+        Ok(())
+    }
+
+    fn promise(
+        &self,
+        state: &AdmissionState,
+        promise: &books::Promise,
+        token: Token,
+        now: Nanos,
+    ) -> Result<idl::Promise, SystemException> {
+        let target = match state.targets.get(&promise.task) {
+            Some(target) => {
+                let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
+                Some(self.poa.create_reference_with_id(&id, target.type_id())?)
+            }
+            None => None,
+        };
+        Ok(idl::Promise {
+            task: promise.task.0,
+            token: token.0,
+            target,
+            core: promise.core.core,
+            response: promise.response.unwrap_or(0),
+            start: promise.starts_at.saturating_sub(now),
+            lease: promise.ends_at.saturating_sub(now),
+        })
+    }
+
+    fn promises(
+        &self,
+        state: &AdmissionState,
+        promises: &[books::Promise],
+        token: Token,
+        now: Nanos,
+    ) -> Result<Vec<idl::Promise>, SystemException> {
+        promises.iter().map(|promise| self.promise(state, promise, token, now)).collect()
+    }
+}
+
+impl idl::Tasks for TasksServant {
+    fn admit(&self, task: &idl::TaskSpec) -> Result<idl::Promise, AdmitError> {
+        let client = clients::current();
+        let request = request(task)?;
+        self.check_target(task.target.as_ref())?;
+        let admitted = self.admission.with(|state, token, now| -> Result<idl::Promise, AdmitError> {
+            let decision = state.books.admit(&request, &client, token, now).map_err(SystemException::from)?;
+            let id = match &decision {
+                Decision::Promised(promise) => promise.task,
+                Decision::Pending(task) => *task,
+                Decision::Rejected(rejection) => return Err(AdmitError::Rejected(rejected(&task.name, rejection))),
+            };
+            if let Some(target) = &task.target {
+                state.targets.insert(id, target.clone());
+            }
+            match decision {
+                Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
+                _ => Err(AdmitError::Pending(idl::Pending { task: id.0, token: token.0 })),
+            }
+        });
+        if matches!(admitted, Err(AdmitError::Pending(_))) {
+            self.admission.decide();
+        }
+        admitted
+    }
+
+    fn outcome(&self, task: u64, secret: &idl::TaskToken) -> Result<idl::Promise, AdmitError> {
+        let token = Token(*secret);
+        self.admission.with(|state, _, now| {
+            let decision = state.books.outcome(TaskId(task), token, now).map_err(SystemException::from)?;
+            match decision {
+                Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
+                Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
+                Decision::Rejected(rejection) => {
+                    let name = state.books.name(TaskId(task)).unwrap_or_default();
+                    Err(AdmitError::Rejected(rejected(name, &rejection)))
+                }
+            }
+        })
+    }
+
+    fn reserve(&self, stages: &[idl::TaskSpec]) -> Result<idl::Reservation, ReserveError> {
+        let client = clients::current();
+        if stages.len() > books::MAX_STAGES {
+            return Err(system(Kind::BadParam, "stages: a chain has 1 to 32 stages on one server").into());
+        }
+        let requests = stages.iter().map(request).collect::<Result<Vec<_>, _>>()?;
+        stages.iter().try_for_each(|stage| self.check_target(stage.target.as_ref()))?;
+        self.admission.with(|state, token, now| {
+            let decision = state.books.reserve(&requests, &client, token, now).map_err(SystemException::from)?;
+            match decision {
+                ChainAdmission::Reserved(chain, promises) => {
+                    for (promise, stage) in promises.iter().zip(stages) {
+                        if let Some(target) = &stage.target {
+                            state.targets.insert(promise.task, target.clone());
+                        }
+                    }
+                    let lapse = promises.iter().map(|promise| promise.ends_at.saturating_sub(now)).min().unwrap_or(0);
+                    let stages = self.promises(state, &promises, token, now)?;
+                    Ok(idl::Reservation { chain: chain.0, token: token.0, stages, lapse })
+                }
+                ChainAdmission::Rejected(stage, rejection) => {
+                    let name = stages.get(stage).map_or("", |stage| stage.name.as_str());
+                    Err(ReserveError::Rejected(rejected(name, &rejection)))
+                }
+            }
+        })
+    }
+
+    fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
+        let token = Token(*secret);
+        self.admission.with(|state, _, now| {
+            let promises = state.books.commit(ChainId(chain), token, now)?;
+            self.promises(state, &promises, token, now)
+        })
+    }
+
+    fn cancel(&self, chain: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
+        Ok(self.admission.with(|state, _, now| state.books.cancel(ChainId(chain), Token(*secret), now))?)
+    }
+
+    fn change(
+        &self,
+        task: u64,
+        secret: &idl::TaskToken,
+        changed: &idl::TaskTiming,
+    ) -> Result<idl::Promise, ReserveError> {
+        let token = Token(*secret);
+        self.admission.with(|state, _, now| {
+            let decision = state.books.change(TaskId(task), token, timing(changed), now);
+            match decision.map_err(SystemException::from)? {
+                Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
+                Decision::Rejected(rejection) => {
+                    let name = state.books.name(TaskId(task)).unwrap_or_default();
+                    Err(ReserveError::Rejected(rejected(name, &rejection)))
+                }
+                Decision::Pending(_) => Err(system(Kind::Internal, "a change is never pending").into()),
+            }
+        })
+    }
+
+    fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {
+        self.admission.with(|state, _, now| {
+            let end = state.books.renew(TaskId(task), Token(*secret), lease, now)?;
+            Ok(end.saturating_sub(now))
+        })
+    }
+
+    fn withdraw(&self, task: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
+        Ok(self.admission.with(|state, _, now| state.books.withdraw(TaskId(task), Token(*secret), now))?)
+    }
+
+    fn snapshot(&self) -> Result<(idl::TaskRecords, idl::CoreRecords, idl::Counts), SystemException> {
+        let (snapshot, now) = self.admission.with(|state, _, now| (state.books.snapshot(now), now));
+        let tasks = snapshot.tasks.into_iter().map(|record| reported_task(record, now)).collect();
+        let core = |core: &books::CoreUse| idl::CoreRecord {
+            core: core.core.core,
+            capacity: core.capacity.0,
+            used: core.used.0,
+        };
+        let counts = snapshot.counts;
+        let counts = idl::Counts {
+            promised: counts.promised,
+            rejected: counts.rejected,
+            over_rate: counts.over_rate,
+            over_quota: counts.over_quota,
+            leases_ended: counts.leases_ended,
+            reservations_lapsed: counts.reservations_lapsed,
+        };
+        Ok((tasks, snapshot.cores.iter().map(core).collect(), counts))
+    }
+}
+
+fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
+    let (state, end) = match record.state {
+        TaskState::Reserved(end) => (idl::TaskState::Reserved, end),
+        TaskState::Promised(end) => (idl::TaskState::Promised, end),
+        TaskState::Ending(end) => (idl::TaskState::Ending, end),
+        TaskState::Pending => (idl::TaskState::Undecided, now),
+    };
+    let importance = match record.task.criticality {
+        Criticality::Low => idl::Criticality::Low,
+        Criticality::Normal => idl::Criticality::Normal,
+        Criticality::High => idl::Criticality::High,
+    };
+    idl::TaskRecord {
+        task: record.task.id.0,
+        name: record.name,
+        operation: record.operation,
+        client: record.client.0.to_string(),
+        state,
+        timing: reported_timing(&record.task.timing),
+        importance,
+        core: core_number(record.core),
+        level: record.level,
+        response: record.response.unwrap_or(0),
+        start: record.starts_at.saturating_sub(now),
+        remaining: end.saturating_sub(now),
+    }
+}
+
+/// Leads from a task reference to its target, as long as the task is admitted.
+pub(super) struct TaskLocator(pub(super) Arc<Admission>);
+
+impl ServantLocator for TaskLocator {
+    fn preinvoke(&self, id: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
+        let task = self.0.secrets.task(id.as_octets()).ok_or_else(ServantManagerError::no_such_object)?;
+        match self.0.target(task) {
+            Some(target) => Err(ServantManagerError::Forward(target)),
+            None => Err(system(Kind::Transient, "the task has ended").into()),
+        }
+    }
+
+    fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
+        Ok(())
+    }
+}

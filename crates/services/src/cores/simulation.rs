@@ -1,0 +1,493 @@
+//! A simulation of books in virtual time, against a model that knows only what clients are told.
+//!
+//! The model derives from each promise on which core, and until when, jobs of the task may run. At
+//! every instant the jobs of each core must keep their deadlines, by an analysis that begins anew.
+//! A seed determines the whole run; see `naming/simulation.rs` for the variables of the environment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is_schedulable};
+use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
+
+use super::books::{
+    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, Snapshot, TaskRequest, TaskState,
+    Token,
+};
+use crate::naming::simulation::{SplitMix, under_seeds};
+
+const SEEDS: u64 = 30;
+const STEPS: usize = 300;
+const MS: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000 * MS;
+
+pub(super) type MakeBooks = dyn Fn(Machine, BooksLimits) -> Box<dyn Books>;
+
+/// A time in which jobs of a task may run on a core.
+#[derive(Clone, Copy, Debug)]
+struct CoreUse {
+    task: TaskId,
+    core: CoreId,
+    timing: Timing,
+    from: Nanos,
+    /// The deadline of the last job; `None` while jobs come.
+    until: Option<Nanos>,
+    is_reserved: bool,
+}
+
+struct BooksSimulation {
+    random: SplitMix,
+    now: Nanos,
+    books: Box<dyn Books>,
+    machine: Machine,
+    limits: BooksLimits,
+    /// Times of all decisions.
+    decisions: Vec<Nanos>,
+    tokens: BTreeMap<TaskId, Token>,
+    chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
+    uses: Vec<CoreUse>,
+    /// The ends of leases, as clients were told.
+    leases: BTreeMap<TaskId, Nanos>,
+    /// Tasks whose decisions were pending when the books were observed last.
+    pending: BTreeSet<TaskId>,
+    /// Tasks that ended, by the model.
+    ended: BTreeSet<TaskId>,
+    told_ended: BTreeSet<TaskId>,
+    seen: BTreeMap<&'static str, usize>,
+}
+
+impl BooksSimulation {
+    fn new(make: &MakeBooks, seed: u64) -> Self {
+        let mut random = SplitMix(seed);
+        let mut machine = Machine::with_cores(1 + random.below(4) as u32);
+        machine.max_steps = 1 << 12;
+        if random.below(3) == 0 {
+            machine.discipline = Discipline::EarliestDeadlineFirst;
+        }
+        let limits = BooksLimits {
+            max_tasks: 12,
+            max_client_tasks: 8,
+            max_client_utilization: Utilization(1_500_000_000),
+            max_decisions_per_second: 12,
+            max_pending: 2,
+            reservation: 300 * MS,
+            default_lease: 2 * SECOND,
+            max_lease: 5 * SECOND,
+            outcome_kept: SECOND,
+        };
+        let books = make(machine.clone(), limits.clone());
+        Self {
+            random,
+            now: 0,
+            books,
+            machine,
+            limits,
+            decisions: Vec::new(),
+            tokens: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            uses: Vec::new(),
+            leases: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            told_ended: BTreeSet::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn token(&mut self) -> Token {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&self.random.next().to_ne_bytes());
+        Token(octets)
+    }
+
+    fn timing(&mut self) -> Timing {
+        let period = MS * (5 + self.random.below(96) as u64);
+        let execution = period * (1 + self.random.below(600) as u64) / 1_000;
+        let deadline = execution + (period - execution) * (1 + self.random.below(4) as u64) / 4;
+        Timing::new(execution, period).with_deadline(deadline)
+    }
+
+    fn request(&mut self) -> TaskRequest {
+        let cores = self.machine.cores.len();
+        let pinned = (self.random.below(5) == 0).then(|| self.machine.cores[self.random.below(cores)].id);
+        let lease = [0, 500 * MS, SECOND, 3 * SECOND, Nanos::MAX][self.random.below(5)];
+        TaskRequest {
+            name: "t".to_owned(),
+            operation: String::new(),
+            timing: self.timing(),
+            criticality: Criticality::Normal,
+            pinned,
+            lease,
+        }
+    }
+
+    fn client(&mut self) -> ClientName {
+        ClientName(["a", "b", "c"][self.random.below(3)].into())
+    }
+
+    fn lease(&self, lease: Nanos) -> Nanos {
+        let lease = if lease == 0 { self.limits.default_lease } else { lease };
+        self.now + lease.min(self.limits.max_lease)
+    }
+
+    /// Returns the refusal that the limits demand; `Full` is checked apart.
+    fn expected_refusal(&mut self, client: &ClientName, timings: &[Timing]) -> Option<BooksRefusal> {
+        let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
+        if recent + timings.len() > self.limits.max_decisions_per_second {
+            return Some(BooksRefusal::Rate(self.limits.max_decisions_per_second));
+        }
+        self.decisions.extend(timings.iter().map(|_| self.now));
+        let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == *client);
+        let own: Vec<Timing> = own.map(|task| task.task.timing).collect();
+        if own.len() + timings.len() > self.limits.max_client_tasks {
+            return Some(BooksRefusal::TaskQuota(self.limits.max_client_tasks));
+        }
+        let used = Utilization::total(&own).plus(Utilization::total(timings));
+        (used > self.limits.max_client_utilization)
+            .then_some(BooksRefusal::UtilizationQuota(self.limits.max_client_utilization))
+    }
+
+    /// Checks a refusal. `Full` has to be near the limit: rejections that are kept count, too.
+    fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
+        match refusal {
+            BooksRefusal::Full(most) => {
+                let left = self.uses.iter().filter(|used| used.until.is_some()).count();
+                let tasks = self.books.snapshot(self.now).tasks.len();
+                assert!(tasks + left + 8 > most, "full with {tasks} tasks and {left} former shares");
+                self.note("full");
+            }
+            other => {
+                match other {
+                    BooksRefusal::Rate(_) => self.note("rate"),
+                    BooksRefusal::TaskQuota(_) => self.note("task quota"),
+                    _ => self.note("utilization quota"),
+                }
+                assert_eq!(Some(other), expected);
+            }
+        }
+    }
+
+    /// Checks that no core has room for the task as it is.
+    fn check_rejection(&self, request: &TaskRequest, without: Option<TaskId>) {
+        for core in &self.machine.cores {
+            if request.pinned.is_some_and(|pinned| pinned != core.id) {
+                continue;
+            }
+            let mut set = TaskSet::default();
+            let is_other = |used: &&CoreUse| Some(used.task) != without || used.until.is_some();
+            let uses = self.uses.iter().filter(|used| used.core == core.id).filter(is_other);
+            let uses = uses.filter(|used| used.until.is_none_or(|until| until > self.now));
+            let timings = uses.map(|used| used.timing).chain([request.timing]);
+            for (number, timing) in timings.enumerate() {
+                set.insert(Task::new(TaskId(number as u64), timing).unwrap(), core.id);
+            }
+            assert!(!is_schedulable(&set, &self.machine), "core {} has room for {request:?}", core.id.core);
+        }
+    }
+
+    fn admit(&mut self) {
+        let (request, client, token) = (self.request(), self.client(), self.token());
+        let expected = self.expected_refusal(&client, &[request.timing]);
+        match self.books.admit(&request, &client, token, self.now) {
+            Ok(admission) => {
+                assert_eq!(expected, None);
+                match admission {
+                    Admission::Promised(promise) => {
+                        assert_eq!(promise.ends_at, self.lease(request.lease));
+                        assert!(promise.response.is_none_or(|response| response <= request.timing.deadline));
+                        self.tokens.insert(promise.task, token);
+                        self.note(if promise.moves.is_empty() { "promised" } else { "promised with moves" });
+                        if promise.starts_at > self.now {
+                            self.note("begins later");
+                        }
+                    }
+                    Admission::Rejected(rejection) => {
+                        assert_ne!(rejection.test, AdmissionTest::NoCore);
+                        self.check_rejection(&request, None);
+                        self.note("rejected");
+                    }
+                    Admission::Pending(task) => {
+                        self.tokens.insert(task, token);
+                        self.note("pending");
+                    }
+                }
+            }
+            Err(refusal) => self.check_refusal(refusal, expected),
+        }
+    }
+
+    fn reserve(&mut self) {
+        let stages: Vec<TaskRequest> = (0..1 + self.random.below(3)).map(|_| self.request()).collect();
+        let (client, token) = (self.client(), self.token());
+        let timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
+        let expected = self.expected_refusal(&client, &timings);
+        let before = self.books.snapshot(self.now);
+        match self.books.reserve(&stages, &client, token, self.now) {
+            Ok(ChainAdmission::Reserved(chain, promises)) => {
+                assert_eq!((expected, promises.len()), (None, stages.len()));
+                let tasks: Vec<TaskId> = promises.iter().map(|promise| promise.task).collect();
+                tasks.iter().for_each(|task| _ = self.tokens.insert(*task, token));
+                self.chains.insert(chain, (token, tasks));
+                self.note("reserved");
+            }
+            Ok(ChainAdmission::Rejected(stage, _)) => {
+                assert!(expected.is_none() && stage < stages.len());
+                let after = self.books.snapshot(self.now);
+                assert_eq!((before.tasks, before.cores), (after.tasks, after.cores), "all stages or none");
+                if stage == 0 {
+                    self.check_rejection(&stages[0], None);
+                }
+                self.note("chain rejected");
+            }
+            Err(refusal) => self.check_refusal(refusal, expected),
+        }
+    }
+
+    fn end_chain(&mut self) {
+        let index = self.random.below(self.chains.len());
+        let Some((&chain, &(token, ref tasks))) = self.chains.iter().nth(index) else { return };
+        let (tasks, other) = (tasks.clone(), self.token());
+        let alive = self.uses.iter().any(|used| used.is_reserved && used.task == tasks[0]);
+        let wrong = if alive { BooksRefusal::WrongToken } else { BooksRefusal::Unknown };
+        assert_eq!(self.books.commit(chain, other, self.now), Err(wrong.clone()));
+        assert_eq!(self.books.cancel(chain, other, self.now), Err(wrong));
+        if alive {
+            assert_eq!(self.books.withdraw(tasks[0], token, self.now), Err(BooksRefusal::Early));
+        }
+        if self.random.below(3) == 0 {
+            let expected = if alive { Ok(()) } else { Err(BooksRefusal::Unknown) };
+            assert_eq!(self.books.cancel(chain, token, self.now), expected);
+        } else {
+            match self.books.commit(chain, token, self.now) {
+                Ok(promises) => {
+                    assert!(alive && promises.iter().map(|promise| promise.task).eq(tasks));
+                    self.note("committed");
+                }
+                Err(refusal) => {
+                    assert_eq!((refusal, alive), (BooksRefusal::Unknown, false));
+                    self.note("lapsed");
+                }
+            }
+        }
+        self.chains.remove(&chain);
+    }
+
+    /// Works on a task that was promised once: renews it, changes it or withdraws it.
+    fn work_on_task(&mut self) {
+        let index = self.random.below(self.tokens.len());
+        let Some((&task, &token)) = self.tokens.iter().nth(index) else { return };
+        let (other, timing) = (self.token(), self.timing());
+        let is_promised = self.leases.contains_key(&task);
+        let record = self.books.snapshot(self.now).tasks.into_iter().find(|record| record.task.id == task);
+        if record.is_some() {
+            assert_eq!(self.books.renew(task, other, 0, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.books.withdraw(task, other, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.books.change(task, other, timing, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.books.outcome(task, other, self.now), Err(BooksRefusal::WrongToken));
+        }
+        match self.random.below(4) {
+            0 => {
+                let withdrawn = self.books.withdraw(task, token, self.now);
+                assert!(withdrawn.is_ok() || !is_promised, "{withdrawn:?}");
+                if withdrawn.is_ok() {
+                    self.note("withdrawn");
+                }
+            }
+            1 if is_promised => {
+                let Some(record) = record else { return };
+                let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == record.client);
+                let used = own.filter(|other| other.task.id != task);
+                let used = used.fold(timing.utilization(), |sum, task| sum.plus(task.task.timing.utilization()));
+                let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
+                let is_over_rate = recent >= self.limits.max_decisions_per_second;
+                if !is_over_rate {
+                    self.decisions.push(self.now);
+                }
+                match self.books.change(task, token, timing, self.now) {
+                    Ok(Admission::Promised(_)) => {
+                        assert!(!is_over_rate && used <= self.limits.max_client_utilization);
+                        self.note("changed");
+                    }
+                    Ok(_) => {
+                        let request = TaskRequest { timing, pinned: record.task.pinned, ..self.request() };
+                        self.check_rejection(&request, Some(task));
+                        self.note("change rejected");
+                    }
+                    Err(BooksRefusal::Rate(_)) => assert!(is_over_rate),
+                    Err(BooksRefusal::UtilizationQuota(most)) => assert!(used > most),
+                    Err(refusal @ BooksRefusal::Full(_)) => self.check_refusal(refusal, None),
+                    Err(refusal) => panic!("{refusal}"),
+                }
+            }
+            _ if is_promised => {
+                let lease = [0, SECOND, Nanos::MAX][self.random.below(3)];
+                let end = self.lease(lease);
+                assert_eq!(self.books.renew(task, token, lease, self.now), Ok(end));
+                self.note("renewed");
+            }
+            _ => {
+                let renewed = self.books.renew(task, token, 0, self.now);
+                assert!(matches!(renewed, Err(BooksRefusal::Unknown | BooksRefusal::Early)), "{renewed:?}");
+            }
+        }
+    }
+
+    fn decide_pending(&mut self) {
+        let Some(undecided) = self.books.undecided(self.now) else { return };
+        let decided = undecided.decide();
+        let task = decided.task;
+        // Sometimes the books change while the search runs.
+        if self.random.below(2) == 0 {
+            self.admit();
+            self.observe();
+        }
+        self.books.decided(decided, self.now);
+        let token = self.tokens[&task];
+        match self.books.outcome(task, token, self.now) {
+            Ok(Admission::Promised(_)) => self.note("late promise"),
+            Ok(Admission::Rejected(_)) => self.note("late rejection"),
+            Ok(Admission::Pending(_)) => self.note("still pending"),
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+
+    /// Brings the model up to date from what the books tell.
+    fn observe(&mut self) {
+        let snapshot = self.books.snapshot(self.now);
+        let ended = self.books.take_ended(self.now);
+        for task in ended {
+            assert!(self.told_ended.insert(task), "told twice");
+        }
+        self.observe_ends(&snapshot);
+        for record in &snapshot.tasks {
+            let (task, timing) = (record.task.id, record.task.timing);
+            let (is_reserved, core) = match (record.state, record.core) {
+                (TaskState::Reserved(_), Some(core)) => (true, core),
+                (TaskState::Promised(until), Some(core)) => {
+                    self.leases.insert(task, until);
+                    (false, core)
+                }
+                _ => continue,
+            };
+            let now = self.now;
+            let open = self.uses.iter_mut().find(|used| used.task == task && used.until.is_none());
+            match open {
+                Some(used) if used.core == core && used.timing == timing => {
+                    (used.is_reserved, used.from) = (is_reserved, record.starts_at);
+                    continue;
+                }
+                Some(used) => {
+                    // It moved or changed now; a job in flight ends where it is.
+                    let end = if used.is_reserved || used.from >= now { now } else { now + used.timing.deadline };
+                    used.until = Some(end);
+                }
+                None => {}
+            }
+            self.uses.push(CoreUse { task, core, timing, from: record.starts_at, until: None, is_reserved });
+        }
+        self.uses.retain(|used| used.until.is_none_or(|until| until > self.now));
+        self.check_deadlines(&snapshot);
+    }
+
+    fn observe_ends(&mut self, snapshot: &Snapshot) {
+        for used in self.uses.iter_mut().filter(|used| used.until.is_none()) {
+            let record = snapshot.tasks.iter().find(|record| record.task.id == used.task);
+            let state = record.map(|record| record.state);
+            if matches!(state, Some(TaskState::Promised(_) | TaskState::Reserved(_))) {
+                continue;
+            }
+            self.ended.insert(used.task);
+            if used.is_reserved {
+                used.until = Some(0);
+                continue;
+            }
+            let lease = self.leases.remove(&used.task).expect("a promise has a lease");
+            let end = lease.min(self.now);
+            let last = end + used.timing.deadline;
+            used.until = Some(if used.from < end { last } else { 0 });
+            if let Some(TaskState::Ending(until)) = state {
+                assert_eq!(until, last);
+            }
+        }
+        let in_state = |wanted: fn(TaskState) -> bool| {
+            let found = snapshot.tasks.iter().filter(move |record| wanted(record.state));
+            found.map(|record| record.task.id).collect::<BTreeSet<_>>()
+        };
+        let pending = in_state(|state| state == TaskState::Pending);
+        let promised = in_state(|state| matches!(state, TaskState::Promised(_)));
+        let decided = self.pending.difference(&pending).copied();
+        self.ended.extend(decided.filter(|task| !promised.contains(task)));
+        self.pending = pending;
+        // A lease that ended has ended the promise.
+        assert!(self.leases.values().all(|end| *end > self.now), "{:?} at {}", self.leases, self.now);
+        assert_eq!(self.told_ended, self.ended);
+    }
+
+    /// Checks that at no instant from now on a core has jobs that miss a deadline.
+    fn check_deadlines(&self, snapshot: &Snapshot) {
+        let starts = self.uses.iter().map(|used| used.from).filter(|from| *from > self.now);
+        for at in starts.chain([self.now]) {
+            for core in &self.machine.cores {
+                let mut set = TaskSet::default();
+                let runs = |used: &&CoreUse| {
+                    used.core == core.id && used.from <= at && used.until.is_none_or(|until| until > at)
+                };
+                for (number, used) in self.uses.iter().filter(runs).enumerate() {
+                    set.insert(Task::new(TaskId(number as u64), used.timing).unwrap(), core.id);
+                }
+                assert!(
+                    is_schedulable(&set, &self.machine),
+                    "core {} at {at}: {:?} {snapshot:?}",
+                    core.id.core,
+                    self.uses
+                );
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..STEPS {
+            match self.random.below(100) {
+                0..35 => self.admit(),
+                35..45 => self.reserve(),
+                45..52 => self.end_chain(),
+                52..70 => self.work_on_task(),
+                70..78 => self.decide_pending(),
+                78..96 => self.now += MS * (1 + self.random.below(120) as u64),
+                96..99 => self.now += SECOND,
+                _ => self.now += 10 * SECOND,
+            }
+            self.observe();
+        }
+        // Without further requests, everything ends.
+        for _ in 0..1_000 {
+            while let Some(undecided) = self.books.undecided(self.now) {
+                self.books.decided(undecided.decide(), self.now);
+                self.observe();
+            }
+            let Some(end) = self.books.next_end() else { break };
+            self.now = self.now.max(end);
+            self.observe();
+        }
+        let snapshot = self.books.snapshot(self.now);
+        assert!(snapshot.tasks.is_empty() && self.books.next_end().is_none(), "{snapshot:?}");
+        assert!(snapshot.cores.iter().all(|core| core.used == Utilization(0)), "{snapshot:?}");
+    }
+}
+
+/// Runs the simulation under many seeds.
+pub(super) fn check(make: &MakeBooks) {
+    let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
+    under_seeds(SEEDS, |seed| {
+        let mut world = BooksSimulation::new(make, seed);
+        world.run();
+        for (what, count) in world.seen {
+            *seen.borrow_mut().entry(what).or_default() += count;
+        }
+    });
+    let seen = seen.into_inner();
+    assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 20, "{seen:?}");
+}
