@@ -17,7 +17,7 @@ pub enum Rule {
 
 /// The cores that jobs may run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cores {
+pub enum CoreAssignment {
     /// The number of each task's core, in the order of the tasks.
     Partitioned(Vec<usize>),
     /// The number of cores. Every job may run on each of them, and move.
@@ -52,7 +52,7 @@ pub struct System {
     /// The arrivals of each task. A task beyond the list is periodic from 0.
     pub arrivals: Vec<Arrivals>,
     /// The cores.
-    pub cores: Cores,
+    pub cores: CoreAssignment,
     /// The order of jobs.
     pub rule: Rule,
     /// Execution time that the simulator adds to each job.
@@ -65,7 +65,7 @@ impl System {
     /// Creates a system of tasks on cores under a rule. All tasks are periodic from 0, without
     /// overhead.
     #[must_use]
-    pub fn new(tasks: Vec<Timing>, cores: Cores, rule: Rule) -> Self {
+    pub fn new(tasks: Vec<Timing>, cores: CoreAssignment, rule: Rule) -> Self {
         Self { tasks, levels: Vec::new(), arrivals: Vec::new(), cores, rule, overhead: 0, lost_core: None }
     }
 }
@@ -158,8 +158,8 @@ impl<'a> SimulationRun<'a> {
     fn new(system: &'a System, until: Nanos) -> Self {
         let tasks = system.tasks.len();
         let cores = match &system.cores {
-            Cores::Partitioned(cores) => cores.iter().max().map_or(0, |last| last + 1),
-            Cores::Global(cores) => *cores,
+            CoreAssignment::Partitioned(cores) => cores.iter().max().map_or(0, |last| last + 1),
+            CoreAssignment::Global(cores) => *cores,
         };
         let mut run = Self {
             system,
@@ -266,8 +266,8 @@ impl<'a> SimulationRun<'a> {
     fn choose(&mut self) {
         let order = self.by_urgency();
         let chosen = match &self.system.cores {
-            Cores::Partitioned(cores) => self.chosen_by_core(cores, order),
-            Cores::Global(_) => self.chosen_globally(order),
+            CoreAssignment::Partitioned(cores) => self.chosen_by_core(cores, order),
+            CoreAssignment::Global(_) => self.chosen_globally(order),
         };
         for (core, place) in chosen.into_iter().enumerate() {
             match (self.running[core], place) {
@@ -384,14 +384,16 @@ impl<'a> SimulationRun<'a> {
 mod tests {
     use super::*;
 
-    fn system(tasks: &[(Nanos, Nanos)], cores: Cores, rule: Rule) -> System {
+    fn system(tasks: &[(Nanos, Nanos)], cores: CoreAssignment, rule: Rule) -> System {
         System::new(tasks.iter().map(|&(execution, period)| Timing::new(execution, period)).collect(), cores, rule)
     }
 
     #[test]
     fn a_published_set_shows_its_worst_response_times() {
-        let outcome =
-            simulate(&system(&[(3, 7), (3, 12), (5, 20)], Cores::Partitioned(vec![0; 3]), Rule::FixedPriority), 421);
+        let outcome = simulate(
+            &system(&[(3, 7), (3, 12), (5, 20)], CoreAssignment::Partitioned(vec![0; 3]), Rule::FixedPriority),
+            421,
+        );
         assert_eq!(outcome.tasks.iter().map(|task| task.worst).collect::<Vec<_>>(), [3, 6, 20]);
         assert!(!outcome.has_misses());
         assert_eq!(outcome.tasks[0].done, 60);
@@ -400,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_backlog_beyond_its_bound_ends_the_simulation_at_that_instant() {
-        let mut tried = system(&[(10, 1)], Cores::Partitioned(vec![0; 10_000]), Rule::FixedPriority);
+        let mut tried = system(&[(10, 1)], CoreAssignment::Partitioned(vec![0; 10_000]), Rule::FixedPriority);
         tried.tasks = vec![Timing::new(10, 1).with_deadline(1_000); 10_000];
         let outcome = simulate(&tried, 10_000);
         assert!(outcome.is_cut);
@@ -414,7 +416,7 @@ mod tests {
 
     #[test]
     fn one_core_never_runs_two_jobs_at_once() {
-        let outcome = simulate(&system(&[(2, 5), (4, 9)], Cores::Global(1), Rule::EarliestDeadlineFirst), 200);
+        let outcome = simulate(&system(&[(2, 5), (4, 9)], CoreAssignment::Global(1), Rule::EarliestDeadlineFirst), 200);
         let mut last = 0;
         for interval in &outcome.execution_intervals {
             assert!(interval.from >= last && interval.until > interval.from, "{interval:?}");
@@ -428,14 +430,14 @@ mod tests {
     #[test]
     fn a_heavy_task_misses_under_global_priorities_and_not_on_a_core_of_its_own() {
         let tasks = [(2, 10), (2, 10), (11, 11)];
-        assert!(simulate(&system(&tasks, Cores::Global(2), Rule::FixedPriority), 110).has_misses());
-        let apart = Cores::Partitioned(vec![0, 0, 1]);
+        assert!(simulate(&system(&tasks, CoreAssignment::Global(2), Rule::FixedPriority), 110).has_misses());
+        let apart = CoreAssignment::Partitioned(vec![0, 0, 1]);
         assert!(!simulate(&system(&tasks, apart, Rule::FixedPriority), 110).has_misses());
     }
 
     #[test]
     fn overheads_offsets_and_lost_cores() {
-        let mut tried = system(&[(4, 10), (6, 10)], Cores::Partitioned(vec![0, 0]), Rule::FixedPriority);
+        let mut tried = system(&[(4, 10), (6, 10)], CoreAssignment::Partitioned(vec![0, 0]), Rule::FixedPriority);
         assert!(!simulate(&tried, 101).has_misses());
         tried.overhead = 1;
         assert!(simulate(&tried, 101).has_misses());
@@ -450,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_global_job_runs_on_one_core_at_a_time_and_a_lost_core_costs_its_share() {
-        let mut tried = system(&[(9, 5)], Cores::Global(2), Rule::EarliestDeadlineFirst);
+        let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), Rule::EarliestDeadlineFirst);
         // Two jobs of one task are open at once, and only one of them runs.
         assert_eq!(simulate(&tried, 19).tasks[0].done, 2);
         tried.tasks = vec![Timing::new(4, 10); 4];
@@ -463,7 +465,7 @@ mod tests {
 
     #[test]
     fn jobs_of_one_level_run_in_the_order_of_release() {
-        let mut tried = system(&[(3, 10), (3, 10)], Cores::Partitioned(vec![0, 0]), Rule::FixedPriority);
+        let mut tried = system(&[(3, 10), (3, 10)], CoreAssignment::Partitioned(vec![0, 0]), Rule::FixedPriority);
         tried.arrivals = vec![Arrivals { offset: 1, ..Arrivals::PERIODIC }];
         assert_eq!(simulate(&tried, 9).tasks[1].worst, 6, "the first task preempts");
         tried.levels = vec![0, 0];
@@ -472,7 +474,7 @@ mod tests {
 
     #[test]
     fn jitter_delays_jobs_up_to_its_bound() {
-        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
         tried.tasks[0].jitter = 4;
         assert_eq!(simulate(&tried, 1_000).tasks[0].worst, 1, "without a seed there is none");
         tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
@@ -481,7 +483,7 @@ mod tests {
 
     #[test]
     fn jobs_that_become_ready_keep_their_shortest_distance() {
-        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
         tried.tasks[0] = tried.tasks[0].with_jitter(9);
         tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
         let nearest = |tried: &System| {
@@ -496,7 +498,7 @@ mod tests {
 
     #[test]
     fn sporadic_arrivals_keep_the_period_and_repeat_with_the_seed() {
-        let mut tried = system(&[(1, 10)], Cores::Partitioned(vec![0]), Rule::FixedPriority);
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
         tried.arrivals = vec![Arrivals { offset: 0, seed: Some(42), max_delay: 7 }];
         let outcome = simulate(&tried, 10_000);
         assert!((590..1000).contains(&outcome.tasks[0].done), "{}", outcome.tasks[0].done);

@@ -8,7 +8,7 @@ use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine
 use corelane_sched::analysis::server::{self, Server, ServerKind};
 use corelane_sched::analysis::{Steps, bounds, demand, priorities, response_time};
 use corelane_sched::random::Random;
-use corelane_sched::simulation::{Arrivals, Cores, Rule, System, simulate};
+use corelane_sched::simulation::{Arrivals, CoreAssignment, Rule, System, simulate};
 use corelane_sched::task::{CoreId, Task, TaskId, Timing, Utilization};
 
 const MS: u64 = 1_000_000;
@@ -40,7 +40,7 @@ fn small_set(random: &mut Random, most: u64) -> Vec<Timing> {
 }
 
 fn on_one_core(tasks: &[Timing], rule: Rule) -> System {
-    System::new(tasks.to_vec(), Cores::Partitioned(vec![0; tasks.len()]), rule)
+    System::new(tasks.to_vec(), CoreAssignment::Partitioned(vec![0; tasks.len()]), rule)
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
         arrivals: tasks.iter().map(arrivals).collect(),
         levels: promises.iter().map(|promise| promise.level).collect(),
         overhead: overheads.context_switch * 2 + overheads.hand_off,
-        ..System::new(tasks, Cores::Partitioned(cores), rule)
+        ..System::new(tasks, CoreAssignment::Partitioned(cores), rule)
     }
 }
 
@@ -280,7 +280,7 @@ fn admitted_tasks_never_miss() {
 /// Adds the interference of each core to a system, above all tasks.
 fn with_interference(mut system: System, machine: &Machine, random: &mut Random) -> System {
     system.levels.iter_mut().for_each(|level| *level += 1);
-    let Cores::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
+    let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
     for (place, core) in machine.cores.iter().enumerate() {
         for timing in &core.interference {
             // The simulator adds the overhead to every job, the analysis only to jobs of tasks.
@@ -349,7 +349,7 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
             let mut system = as_system(&set, &machine, random);
             system.lost_core = Some((lost, random.within(0, 500 * MS)));
             let outcome = simulate(&system, 1_000 * MS);
-            let Cores::Partitioned(cores) = &system.cores else { panic!("a partitioned system") };
+            let CoreAssignment::Partitioned(cores) = &system.cores else { panic!("a partitioned system") };
             for (observed, core) in outcome.tasks.iter().zip(cores) {
                 assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
                 lost_jobs += observed.missed;
@@ -480,7 +480,7 @@ fn global_sets_that_a_baseline_accepts_never_miss() {
                 max_delay: random.within(0, 4),
             });
             let arrivals = arrivals.collect();
-            let system = System { arrivals, ..System::new(set.clone(), Cores::Global(cores as usize), rule) };
+            let system = System { arrivals, ..System::new(set.clone(), CoreAssignment::Global(cores as usize), rule) };
             assert!(!simulate(&system, 1_000).has_misses(), "seed {seed}, {cores} cores: {system:?}");
             let together = System { arrivals: Vec::new(), ..system };
             assert!(!simulate(&together, 1_000).has_misses(), "seed {seed}, {cores} cores: {together:?}");

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use corelane_sched::allocation::{Discipline, task_placements};
 use corelane_sched::analysis::priorities::deadline_monotonic;
-use corelane_sched::simulation::{self, Arrivals, Cores, Observed, Rule, SimulationOutcome, simulate};
+use corelane_sched::simulation::{self, Arrivals, CoreAssignment, Observed, Rule, SimulationOutcome, simulate};
 use corelane_sched::task::{Nanos, Timing};
 use serde_json::{Value as Json, json};
 
@@ -30,7 +30,11 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         lost_core: arguments.lost_core,
         ..simulation::System::new(
             timings.iter().map(|timing| system.machine.overheads.charge(timing)).collect(),
-            if arguments.is_global { Cores::Global(cores) } else { Cores::Partitioned(places(&system)?) },
+            if arguments.is_global {
+                CoreAssignment::Global(cores)
+            } else {
+                CoreAssignment::Partitioned(places(&system)?)
+            },
             match system.machine.discipline {
                 Discipline::FixedPriority | Discipline::LiuLayland => Rule::FixedPriority,
                 Discipline::EarliestDeadlineFirst => Rule::EarliestDeadlineFirst,

@@ -61,13 +61,13 @@ impl SharedAdmission {
 }
 
 /// The admission of a server. Its drop ends the thread that decides what is pending.
-pub(super) struct Admission {
+pub(super) struct AdmissionService {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
     deciding: Option<thread::JoinHandle<()>>,
 }
 
-impl Admission {
+impl AdmissionService {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
         let state = AdmissionState { books, targets: HashMap::new(), last_token: 0, is_ending: false };
         let shared = Arc::new(SharedAdmission {
@@ -77,7 +77,7 @@ impl Admission {
         });
         let decider = Arc::clone(&shared);
         let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(move || decider.decide_pending())?;
-        Ok(Admission { shared, secrets: Secrets::new(), deciding: Some(deciding) })
+        Ok(AdmissionService { shared, secrets: Secrets::new(), deciding: Some(deciding) })
     }
 
     /// Works on the books, with the time and a token that no task has.
@@ -105,7 +105,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for AdmissionService {
     fn drop(&mut self) {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();

@@ -133,7 +133,7 @@ pub struct Promise {
 
 /// The decision about a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum TaskAdmission {
     /// The task is admitted.
     Promised(Promise),
     /// The task does not fit.
@@ -316,13 +316,13 @@ pub trait Books: Send {
         client: &ClientName,
         token: Token,
         now: Nanos,
-    ) -> Result<Admission, BooksRefusal>;
+    ) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Returns the decision about a task that was pending, or the promise as it is now.
     ///
     /// # Errors
     /// [`BooksRefusal::Unknown`] and [`BooksRefusal::WrongToken`].
-    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<Admission, BooksRefusal>;
+    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
     /// [`commit`](Self::commit) follows.
@@ -353,7 +353,8 @@ pub trait Books: Send {
     ///
     /// # Errors
     /// The reason why the request is not decided.
-    fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos) -> Result<Admission, BooksRefusal>;
+    fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos)
+    -> Result<TaskAdmission, BooksRefusal>;
 
     /// Begins a new lease, 0 for the default one. Returns its end.
     ///

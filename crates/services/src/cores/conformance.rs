@@ -5,7 +5,7 @@ use corelane_sched::task::{CoreId, Criticality, Nanos, Timing, TimingField, Util
 
 use super::MemoryBooks;
 use super::books::{
-    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, Promise, TaskRequest, TaskState, Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, Promise, TaskAdmission, TaskRequest, TaskState, Token,
 };
 use super::simulation::{self, MakeBooks};
 
@@ -27,9 +27,9 @@ fn request(execution: Nanos, period: Nanos) -> TaskRequest {
     }
 }
 
-fn promised(admission: Result<Admission, BooksRefusal>) -> Promise {
+fn promised(admission: Result<TaskAdmission, BooksRefusal>) -> Promise {
     match admission {
-        Ok(Admission::Promised(promise)) => promise,
+        Ok(TaskAdmission::Promised(promise)) => promise,
         other => panic!("{other:?}"),
     }
 }
@@ -40,14 +40,14 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
     assert_eq!((first.core.core, first.response, first.starts_at), (0, Some(60 * MS), 0));
     let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
-    let Ok(Admission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
+    let Ok(TaskAdmission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
     assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(150_000_000)));
     assert_eq!(rejection.longest_execution, Some(35 * MS));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::Unknown));
     assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
     let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
-    assert!(matches!(second(110 * MS - 1), Ok(Admission::Rejected(_))));
+    assert!(matches!(second(110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(second(110 * MS));
     assert_eq!(books.take_ended(110 * MS), [first.task]);
 }
@@ -102,10 +102,10 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
     // Until then both timings use the core.
     let further = request(50 * MS, 100 * MS);
-    assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(Admission::Rejected(_))));
+    assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&further, &client(), OWN, 107 * MS));
     let too_much = books.change(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
-    assert!(matches!(too_much, Ok(Admission::Rejected(_))), "{too_much:?}");
+    assert!(matches!(too_much, Ok(TaskAdmission::Rejected(_))), "{too_much:?}");
     assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
 
@@ -161,10 +161,10 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
     for _ in 0..16 {
         promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
     }
-    let Ok(Admission::Pending(task)) = books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
+    let Ok(TaskAdmission::Pending(task)) = books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
         panic!("the bounded search is not exhaustive")
     };
-    assert_eq!(books.outcome(task, OWN, 2), Ok(Admission::Pending(task)));
+    assert_eq!(books.outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
     assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::Early));
     let undecided = books.undecided(2).expect("a decision is pending");
     assert_eq!(books.withdraw(task, OWN, 3), Ok(()));

@@ -8,9 +8,9 @@ use corelane_sched::allocation::{
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, Counts, Decided,
-    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, Promise, Snapshot, TaskRecord, TaskRequest, TaskState, Token,
-    Undecided,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, Counts, Decided,
+    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, Promise, Snapshot, TaskAdmission, TaskRecord, TaskRequest,
+    TaskState, Token, Undecided,
 };
 use super::transition;
 
@@ -361,7 +361,7 @@ impl Books for MemoryBooks {
         client: &ClientName,
         token: Token,
         now: Nanos,
-    ) -> Result<Admission, BooksRefusal> {
+    ) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         self.check(request)?;
         self.count_decisions(1)?;
@@ -370,28 +370,28 @@ impl Books for MemoryBooks {
         let state = EntryState::Promised { until: self.lease_end(request.lease) };
         let entry = Self::new_entry(request, client, token, state);
         match transition::admit(&self.set, &self.set, &self.inline, &entry.task(id)) {
-            Ok(plan) => Ok(Admission::Promised(self.enter(&plan, entry))),
+            Ok(plan) => Ok(TaskAdmission::Promised(self.enter(&plan, entry))),
             Err(rejection) if !rejection.is_exhaustive && self.pending.len() < self.limits.max_pending => {
                 self.pending.push_back(id);
                 self.insert(id, Entry { state: EntryState::Pending { searches: 0 }, ..entry });
-                Ok(Admission::Pending(id))
+                Ok(TaskAdmission::Pending(id))
             }
             Err(rejection) => {
                 self.counts.rejected += 1;
-                Ok(Admission::Rejected(rejection))
+                Ok(TaskAdmission::Rejected(rejection))
             }
         }
     }
 
-    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<Admission, BooksRefusal> {
+    fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         match &self.owned(task, token)?.state {
-            EntryState::Rejected { rejection, .. } => Ok(Admission::Rejected(*rejection)),
+            EntryState::Rejected { rejection, .. } => Ok(TaskAdmission::Rejected(*rejection)),
             EntryState::Ending { .. } => Err(BooksRefusal::Unknown),
-            EntryState::Pending { .. } => Ok(Admission::Pending(task)),
+            EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
                 let promise = self.promises(&[task]).pop();
-                promise.map(Admission::Promised).ok_or(BooksRefusal::Unknown)
+                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::Unknown)
             }
         }
     }
@@ -456,7 +456,13 @@ impl Books for MemoryBooks {
         Ok(())
     }
 
-    fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos) -> Result<Admission, BooksRefusal> {
+    fn change(
+        &mut self,
+        task: TaskId,
+        token: Token,
+        timing: Timing,
+        now: Nanos,
+    ) -> Result<TaskAdmission, BooksRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?.clone();
         let EntryState::Promised { .. } = entry.state else {
@@ -480,7 +486,7 @@ impl Books for MemoryBooks {
             Ok(plan) => plan,
             Err(rejection) => {
                 self.counts.rejected += 1;
-                return Ok(Admission::Rejected(rejection));
+                return Ok(TaskAdmission::Rejected(rejection));
             }
         };
         self.set = set;
@@ -499,7 +505,7 @@ impl Books for MemoryBooks {
         (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
         self.counts.promised += 1;
         let promise = entry.promise(task, plan.core, plan.response, plan.moves.clone());
-        Ok(Admission::Promised(promise))
+        Ok(TaskAdmission::Promised(promise))
     }
 
     fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {

@@ -43,7 +43,7 @@ use corelane::poa::{
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::Machine;
 
-use self::admission::Admission;
+use self::admission::AdmissionService;
 use self::books::{Books, BooksLimits};
 use self::servants::{TaskLocator, TasksServant};
 
@@ -88,7 +88,7 @@ impl Cores {
     /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and other
     /// errors of the ORB.
     pub fn serve(self, orb: &Orb) -> Result<CoresService, SystemException> {
-        let admission = Admission::new(self.books)
+        let admission = AdmissionService::new(self.books)
             .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
         let admission = Arc::new(admission);
         let root = orb.root_poa();
@@ -110,7 +110,12 @@ impl Cores {
     }
 }
 
-fn serve_in(orb: &Orb, root: &Poa, tasks: &Poa, admission: Arc<Admission>) -> Result<CoresService, SystemException> {
+fn serve_in(
+    orb: &Orb,
+    root: &Poa,
+    tasks: &Poa,
+    admission: Arc<AdmissionService>,
+) -> Result<CoresService, SystemException> {
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };

@@ -8,8 +8,10 @@ use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionK
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
 
-use super::admission::{Admission, AdmissionState};
-use super::books::{self, Admission as Decision, BooksRefusal, ChainAdmission, ChainId, TaskRequest, TaskState, Token};
+use super::admission::{AdmissionService, AdmissionState};
+use super::books::{
+    self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, Token,
+};
 use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
@@ -18,7 +20,7 @@ use super::idl::cores::tasks::{AdmitError, ReserveError};
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct TasksServant {
-    pub(super) admission: Arc<Admission>,
+    pub(super) admission: Arc<AdmissionService>,
     /// The POA of task references.
     pub(super) poa: Poa,
     /// A reference to an object of this server.
@@ -313,7 +315,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
 }
 
 /// Leads from a task reference to its target, as long as the task is admitted.
-pub(super) struct TaskLocator(pub(super) Arc<Admission>);
+pub(super) struct TaskLocator(pub(super) Arc<AdmissionService>);
 
 impl ServantLocator for TaskLocator {
     fn preinvoke(&self, id: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {

@@ -10,8 +10,8 @@ use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Admission, Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, Snapshot, TaskRequest, TaskState,
-    Token,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, Snapshot, TaskAdmission, TaskRequest,
+    TaskState, Token,
 };
 use crate::naming::simulation::{SplitMix, under_seeds};
 
@@ -195,7 +195,7 @@ impl BooksSimulation {
             Ok(admission) => {
                 assert_eq!(expected, None);
                 match admission {
-                    Admission::Promised(promise) => {
+                    TaskAdmission::Promised(promise) => {
                         assert_eq!(promise.ends_at, self.lease(request.lease));
                         assert!(promise.response.is_none_or(|response| response <= request.timing.deadline));
                         self.tokens.insert(promise.task, token);
@@ -204,12 +204,12 @@ impl BooksSimulation {
                             self.note("begins later");
                         }
                     }
-                    Admission::Rejected(rejection) => {
+                    TaskAdmission::Rejected(rejection) => {
                         assert_ne!(rejection.test, AdmissionTest::NoCore);
                         self.check_rejection(&request, None);
                         self.note("rejected");
                     }
-                    Admission::Pending(task) => {
+                    TaskAdmission::Pending(task) => {
                         self.tokens.insert(task, token);
                         self.note("pending");
                     }
@@ -307,7 +307,7 @@ impl BooksSimulation {
                     self.decisions.push(self.now);
                 }
                 match self.books.change(task, token, timing, self.now) {
-                    Ok(Admission::Promised(_)) => {
+                    Ok(TaskAdmission::Promised(_)) => {
                         assert!(!is_over_rate && used <= self.limits.max_client_utilization);
                         self.note("changed");
                     }
@@ -347,9 +347,9 @@ impl BooksSimulation {
         self.books.decided(decided, self.now);
         let token = self.tokens[&task];
         match self.books.outcome(task, token, self.now) {
-            Ok(Admission::Promised(_)) => self.note("late promise"),
-            Ok(Admission::Rejected(_)) => self.note("late rejection"),
-            Ok(Admission::Pending(_)) => self.note("still pending"),
+            Ok(TaskAdmission::Promised(_)) => self.note("late promise"),
+            Ok(TaskAdmission::Rejected(_)) => self.note("late rejection"),
+            Ok(TaskAdmission::Pending(_)) => self.note("still pending"),
             Err(refusal) => panic!("{refusal}"),
         }
     }
