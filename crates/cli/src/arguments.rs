@@ -233,7 +233,7 @@ pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration,
     seconds.map(Duration::from_secs_f64).ok_or_else(|| refusal.to_owned())
 }
 
-/// The least time in seconds that an option with a time-out takes.
+/// Smallest number of seconds that an option with a time-out accepts.
 pub(crate) const LEAST_TIMEOUT: f64 = 0.001;
 /// The reason why the value of `--timeout` is refused.
 pub(crate) const NO_TIMEOUT: &str = "a time-out is a number of seconds";

@@ -186,7 +186,7 @@ fn count(errors: usize, warnings: usize) -> String {
     }
 }
 
-/// Returns true for a long option, with or without a value after `=`.
+/// Returns true if `argument` is `option`, alone or followed by `=` and a value.
 fn is_option(argument: &str, option: &str) -> bool {
     argument.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }

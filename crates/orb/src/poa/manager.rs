@@ -126,8 +126,8 @@ impl PoaManager {
     /// when no request runs, or when another thread has changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3, without a change of state, with
-    /// `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 once the ORB has
+    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 if
+    /// `wait_for_completion` is set inside an upcall of the same ORB; the state then stays; BAD_INV_ORDER 4 once the ORB has
     /// been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)

@@ -37,7 +37,7 @@ enum Node<T> {
     /// Sorted by hash and key.
     Leaf(Vec<(u64, Arc<T>)>),
     /// Children are stored inline, so that a search follows one pointer for each level. A leaf
-    /// occupies as much memory, which costs a few bytes for each item.
+    /// therefore takes as much memory as a branch: a few bytes more for each item.
     Branch([Option<Arc<Node<T>>>; WIDTH]),
 }
 

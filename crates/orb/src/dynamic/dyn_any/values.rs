@@ -69,7 +69,8 @@ impl DynAny {
         Ok(self.borrow_component(place))
     }
 
-    /// Sets the content of a value box; null becomes a box (`set_boxed_value_as_dyn_any`).
+    /// Sets the content of a value box (`set_boxed_value_as_dyn_any`). If this value is null, it
+    /// becomes a box with the content.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] unless the type is a value box and the content has its type.

@@ -170,8 +170,8 @@ impl Connection {
         self.output.with(|writing| writing.closing.is_some())
     }
 
-    /// Drains a retired connection as far as is possible now. It does not end while a thread is
-    /// still in it. If its peer still reads, it does not end while a request waits or runs late.
+    /// Drains a retired connection as far as is possible now. The connection ends only when no thread
+    /// uses it and, if its peer still reads, when no request waits for its turn or its reply.
     #[cold]
     pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
         if !self.is_vacated() {

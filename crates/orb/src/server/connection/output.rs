@@ -243,8 +243,8 @@ impl Connection {
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The queue's memory has been written off, so nothing more may be added to the lane's
-            // account.
+            // The queue's bytes have been subtracted from the lane's memory already. Bytes that are
+            // added now would never be subtracted.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {

@@ -153,8 +153,8 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         if moves {
             nested_wait::release_dedicated_connection();
         }
-        // If a thread with a higher priority may have to answer, no thread may hold the output lock
-        // while it waits for the peer.
+        // A thread of a higher priority could have to send on this connection. So this thread must
+        // not wait for the peer while it holds the output lock.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {
             None => worker.dispatch_in_place(handler, connection, wait),

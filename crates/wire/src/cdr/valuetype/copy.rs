@@ -206,8 +206,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes the id in the form in which it was read, even if the new message already has it.
-    /// Indirections across it keep their offsets.
+    /// Writes the id in the form in which it was read, even if the new message already has it. Its
+    /// size stays the same, and with it the offsets of indirections that span it.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {
