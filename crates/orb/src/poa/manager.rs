@@ -126,9 +126,9 @@ impl PoaManager {
     /// when no request runs, or when another thread has changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 if
-    /// `wait_for_completion` is set inside an upcall of the same ORB; the state then stays; BAD_INV_ORDER 4 once the ORB has
-    /// been shut down.
+    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 if `wait_for_completion` is set inside an
+    /// upcall of the same ORB, and the state then stays; BAD_INV_ORDER 4 once the ORB has been shut
+    /// down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)
     }
