@@ -41,7 +41,7 @@ fn line(seen: &Seen<'_>) -> String {
             format!("request {} {}", request.request_id, String::from_utf8_lossy(request.operation))
         }
         Sniffed::Message { content: Content::Reply(reply, Some(call)), .. } => {
-            format!("reply {} {} after {} us", reply.request_id, call.operation, (seen.at - call.at) / 1_000)
+            format!("reply {} {} after {} us", reply.request_id, call.operation, seen.at.saturating_sub(call.at) / 1_000)
         }
         Sniffed::Message { content: Content::Reply(reply, None), .. } => format!("reply {} alone", reply.request_id),
         Sniffed::Message { header, .. } => format!("{:?}", header.kind),
