@@ -23,7 +23,8 @@ fn promised() -> u64 {
             resident = number();
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
             let has = |flag| flags.split_whitespace().any(|one| one == flag);
-            // Of a mapping without a reservation, only the resident part counts.
+            // The kernel reserves no memory for a mapping with the flag `nr`, so only its resident
+            // part counts.
             total += if !has("wr") {
                 0
             } else if has("nr") {

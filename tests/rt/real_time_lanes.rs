@@ -383,7 +383,7 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
     let who = ask(&object).unwrap();
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
-    // The same holds for a reference made from the object's text.
+    // A reference made from the object's text leads to the lane of the object, too.
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
     assert_eq!(ask(&again).unwrap().lane, 1);
     // The call comes from a servant of another pool, and of the same lane, whose only thread serves

@@ -302,7 +302,7 @@ impl Testbed {
         if self.carrier == BaselineTransport::SharedMemory {
             servers.push(Corelane::one(BaselineTransport::Unix, ServerArchitecture::PerConnection, options)?);
         }
-        // The same servers once more, without polling.
+        // Each of these servers runs a second time with threads that never poll.
         let polling = servers.len();
         if self.bench == "call" && self.carrier != BaselineTransport::SharedMemory && !operation.is_oneway() {
             for index in 0..polling {

@@ -81,7 +81,8 @@ impl Builder {
     /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
     /// ```
     ///
-    /// The same version of the compiler must generate both codes, from the same IDL.
+    /// One version of the compiler must generate the code of both crates, from one text of the
+    /// shared IDL.
     #[must_use]
     pub fn external(mut self, idl: &str, rust: &str) -> Self {
         self.options.externals.push((idl.to_owned(), rust.to_owned()));

@@ -41,7 +41,12 @@ fn line(seen: &Seen<'_>) -> String {
             format!("request {} {}", request.request_id, String::from_utf8_lossy(request.operation))
         }
         Sniffed::Message { content: Content::Reply(reply, Some(call)), .. } => {
-            format!("reply {} {} after {} us", reply.request_id, call.operation, seen.at.saturating_sub(call.at) / 1_000)
+            format!(
+                "reply {} {} after {} us",
+                reply.request_id,
+                call.operation,
+                seen.at.saturating_sub(call.at) / 1_000
+            )
         }
         Sniffed::Message { content: Content::Reply(reply, None), .. } => format!("reply {} alone", reply.request_id),
         Sniffed::Message { header, .. } => format!("{:?}", header.kind),
@@ -116,7 +121,7 @@ fn other_protocols_are_left_out_and_other_connections_begin_anew() {
     http.send(true, &[b"HTTP/1.0 200 OK\r\n\r\n", &request(7, "in_a_body")[..]].concat(), 19);
     packets.append(&mut http.packets);
     for first in [NEAR_END, 1_000] {
-        // The same ports, without an end of the first connection in the capture.
+        // Both connections have one pair of ports, and the capture lacks the end of the first one.
         packets.append(&mut conversation(first).packets);
     }
     let mut faulty = Conversation::begin("192.0.2.3:4000", "192.0.2.2:2809", NEAR_END);

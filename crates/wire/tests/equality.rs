@@ -82,7 +82,7 @@ fn an_any_in_an_any_is_equal_however_its_type_was_encoded() {
             for (one, other) in around(&line_value(a, 4)).iter().zip(&around(&line_value(b, 4))) {
                 assert_eq!((one, other), (other, one));
                 assert_eq!((&received(one), one), (&received(other), &received(other)));
-                // The same holds if both values are nested once more.
+                // Both values are still equal when another value encloses each of them.
                 for (one, other) in around(one).iter().zip(&around(other)) {
                     assert_eq!(one, other);
                 }

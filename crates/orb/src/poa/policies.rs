@@ -53,7 +53,7 @@ pub enum ImplicitActivation {
     Explicit,
 }
 
-/// Whether the POA keeps a map of active servants.
+/// The policy that says if the POA keeps a map of active servants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantRetention {
     /// The POA keeps active servants in its active object map.

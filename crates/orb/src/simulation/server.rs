@@ -33,7 +33,7 @@ pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
 /// Time that a graceful close gives a peer to close, in nanoseconds.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// What a call asks its servant to do: `RUN`, `REFUSE` or `RUN_AND_FAIL`.
+/// The first of the actions that a call may ask of its servant: `RUN`, `REFUSE`, `RUN_AND_FAIL`.
 pub(super) const RUN: u32 = 0;
 pub(super) const REFUSE: u32 = 1;
 pub(super) const RUN_AND_FAIL: u32 = 2;
