@@ -186,9 +186,11 @@ fn deferred_and_multiplexed_calls_pass_the_same_points() {
 fn attempt_without_a_reply_is_reported_as_failed() {
     let pair = pair();
     let policies = CallPolicies { timeout: Some(Duration::from_millis(200).into()), ..CallPolicies::NONE };
-    let slow: ProbeRef = pair.probe.with_policies(policies);
-    assert_eq!(slow.slow(3_000).unwrap_err().kind(), Kind::Timeout);
-    assert_eq!(pair.client.take(), ["client send slow", "client reply slow Failed"]);
+    let impatient: ProbeRef = pair.probe.with_policies(policies);
+    // The servant waits for a second call, which begins only after the first one was given up.
+    assert_eq!(impatient.meet(2).unwrap_err().kind(), Kind::Timeout);
+    assert_eq!(pair.client.take(), ["client send meet", "client reply meet Failed"]);
+    pair.probe.meet(2).unwrap();
 }
 
 #[test]
