@@ -145,16 +145,21 @@ fn handle_request(
                 if let LookupResult::PriorityRefused(exception) = &found {
                     report_refused(adapter, connection, operation, exception);
                 }
-                match interceptors {
-                    Some(points) if !matches!(found, LookupResult::MustWait(_)) => {
-                        is_seen = true;
-                        let info = describe(connection, &request, key, points.next_number());
-                        dispatch_intercepted(points, &info, &request, found, &mut call, |found, call| {
-                            dispatch_to_target(adapter, found, operation, call, expired)
-                        })
-                    }
-                    _ => dispatch_to_target(adapter, found, operation, &mut call, expired),
+                // A request that must wait is shown when it runs.
+                let interception = interceptors.filter(|_| !matches!(found, LookupResult::MustWait(_))).map(|points| {
+                    is_seen = true;
+                    (points, describe(connection, &request, key, points.next_number()))
+                });
+                if let Some((points, info)) = &interception
+                    && let Err(exception) = show_request(*points, info, &request)
+                {
+                    return refuse_found(found, operation, exception);
                 }
+                let outcome = dispatch_to_target(adapter, found, operation, &mut call, expired);
+                if let Some((points, info)) = &interception {
+                    points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
+                }
+                outcome
             })
         }
     };
@@ -185,27 +190,25 @@ fn handle_request(
     Ok(())
 }
 
-/// Dispatches a request between the interceptors' points. Their exception refuses it.
+/// Shows the interceptors a request. Their exception refuses it.
 #[cold]
-fn dispatch_intercepted<'m>(
+fn show_request(
     points: &dyn InterceptionPoints,
     info: &RequestInfo<'_>,
     request: &Request<'_>,
-    found: LookupResult<'_>,
-    call: &mut ServerCall<'m>,
-    dispatch: impl FnOnce(LookupResult<'_>, &mut ServerCall<'m>) -> DispatchOutcome,
-) -> DispatchOutcome {
-    if let Err(exception) = points.receive_request(info, &ReceivedContexts(request.contexts)) {
-        let finished = match found {
-            // A servant that a locator provided goes back to it.
-            LookupResult::Servant(target) => target.finish(request.operation),
-            _ => Ok(()),
-        };
-        return DispatchOutcome::Exception(finished.err().unwrap_or(exception));
-    }
-    let outcome = dispatch(found, call);
-    points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
-    outcome
+) -> Result<(), SystemException> {
+    points.receive_request(info, &ReceivedContexts(request.contexts))
+}
+
+/// Refuses a request whose target was looked up.
+#[cold]
+fn refuse_found(found: LookupResult<'_>, operation: &[u8], refusal: SystemException) -> DispatchOutcome {
+    let finished = match found {
+        // A servant that a locator provided goes back to it.
+        LookupResult::Servant(target) => target.finish(operation),
+        _ => Ok(()),
+    };
+    DispatchOutcome::Exception(finished.err().unwrap_or(refusal))
 }
 
 /// Shows the interceptors a request that ends before a servant was looked up.
@@ -217,7 +220,7 @@ fn show_refused(
     outcome: &DispatchOutcome,
 ) {
     // The request is refused already.
-    if points.receive_request(info, &ReceivedContexts(request.contexts)).is_ok() {
+    if show_request(points, info, request).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
 }

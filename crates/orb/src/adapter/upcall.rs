@@ -66,7 +66,7 @@ impl ExpiredDeadline {
 
 /// Dispatches a request to the result of the look-up: the servant, or the reason why none was
 /// found.
-#[inline]
+#[inline(always)]
 pub(crate) fn dispatch_to_target(
     orb: &OrbContext,
     found: LookupResult<'_>,
@@ -109,7 +109,7 @@ fn asks_for_existence(operation: &[u8]) -> bool {
 }
 
 /// Calls the servant. If the servant panics, the caller gets UNKNOWN, and the server continues.
-#[inline]
+#[inline(always)]
 fn upcall(
     orb: &OrbContext,
     target: &UpcallTarget<'_>,

@@ -151,7 +151,7 @@ impl<'m> Reply<'m> {
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`].
-#[inline]
+#[inline(always)]
 pub fn begin_reply(
     e: &mut Encoder<'_>,
     version: Version,

@@ -120,7 +120,7 @@ impl Connection {
         self.send_contiguous(&mut writing.lock(), message, wait)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_contiguous(&self, writing: &mut WriteState, message: &[u8], wait: Wait) -> SendResult {
         if writing.closing.is_some() || !writing.queue.is_empty() || self.is_sent_in_slices(message.len()) {
             return self.send_slices_locked(writing, &[message], &Octets::copy_from, wait);
