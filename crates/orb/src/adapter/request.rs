@@ -19,7 +19,7 @@ use super::contexts::{BIND_BAND, RequestContexts, read_contexts};
 use super::locate::locate;
 use super::object_adapter::ObjectAdapter;
 use super::reply::{encode_non_result, send, send_slow};
-use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_to_target};
+use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_out_of_line, dispatch_to_target};
 use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -125,8 +125,7 @@ fn handle_request(
         call.restart(ReplyStatus::NoException);
     }
     let key = object_key(&request.target, limits);
-    let interceptors = adapter.interceptors().filter(|_| request.operation != BIND_BAND);
-    let mut is_seen = interceptors.is_none();
+    let mut is_shown = false;
     let mut outcome = match (contexts.refused, contexts.band, key) {
         _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
         (Some(exception), ..) => {
@@ -145,21 +144,15 @@ fn handle_request(
                 if let LookupResult::PriorityRefused(exception) = &found {
                     report_refused(adapter, connection, operation, exception);
                 }
-                // A request that must wait is shown when it runs.
-                let interception = interceptors.filter(|_| !matches!(found, LookupResult::MustWait(_))).map(|points| {
-                    is_seen = true;
-                    (points, describe(connection, &request, key, points.next_number()))
-                });
-                if let Some((points, info)) = &interception
-                    && let Err(exception) = show_request(*points, info, &request)
-                {
-                    return refuse_found(found, operation, exception);
+                match adapter.interceptors() {
+                    // A request that must wait is shown when it runs.
+                    Some(points) if !matches!(found, LookupResult::MustWait(_)) => {
+                        is_shown = true;
+                        let info = describe(connection, &request, key, points.next_number());
+                        dispatch_intercepted(adapter, points, &info, &request, found, &mut call, expired)
+                    }
+                    _ => dispatch_to_target(adapter, found, operation, &mut call, expired),
                 }
-                let outcome = dispatch_to_target(adapter, found, operation, &mut call, expired);
-                if let Some((points, info)) = &interception {
-                    points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
-                }
-                outcome
             })
         }
     };
@@ -176,7 +169,9 @@ fn handle_request(
             Err(exception) => outcome = DispatchOutcome::Exception(exception),
         }
     }
-    if let (false, Some(points)) = (is_seen, interceptors) {
+    if let (false, Some(points)) = (is_shown, adapter.interceptors())
+        && request.operation != BIND_BAND
+    {
         let info = describe(connection, &request, key.unwrap_or_default(), points.next_number());
         show_refused(points, &info, &request, &outcome);
     }
@@ -190,25 +185,28 @@ fn handle_request(
     Ok(())
 }
 
-/// Shows the interceptors a request. Their exception refuses it.
+/// Dispatches a request between the interceptors' points. Their exception refuses it.
 #[cold]
-fn show_request(
+fn dispatch_intercepted(
+    adapter: &ObjectAdapter,
     points: &dyn InterceptionPoints,
     info: &RequestInfo<'_>,
     request: &Request<'_>,
-) -> Result<(), SystemException> {
-    points.receive_request(info, &ReceivedContexts(request.contexts))
-}
-
-/// Refuses a request whose target was looked up.
-#[cold]
-fn refuse_found(found: LookupResult<'_>, operation: &[u8], refusal: SystemException) -> DispatchOutcome {
-    let finished = match found {
-        // A servant that a locator provided goes back to it.
-        LookupResult::Servant(target) => target.finish(operation),
-        _ => Ok(()),
-    };
-    DispatchOutcome::Exception(finished.err().unwrap_or(refusal))
+    found: LookupResult<'_>,
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
+) -> DispatchOutcome {
+    if let Err(exception) = points.receive_request(info, &ReceivedContexts(request.contexts)) {
+        let finished = match found {
+            // A servant that a locator provided goes back to it.
+            LookupResult::Servant(target) => target.finish(request.operation),
+            _ => Ok(()),
+        };
+        return DispatchOutcome::Exception(finished.err().unwrap_or(exception));
+    }
+    let outcome = dispatch_out_of_line(adapter, found, request.operation, call, expired);
+    points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
+    outcome
 }
 
 /// Shows the interceptors a request that ends before a servant was looked up.
@@ -220,7 +218,7 @@ fn show_refused(
     outcome: &DispatchOutcome,
 ) {
     // The request is refused already.
-    if show_request(points, info, request).is_ok() {
+    if points.receive_request(info, &ReceivedContexts(request.contexts)).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
 }

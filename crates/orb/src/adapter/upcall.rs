@@ -90,6 +90,18 @@ pub(crate) fn dispatch_to_target(
     }
 }
 
+/// Does what [`dispatch_to_target`] does, without a copy of its code at the call site.
+#[inline(never)]
+pub(crate) fn dispatch_out_of_line(
+    orb: &OrbContext,
+    found: LookupResult<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
+) -> DispatchOutcome {
+    dispatch_to_target(orb, found, operation, call, expired)
+}
+
 /// Answers a request for an object that does not exist. For `_non_existent` the answer is the
 /// result true: some clients (GlassFish's) pass OBJECT_NOT_EXIST on to their caller, while others
 /// take it for true.

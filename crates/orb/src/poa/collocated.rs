@@ -19,7 +19,7 @@ use super::lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
 use super::parked::ParkResult;
 use super::table::is_outside_rt;
 use super::{ObjectKey, PoaCore, PoaTable, SlotId};
-use crate::adapter::upcall::{DispatchOutcome, dispatch_to_target, panicked};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, panicked};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -298,7 +298,7 @@ fn run_marshalled(
     let Some(table) = PoaTable::of(client) else {
         return (DispatchOutcome::Exception(super::no_such_object()), Vec::new(), false);
     };
-    let mut outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
+    let mut outcome = table.look_up(wanted, |found| dispatch_out_of_line(client, found, operation, &mut call, None));
     if let DispatchOutcome::Exception(exception) = &mut outcome {
         explain_refusal(exception, &meter, "the arguments do not fit", "OrbBuilder::max_reply_memory");
     }

@@ -83,6 +83,7 @@ impl DerefMut for BufferStorage {
 }
 
 impl Drop for BufferStorage {
+    #[inline]
     fn drop(&mut self) {
         if let StorageOwner::Heap = self.owner {
             // SAFETY: `heap` made this pointer from a box that has no other owner.
