@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
@@ -16,6 +17,13 @@ const END: &str = "<!-- end of the figures -->";
 
 /// The picture's path, relative to the folder of the workspace.
 const PICTURE: &str = "docs/calls.svg";
+
+/// Load average beneath which the machine counts as idle.
+const IDLE_LOAD: f64 = 0.3;
+
+/// Maximum time to wait for an idle machine, in seconds. The load average of a build falls to
+/// [`IDLE_LOAD`] within three minutes.
+const MAX_WAIT_SECONDS: u32 = 240;
 
 /// The operations of the figures, with their descriptions.
 const ROWS: [(&str, &str); 3] = [
@@ -34,6 +42,7 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     if !steps.command("release build", steps::cargo().args(build)) {
         return true;
     }
+    steps.step("wait until the machine is idle", |_| wait_until_idle());
     let (root, target) = (steps.root().to_path_buf(), steps.root().join("target"));
     let (program, json) = (target.join("release").join("corelane"), target.join("figures.json"));
     let mut measure = Command::new(&program);
@@ -49,6 +58,20 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
         steps.step("figures", |root| write(root, &json));
     }
     true
+}
+
+/// Waits until the load average of the build has fallen, or until it does not fall any more because
+/// other programs run.
+fn wait_until_idle() -> Outcome {
+    for _ in 0..MAX_WAIT_SECONDS {
+        let text = std::fs::read_to_string("/proc/loadavg").map_err(|error| format!("/proc/loadavg: {error}"))?;
+        let load = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        if load < IDLE_LOAD {
+            return Ok(format!("the load average is {load}"));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok("the machine is still busy: the figures will say so".to_owned())
 }
 
 fn write(root: &Path, json: &Path) -> Outcome {
