@@ -119,7 +119,8 @@ impl Builder {
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
         let mut compilation = Compilation::of_file(file, &self.options)
             .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
-        for path in compilation.files_read() {
+        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+        for path in compilation.files_read().filter(|path| !is_generated(path, out_dir.as_deref())) {
             println!("cargo:rerun-if-changed={}", path.display());
         }
         let rust = if compilation.is_accepted() { compilation.to_rust() } else { String::new() };
@@ -140,6 +141,12 @@ impl Builder {
             .map_err(|error| format!("error: cannot write `{}`: {error}\n", target.display()))?;
         Ok(target)
     }
+}
+
+/// Returns true for IDL that the build script itself wrote to `OUT_DIR`. Cargo would find such a file
+/// changed after every run of the script, and would build the package again each time.
+fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
+    out_dir.is_some_and(|folder| path.starts_with(folder))
 }
 
 thread_local! {
@@ -181,4 +188,18 @@ pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<Write
     }
     std::fs::write(path, text)?;
     Ok(WriteOutcome::Changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_idl_in_out_dir_counts_as_generated() {
+        let out_dir = Some(Path::new("/build/out"));
+        assert!(is_generated(Path::new("/build/out/wide.idl"), out_dir));
+        assert!(!is_generated(Path::new("idl/echo.idl"), out_dir));
+        assert!(!is_generated(Path::new("/build/output/echo.idl"), out_dir));
+        assert!(!is_generated(Path::new("/build/out/wide.idl"), None));
+    }
 }
