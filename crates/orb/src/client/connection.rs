@@ -503,8 +503,7 @@ impl ClientConnection {
         }
     }
 
-    /// Reads bytes that have arrived, until the buffer has `wanted` bytes or no more bytes are
-    /// there.
+    /// Reads once from the transport. The buffer has room for `wanted` bytes in total, or more.
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {

@@ -94,13 +94,13 @@ impl ClientContext {
 
     /// Sets the layers above the client. Called once, while the ORB is made.
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.upper_layers.set(layers);
     }
 
     /// Sets the object adapter, once.
     pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.adapter.set(adapter);
     }
 
@@ -140,7 +140,7 @@ impl ClientContext {
     /// Sets the value factories, once.
     #[cfg(feature = "valuetype")]
     pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.value_factories.set(factories);
     }
 
