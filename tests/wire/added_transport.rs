@@ -102,7 +102,7 @@ fn client_without_the_transport_is_told_the_address() {
     let expected = (Kind::ImpLimit, minor::imp_limit::NO_USABLE_PROFILE, Completion::No);
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), expected);
     let text = refused.to_string();
-    assert!(text.contains("no transport of the ORB leads from this machine to pipe:x"), "{text}");
+    assert!(text.contains("no transport of the ORB can connect from this machine to pipe:x"), "{text}");
     let empty = Ior { type_id: "IDL:test/Probe:1.0".into(), profiles: Vec::new() };
     let (_orb, probe) = client(&empty.to_text().unwrap());
     let text = probe.cube_octet(3).unwrap_err().to_string();
