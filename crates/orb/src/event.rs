@@ -87,7 +87,7 @@ pub enum Event {
     AcceptFailed {
         /// The endpoint that listens.
         listener: Endpoint,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
     /// A servant panicked, and the client got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
@@ -105,7 +105,7 @@ pub enum Event {
     PriorityRefused {
         /// The thread's name.
         thread: String,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
     /// A reference to an object of this ORB was converted to text although the ORB does not listen,
@@ -197,7 +197,7 @@ pub enum Event {
         peer: Peer,
         /// The code point (DSCP).
         dscp: u8,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
     /// A thread of the ORB ended early.

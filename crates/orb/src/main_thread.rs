@@ -1,9 +1,9 @@
 //! The queue of the main thread: requests and deactivations that only the main thread may run, and
 //! the end of [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`; without one, the last thread that called `perform_work`
-//! and found work. Before the first such call the main thread is the thread that made the ORB. A
-//! second thread in `run` only waits for the end of the ORB.
+//! The main thread is the thread in `run`; without one, the thread that last called `perform_work`.
+//! Before the first such call the main thread is the thread that made the ORB. A second thread in
+//! `run` only waits for the end of the ORB.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -24,7 +24,7 @@ pub(crate) trait NestedWaitHook {
     /// block instead.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// If the wait fails.
     fn wait_or_dispatch(&self, _awaited: &AwaitedReply<'_>) -> io::Result<bool> {
         Ok(false)
     }
@@ -91,7 +91,7 @@ pub(crate) fn dispatches_while_waiting() -> bool {
 /// upcalls.
 ///
 /// # Errors
-/// The system refuses to wait.
+/// If the wait fails.
 #[inline]
 pub(crate) fn wait_or_dispatch(
     reply: BorrowedFd<'_>,
@@ -114,7 +114,7 @@ impl AwaitedReply<'_> {
     /// if `work` is readable. After a signal both may be false.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// If the wait fails.
     pub(crate) fn wait_or_work(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
         let (come, work) = match self.canceller {
             None => poll::wait_either(self.reply, work, self.deadline)?,

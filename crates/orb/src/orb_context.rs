@@ -125,7 +125,7 @@ impl OrbContext {
     }
 
     pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
-        // Never set before, because an ORB starts once.
+        // `set` succeeds, because an ORB starts only once.
         let _ = self.cpu_monitor.set(monitor);
     }
 
@@ -147,7 +147,7 @@ impl OrbContext {
         } else {
             listen_address::fill_ports(&self.config.publish, &listening)
         };
-        // Never set before, because an ORB starts once.
+        // `set` succeeds, because an ORB starts only once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
     }
