@@ -144,10 +144,10 @@ fn address_with_an_unknown_scheme_is_refused() {
         [(Orb::builder(), "pipe:x"), (with(&folder.pipe()), "pip:x"), (with(&folder.pipe()), "Pipe:x")]
     {
         let error = builder.listen(address).build().unwrap_err().to_string();
-        assert!(error.contains(&format!("\"{address}\" is no address: no transport has this scheme")), "{error}");
+        assert!(error.contains(&format!("\"{address}\" is not an address: no transport has this scheme")), "{error}");
     }
     let error = Orb::builder().publish("pipe:x").build().unwrap_err().to_string();
-    assert!(error.contains("\"pipe:x\" is no address: no transport has this scheme"), "{error}");
+    assert!(error.contains("\"pipe:x\" is not an address: no transport has this scheme"), "{error}");
     // The transport itself refuses what is not a name.
     let error = with(&folder.pipe()).listen("pipe:a/b").build().unwrap_err().to_string();
     assert!(error.contains("pipe:a/b does not name a pipe"), "{error}");

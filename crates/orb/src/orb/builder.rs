@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn invalid_address_error_shows_the_reason_and_the_syntax() {
         let error = |address| parse_address(address, &transports()).unwrap_err().to_string();
-        for (address, reason) in [("ftp:h:1", "no transport has this scheme"), ("tcp:h", "no address: write")] {
+        for (address, reason) in [("ftp:h:1", "no transport has this scheme"), ("tcp:h", "an address: write")] {
             let error = error(address);
             assert!([address, reason, "tcp:HOST:PORT"].iter().all(|part| error.contains(part)), "{error}");
         }

@@ -253,7 +253,7 @@ fn open_lane(
         let endpoint = crate::listen_address::parse(address, adapter.transports());
         let refused = || {
             let why = crate::listen_address::scheme_error(address);
-            bad_param(format!("\"{address}\" is no address: {why}{}", crate::listen_address::SYNTAX))
+            bad_param(format!("\"{address}\" is not an address: {why}{}", crate::listen_address::SYNTAX))
         };
         endpoints.push(endpoint.ok_or_else(refused)?);
     }
