@@ -201,20 +201,20 @@ impl CdrError {
             }
             CdrError::LocalObject => "a local object cannot be sent",
             CdrError::NoScratch => "a borrowed value needs conversion and there is no arena",
-            CdrError::Unsupported => "a type that is not supported here",
+            CdrError::Unsupported => "the type, version or form of a value is not supported",
             CdrError::BadTypeCode => "a TypeCode is malformed",
-            CdrError::BadIndirection => "an indirection leads to nothing that was there before",
+            CdrError::BadIndirection => "the target of an indirection does not come earlier in the message",
             CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
-            CdrError::IncompleteTypeCode => "a recursive TypeCode is not complete",
-            CdrError::TypeMismatch => "a value is not of its type",
-            CdrError::BadValue => "octets that are no value, or are cut into bad chunks",
-            CdrError::WrongValueType => "a value is of another type than the one expected",
+            CdrError::IncompleteTypeCode => "a TypeCode contains a placeholder of a recursive type",
+            CdrError::TypeMismatch => "a value does not have the type that it is said to have",
+            CdrError::BadValue => "the octets are not a value, or its chunks are malformed",
+            CdrError::WrongValueType => "a value has another type than the expected type",
             CdrError::NoValueFactory => {
-                "no factory is registered for a value of this type, nor for one it can be truncated to"
+                "no factory is registered for the type of a value, or for a type to which it can be truncated"
             }
-            CdrError::CustomValue => "only its own code can take a custom value apart, or give it another form",
+            CdrError::CustomValue => "only the custom code of its type can convert a custom value",
             CdrError::MemoryBudgetExceeded => {
-                "the messages that are decoded at this moment take as much memory as they may together"
+                "the messages that are being decoded have exhausted their common memory budget"
             }
         }
     }
