@@ -1,5 +1,5 @@
-//! Texts that are built to take unbounded memory or time, compiled with the default limits. Each
-//! leads to a message in bounded memory. The system enforces the bound on a separate process.
+//! Tests that compile texts which are built to take unbounded memory or time, with the default
+//! limits. A separate process with a memory limit of the system compiles them.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -77,7 +77,7 @@ fn texts() -> Vec<(&'static str, String, &'static str)> {
 }
 
 #[test]
-fn bombs_are_defused_in_bounded_memory() {
+fn hostile_texts_are_compiled_in_bounded_memory() {
     let program = std::env::current_exe().unwrap();
     let mut shell = Command::new("sh");
     shell.args([
@@ -91,7 +91,7 @@ fn bombs_are_defused_in_bounded_memory() {
 }
 
 #[test]
-#[ignore = "run by bombs_are_defused_in_bounded_memory, which bounds its memory"]
+#[ignore = "run by hostile_texts_are_compiled_in_bounded_memory, which bounds its memory"]
 fn in_bounded_memory() {
     for (what, text, expected) in texts() {
         let options = CompileOptions { idl_4: true, ..CompileOptions::default() };

@@ -1,4 +1,4 @@
-//! Interfaces, value types and their members.
+//! Parsing of interfaces, value types and their members.
 
 use super::declaration::EnclosingBody;
 use super::types::TypePosition;
@@ -142,7 +142,7 @@ impl Parser<'_> {
         const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
         let token = self.token();
         let is_word = |ahead: usize| self.ahead(ahead).is_some_and(|next| next.kind == TokenKind::Identifier);
-        // A single such word before a name is a type.
+        // A single such word in front of a name is the name of a type.
         let text = self.symbols.text(token.text);
         if token.kind != TokenKind::Identifier || !WORDS.contains(&text) || !is_word(1) || !is_word(2) {
             return;
@@ -250,8 +250,8 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Reports a list of exceptions of a kind that this attribute cannot have, and names the right
-    /// kind.
+    /// Reports a `raises`, `getraises` or `setraises` that this attribute cannot have, and suggests
+    /// the right one.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
         let both = "write `getraises (..)` for what reading raises, then `setraises (..)` for what setting does";
         let (message, help) = match (readonly, word) {

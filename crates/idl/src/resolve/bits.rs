@@ -1,4 +1,4 @@
-//! Bit masks, bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
+//! Resolution of bit masks and bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ScopeItem};
@@ -11,7 +11,7 @@ use crate::source::Span;
 const MOST: u32 = 64;
 
 impl DeclarationResolver<'_> {
-    /// Returns the size in bits from `@bit_bound(N)`, or `usual` without it.
+    /// Returns the size in bits from `@bit_bound(N)`, or `usual` if there is no such annotation.
     pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: DeclarationSite) -> u32 {
         match self.annotated_number(annotations, "bit_bound", at) {
             Ok(Some((bits, span))) if bits == 0 || bits > most => {
@@ -124,7 +124,7 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Checks that the type of a field can hold its bits.
+    /// Checks that the type of a bit field can hold the bits of the field.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
         let room = match self.model.resolved(ty) {
             Type::Basic(Basic::Boolean) => 1,

@@ -1,5 +1,5 @@
 //! Warnings about names that differ only in case, for the mode `--case-sensitive`. Other languages
-//! and compilers treat such names as one.
+//! and compilers treat such names as one name.
 
 use super::{DeclarationResolver, NameScope, ScopeItem};
 use crate::ast::{Name, Parameter};

@@ -1,4 +1,4 @@
-//! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
+//! Resolution of modules, structures, unions, enumerations, typedefs, constants and exceptions.
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
@@ -191,7 +191,8 @@ impl DeclarationResolver<'_> {
         self.announced.push((id, name.span));
     }
 
-    /// Finds the forward declaration that this definition completes, and sets its location.
+    /// Finds the forward declaration that this definition completes, and changes its location to
+    /// that of the definition.
     fn fulfil(
         &mut self,
         name: Name,
@@ -297,7 +298,7 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Adds the members of one declaration line.
+    /// Adds the members of one member declaration, which may have several declarators.
     pub(super) fn members(
         &mut self,
         ty: &ast::Type,
@@ -321,7 +322,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks that no member has the name of an inherited one.
+    /// Checks that no member has the name of an inherited member.
     pub(super) fn check_members_differ(
         &mut self,
         inherited: &[(Symbol, Span)],
@@ -544,8 +545,9 @@ impl DeclarationResolver<'_> {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may reopen the module: large systems split mutually dependent
-            // declarations in this way. A reference needs only the name.
+            // Another file may reopen the module and define the interface, as large systems do for
+            // mutually dependent declarations. A reference needs only the name, so this is a
+            // warning.
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
@@ -558,7 +560,7 @@ impl DeclarationResolver<'_> {
     }
 }
 
-/// The labels of a union that were read so far.
+/// The labels of a union that were resolved so far.
 #[derive(Default)]
 struct UsedCaseLabels {
     values: HashMap<Key, Span>,

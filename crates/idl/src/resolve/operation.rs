@@ -1,4 +1,4 @@
-//! Operations and attributes.
+//! Resolution of operations and attributes.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
@@ -65,7 +65,7 @@ impl DeclarationResolver<'_> {
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: DeclarationSite) -> Vec<Parameter> {
-        // Room for two names for each parameter: its own and that of its type.
+        // Capacity for two names for each parameter: its own name and the name of its type.
         let mut names: SymbolMap<(Name, &str)> =
             SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
         let mut result = Vec::with_capacity(parameters.len());

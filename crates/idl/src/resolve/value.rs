@@ -1,4 +1,4 @@
-//! Value types: their bases, the interfaces that they support, their state.
+//! Resolution of value types: their bases, the interfaces that they support, and their state.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
@@ -200,8 +200,8 @@ impl DeclarationResolver<'_> {
         supports
     }
 
-    /// Checks that the supported interface is the one that the base supports, or is derived from
-    /// it.
+    /// Checks that the supported interface equals the interface that the base supports, or is
+    /// derived from that interface.
     fn check_supported(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != Flavor::Abstract))

@@ -1,4 +1,5 @@
-//! Value types: the structure of the state, the reference type, the trait of the operations.
+//! Generation of value types: the structure of the state, the reference type, and the trait of the
+//! operations.
 
 use super::code::{DecodingCode, EncodedExpression};
 use super::data::{tail, write_value};
@@ -245,7 +246,7 @@ impl Generator<'_> {
         }
         let (name, handle) = (self.names.factory[&id].clone(), self.names.reference[&id].clone());
         out.gap();
-        out.line(&format!("/// What makes a [`{}`].", self.name(id).trim_start_matches("r#")));
+        out.line(&format!("/// A factory of [`{}`] values.", self.name(id).trim_start_matches("r#")));
         self.attributes(LintedItem::Calls, out);
         out.open(&format!("pub trait {name}: Send + Sync + 'static {{"));
         let mut taken = HashSet::new();
@@ -258,7 +259,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns a factory as an operation without a result.
+    /// Returns a factory of a value type as an operation without a result.
     pub(super) fn factory_call(
         &self,
         id: DefinitionId,
@@ -320,13 +321,14 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the base whose state is a part of this type's state.
+    /// Returns the base whose state is the first part of this type's state.
     pub(super) fn base_with_state(&self, value: &ValueDeclaration) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// Returns all bases and supported interfaces of a value type, each once, nearer ones first.
+    /// Returns all bases and supported interfaces of a value type. Each appears once, nearer ones
+    /// first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {
