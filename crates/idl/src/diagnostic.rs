@@ -328,7 +328,7 @@ impl Diagnostics {
     fn not_shown(&self) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         if self.full {
-            said.push(("error", "too many errors, the rest is not shown".to_owned()));
+            said.push(("error", "too many errors, further ones are not shown".to_owned()));
         }
         if self.warnings > Self::LIMIT {
             said.push(("warning", format!("{} more warnings are not shown", self.warnings - Self::LIMIT)));

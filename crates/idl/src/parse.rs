@@ -195,7 +195,7 @@ impl Parser<'_> {
         }
         let span = self.before().after();
         let span = Span { start: span.start.saturating_sub(1), ..span };
-        let message = format!("`;` was expected behind {what}, {} was found", self.found());
+        let message = format!("`;` was expected after {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
         if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End {
             Ok(())
@@ -259,7 +259,7 @@ impl Parser<'_> {
     /// Runs `parse` one nesting level deeper, or reports that the nesting limit is reached.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= self.limits.nesting {
-            let message = format!("this is nested more than {} deep", self.limits.nesting);
+            let message = format!("this is nested more than {} levels deep", self.limits.nesting);
             return self.fail(Diagnostic::error(self.token().span, message));
         }
         self.depth += 1;
@@ -373,7 +373,7 @@ impl Parser<'_> {
         let span = start.to(self.before());
         if wide {
             return self
-                .fail(Diagnostic::error(span, "a wide string literal cannot stand here").help("leave out the `L`"));
+                .fail(Diagnostic::error(span, "a wide string literal is not allowed here").help("leave out the `L`"));
         }
         Ok(Text { value, span })
     }

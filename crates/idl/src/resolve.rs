@@ -322,7 +322,7 @@ impl DeclarationResolver<'_> {
                 let message = format!("`{text}` and `{before}` differ only in case");
                 let diagnostic = Diagnostic::error(name.span, message).label("declared here");
                 let diagnostic = diagnostic.related(known.span, "declared before");
-                diagnostic.note("not every language tells them apart, so IDL takes them as one name")
+                diagnostic.note("not every language distinguishes them, so IDL treats them as one name")
             }
         };
         self.report(diagnostic);

@@ -62,8 +62,8 @@ fn generate(compilation: &mut Compilation) -> String {
     }
     let code = generator.file();
     if let Some(span) = generator.too_long {
-        let message = format!("the text becomes more than {} octets of Rust", compilation.longest_output);
-        compilation.diagnostics.push(Diagnostic::error(span, message).label("too much from here on"));
+        let message = format!("the generated Rust code is larger than {} octets", compilation.longest_output);
+        compilation.diagnostics.push(Diagnostic::error(span, message).label("the limit is exceeded here"));
         return String::new();
     }
     code
@@ -228,7 +228,7 @@ impl<'c> Generator<'c> {
         let reasons = refused.into_iter().filter_map(|id| self.unsupported_reason(id));
         reasons
             .map(|(what, span)| {
-                let diagnostic = Diagnostic::error(span, format!("{what} has no form in Rust yet")).label("used here");
+                let diagnostic = Diagnostic::error(span, format!("{what} has no Rust mapping yet")).label("used here");
                 diagnostic.note("a later version of this compiler will have one; `--check` accepts it")
             })
             .collect()

@@ -61,8 +61,8 @@ fn integer_constants_have_their_values() {
         ("unsigned long long", "18446744073709551615 + 1", "the value needs more than 64 bits"),
         ("long", "1 / 0", "division by zero"),
         ("long", "1 % (2 - 2)", "division by zero"),
-        ("long", "1 << 64", "a shift is by 0 to 63 places, not 64"),
-        ("long", "1 >> -1", "a shift is by 0 to 63 places, not -1"),
+        ("long", "1 << 64", "a shift is by 0 to 63 bits, not 64"),
+        ("long", "1 >> -1", "a shift is by 0 to 63 bits, not -1"),
         ("long", "1.5", "an integer was expected, a floating-point number was found"),
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Err(expected.to_owned()), "{ty} {expression}");
@@ -107,8 +107,8 @@ fn floating_point_constants_have_their_values() {
         ("long double", "1e4000 * 1e4000", "the value does not fit `long double`"),
         ("double", "1.0 / 0.0", "division by zero"),
         ("long double", "1.0 / (0.1 - 0.1)", "division by zero"),
-        ("double", "1.0 % 2.0", "this operator does not work on a floating-point number"),
-        ("long double", "1.0 | 2.0", "this operator does not work on a floating-point number"),
+        ("double", "1.0 % 2.0", "this operator is not defined for a floating-point number"),
+        ("long double", "1.0 | 2.0", "this operator is not defined for a floating-point number"),
         ("double", "1", "a floating-point number was expected, an integer was found"),
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Err(expected.to_owned()), "{ty} {expression}");

@@ -83,11 +83,11 @@ fn foreign_characters_are_reported_where_they_are_used() {
     let backslash = |bound| said(&format!("#define S(x) #x\nconst string<{bound}> s = S(\\\"a\");"));
     assert_eq!((backslash(4).len(), backslash(3).len()), (0, 1));
     let unended = said("#define S(x) #x\nconst string s = S(\\\"a\")\ntypedef long T;");
-    assert!(unended.len() == 1 && unended[0].starts_with("error a.idl:2: `;` was expected behind"), "{unended:?}");
-    assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL starts with `$`"]);
-    assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL starts with `$`"]);
-    assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` cannot stand in a name"]);
-    assert_eq!(said("struct S { long é_1, b; };\n"), ["error a.idl:1: `é_1` cannot stand in a name"]);
+    assert!(unended.len() == 1 && unended[0].starts_with("error a.idl:2: `;` was expected after"), "{unended:?}");
+    assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL begins with `$`"]);
+    assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL begins with `$`"]);
+    assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` is not allowed in a name"]);
+    assert_eq!(said("struct S { long é_1, b; };\n"), ["error a.idl:1: `é_1` is not allowed in a name"]);
     assert_eq!(said("const wstring w = L\"\\ud800\";").len(), 1);
 }
 
@@ -99,8 +99,8 @@ fn one_mistake_causes_one_message() {
         ("enum E { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
         ("enum E { a, b c };", "error a.idl:1: `,` was expected, `c` was found"),
         ("bitmask M { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
-        ("enum E { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
-        ("bitmask M { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
+        ("enum E { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` is not allowed in a name"),
+        ("bitmask M { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` is not allowed in a name"),
         ("enum E { a, b\nstruct S { long x; };", "error a.idl:2: `}` was expected, `struct` was found"),
     ] {
         assert_eq!(said(text), [wanted], "{text}");
@@ -143,15 +143,15 @@ fn errors_of_directives_are_reported_at_their_line() {
         ("#if defined 3\n#endif", "error a.idl:1: `defined` needs a name"),
         ("#if defined(N\n#endif", "error a.idl:1: `)` was expected here"),
         ("#else", "error a.idl:1: `#else` without a condition before it"),
-        ("#if 1\n#else\n#else\n#endif", "error a.idl:3: `#else` behind `#else`"),
+        ("#if 1\n#else\n#else\n#endif", "error a.idl:3: `#else` after `#else`"),
         ("#if 1", "error a.idl:1: a condition has no `#endif`"),
         ("#define 3x", "error a.idl:1: `#define` needs a name"),
         ("#define defined", "error a.idl:1: `defined` cannot be a macro"),
         ("#define F(a, a) a", "error a.idl:1: two parameters are called `a`"),
         ("#define F(a", "error a.idl:1: `,` or `)` was expected in the macro's parameters"),
         ("#define F(a) #b", "error a.idl:1: `#` has to be followed by a parameter of the macro"),
-        ("#define P ## a", "error a.idl:1: `##` joins what is before it and what is behind it"),
-        ("#define P a ##", "error a.idl:1: `##` joins what is before it and what is behind it"),
+        ("#define P ## a", "error a.idl:1: `##` needs an operand on both sides"),
+        ("#define P a ##", "error a.idl:1: `##` needs an operand on both sides"),
         ("#define F(a) a\nF(1, 2)", "error a.idl:2: macro `F` takes 1 arguments, 2 are given"),
         ("#define F(a) a\nF(1", "error a.idl:2: the arguments of macro `F` have no end"),
         ("#include x.idl", "error a.idl:1: `#include` needs a file name in quotes or angle brackets"),

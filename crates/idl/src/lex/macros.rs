@@ -49,7 +49,7 @@ impl Macro {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
         if let Some(mark) = end {
-            return Some((mark, "`##` joins what is before it and what is behind it"));
+            return Some((mark, "`##` needs an operand on both sides"));
         }
         self.parameters.as_ref()?;
         let lonely = |(at, token): (usize, &Token)| token.is(Punctuation::Hash) && self.parameter(at + 1).is_none();

@@ -264,10 +264,10 @@ impl Preprocessor<'_> {
         let text = self.environment.symbols.text(token.text);
         let shown: String = text.chars().take(40).collect();
         let diagnostic = if text.starts_with(char::is_alphabetic) {
-            Diagnostic::error(token.span, format!("`{shown}` cannot stand in a name"))
-                .note("names are made of the letters A to Z and a to z, digits and `_`")
+            Diagnostic::error(token.span, format!("`{shown}` is not allowed in a name"))
+                .note("names consist of the letters A to Z and a to z, digits and `_`")
         } else {
-            Diagnostic::error(token.span, format!("no token of IDL starts with `{}`", shown.escape_debug()))
+            Diagnostic::error(token.span, format!("no token of IDL begins with `{}`", shown.escape_debug()))
         };
         self.report(diagnostic);
     }
@@ -613,7 +613,7 @@ impl Preprocessor<'_> {
         };
         if seen_else && kind != "endif" {
             self.report(
-                Diagnostic::error(span, format!("`#{kind}` behind `#else`")).related(opened, "of this condition"),
+                Diagnostic::error(span, format!("`#{kind}` after `#else`")).related(opened, "of this condition"),
             );
         }
         let live = match kind {

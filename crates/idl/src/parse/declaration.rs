@@ -167,7 +167,7 @@ impl Parser<'_> {
             let diagnostic = Diagnostic::error(token.span, message);
             return self.fail(match near {
                 Some(keyword) => diagnostic.help(format!("is `{keyword}` meant?")),
-                None => diagnostic.note("operations and attributes stand in interfaces, members in structures"),
+                None => diagnostic.note("interfaces contain operations and attributes, structures contain members"),
             });
         }
         self.expected("a declaration")
@@ -278,7 +278,7 @@ impl Parser<'_> {
         let first_token = self.at;
         let annotations = self.annotations()?;
         if let Some(word @ (K::Public | K::Private)) = self.keyword() {
-            let message = format!("`{}` stands in value types only", word.text());
+            let message = format!("`{}` is allowed in value types only", word.text());
             let span = self.bump().span;
             self.report(Diagnostic::error(span, message).help("leave it out: all members of a structure are public"));
         }
@@ -365,7 +365,7 @@ impl Parser<'_> {
             if self.is(P::CloseBrace) {
                 self.report(
                     Diagnostic::warning(comma, "this comma separates nothing")
-                        .help("leave it out: not every compiler takes it"),
+                        .help("leave it out: not every compiler accepts it"),
                 );
             }
         }

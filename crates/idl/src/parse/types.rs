@@ -45,7 +45,7 @@ impl Parser<'_> {
             TypeKind::Map(..) => "map",
             TypeKind::Inline(_) if anonymous || position == At::Constant || position == At::Element => {
                 let message = "a type cannot be defined here";
-                return self.fail(Diagnostic::error(ty.span, message).help("define it before, and use its name here"));
+                return self.fail(Diagnostic::error(ty.span, message).help("define it earlier, and use its name here"));
             }
             TypeKind::Basic(Basic::Void) if position != At::Result => {
                 return self.fail(
@@ -190,7 +190,7 @@ impl Parser<'_> {
             Some(word) => {
                 let message = format!("`{}` cannot be defined within another declaration", word.text());
                 return self.fail(
-                    Diagnostic::error(self.token().span, message).help("declare it before, and use its name here"),
+                    Diagnostic::error(self.token().span, message).help("declare it earlier, and use its name here"),
                 );
             }
             None => return Err(ReportedError),

@@ -49,7 +49,7 @@ impl DeclarationResolver<'_> {
             let (position, span) = given.ok().flatten().unwrap_or((next, flag.name.span));
             if position >= bound {
                 let message = format!("position {position} is outside of the {bound} bits of the bit mask");
-                let help = "a larger `@bit_bound`, up to 64, makes room";
+                let help = "give the bit mask a larger `@bit_bound`, up to 64";
                 self.report(Diagnostic::error(span, message).help(help));
                 break;
             }
@@ -99,7 +99,7 @@ impl DeclarationResolver<'_> {
                 fields.push(BitsetField { name: Some(name.symbol), span: name.span, width, ty: ty.clone() });
             }
             if bits > MOST {
-                let message = format!("a bit set has at most {MOST} bits in all, this makes {bits}");
+                let message = format!("a bit set has at most {MOST} bits in total, this one has {bits}");
                 self.report(Diagnostic::error(field.width.span, message));
                 break;
             }

@@ -116,7 +116,7 @@ impl DeclarationResolver<'_> {
         match target {
             Some(target) => self.evaluate_checked(expression, target, at),
             None => {
-                let note = "it can be of an integer, floating-point, fixed-point, character, boolean, string or enumeration type";
+                let note = "a constant can be of an integer, floating-point, fixed-point, character, boolean, string or enumeration type";
                 self.fail(Diagnostic::error(place, "a constant cannot be of this type").note(note))
             }
         }
@@ -182,7 +182,7 @@ impl DeclarationResolver<'_> {
             }
             (V::Character(character), RequiredType::Character { wide: false }) if u32::from(*character) > 255 => {
                 return self.fail(
-                    Diagnostic::error(span, "the character is not of ISO 8859-1, and a `char` has one octet")
+                    Diagnostic::error(span, "the character is not in ISO 8859-1, and a `char` has one octet")
                         .help("use `wchar`"),
                 );
             }
@@ -404,7 +404,7 @@ impl DeclarationResolver<'_> {
 
     fn no_operator<T>(&mut self, span: Span, target: RequiredType) -> ResolveResult<T> {
         let message = format!(
-            "this operator does not work on {}",
+            "this operator is not defined for {}",
             if target == RequiredType::Boolean { "booleans" } else { target.text() }
         );
         self.fail(Diagnostic::error(span, message))
@@ -494,7 +494,7 @@ impl DeclarationResolver<'_> {
                 Some(shift) => Some(left >> shift),
                 None => {
                     return self
-                        .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 places, not {right}")));
+                        .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 bits, not {right}")));
                 }
             },
             Binary::Add => left.checked_add(right),

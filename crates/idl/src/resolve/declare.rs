@@ -72,7 +72,7 @@ impl DeclarationResolver<'_> {
         let (text, known) = (self.text(name.symbol), self.text(built_in));
         let message = format!("`{text}` and `{known}`, the module of the ORB itself, differ only in case");
         let diagnostic = Diagnostic::error(name.span, message).label("declared here");
-        let diagnostic = diagnostic.note("not every language tells them apart, so IDL takes them as one name");
+        let diagnostic = diagnostic.note("not every language distinguishes them, so IDL treats them as one name");
         self.report(diagnostic.help("choose another name"));
     }
 
@@ -236,7 +236,7 @@ impl DeclarationResolver<'_> {
             let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
             self.report(
                 Diagnostic::error(structure.name.span, message)
-                    .help("give it one, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+                    .help("give it one, or enable IDL 4 (`--idl-4`, `.idl_4()`)"),
             );
         }
         let mut members = Vec::new();
@@ -436,10 +436,10 @@ impl DeclarationResolver<'_> {
         if let Type::Basic(kind @ (B::Octet | B::Int8 | B::UInt8)) = self.model.resolved(&ty)
             && !self.extended
         {
-            let message = format!("`{}` as a discriminator is of IDL 4 only", kind.text());
+            let message = format!("`{}` as a discriminator requires IDL 4", kind.text());
             self.report(
                 Diagnostic::error(written.span, message)
-                    .help("use `char` or `short`, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+                    .help("use `char` or `short`, or enable IDL 4 (`--idl-4`, `.idl_4()`)"),
             );
         }
         ty
@@ -448,7 +448,7 @@ impl DeclarationResolver<'_> {
     fn check_default(&mut self, span: Span, seen: &mut UsedCaseLabels) {
         match seen.default {
             Some(first) => self.report(
-                Diagnostic::error(span, "a union has one default at most")
+                Diagnostic::error(span, "a union has at most one default")
                     .label("the second")
                     .related(first, "the first"),
             ),
@@ -488,7 +488,7 @@ impl DeclarationResolver<'_> {
         };
         if seen.values.len() == all {
             self.report(
-                Diagnostic::error(span, "the default can never be chosen: every value has a label")
+                Diagnostic::error(span, "the default is never selected: every value has a label")
                     .help("leave out `default`"),
             );
         }
@@ -551,7 +551,7 @@ impl DeclarationResolver<'_> {
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
-                diagnostic.note("references to it can be passed on, its operations are unknown here")
+                diagnostic.note("references to it can be passed on, but its operations are unknown")
             } else {
                 Diagnostic::error(span, message)
             };

@@ -227,7 +227,7 @@ impl DeclarationResolver<'_> {
             // A module's id never appears on the wire, and ids of its members use the prefix in
             // force at their declaration. So another prefix is only a warning.
             let diagnostic = if is_module {
-                Diagnostic::warning(name.span, message).label("what is declared here gets this prefix")
+                Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {
                 Diagnostic::error(name.span, message).label("would get another repository id")
             };

@@ -76,8 +76,8 @@ impl DeclarationResolver<'_> {
         }
         if behind > count {
             let message = format!("the scale, {behind}, is greater than the number of digits, {count}");
-            let diagnostic = Diagnostic::error(scale.span, message).label("digits behind the point");
-            return self.fail(diagnostic.related(digits.span, "digits in all"));
+            let diagnostic = Diagnostic::error(scale.span, message).label("digits after the point");
+            return self.fail(diagnostic.related(digits.span, "digits in total"));
         }
         let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
         Ok(Type::Fixed(small(count), small(behind)))
@@ -129,7 +129,7 @@ impl DeclarationResolver<'_> {
     pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
         let most = self.limits.array_elements;
         if elements > most {
-            let message = format!("{} has more than {most} elements, those of its arrays counted", self.described(id));
+            let message = format!("{} has more than {most} elements, including those of its arrays", self.described(id));
             let diagnostic = Diagnostic::error(self.model.get(id).span, message);
             self.report(diagnostic.help("make one of its members a sequence"));
         }
@@ -166,7 +166,7 @@ impl DeclarationResolver<'_> {
         } else {
             let diagnostic =
                 Diagnostic::error(span, format!("{what} is not defined yet")).label("its size is unknown here");
-            diagnostic.related(place, "announced here").help("define it before, or use a sequence of it")
+            diagnostic.related(place, "announced here").help("define it earlier, or use a sequence of it")
         };
         self.report(diagnostic);
         false

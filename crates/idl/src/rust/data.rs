@@ -181,7 +181,7 @@ impl Generator<'_> {
                     out.line(&format!("{}({carried}{ty}),", variant.name));
                 }
                 None => {
-                    out.line("/// No member: the discriminator has a value without a label.");
+                    out.line("/// No member, because the discriminator has a value without a label.");
                     out.line(&format!("{}({discriminator}),", variant.name));
                 }
             }
@@ -202,7 +202,7 @@ impl Generator<'_> {
         out.gap();
         self.attributes(LintedItem::Type, out);
         out.open(&format!("impl {name} {{"));
-        out.line("/// The value that chooses the member.");
+        out.line("/// Returns the discriminator, which selects the member.");
         out.open(&format!("pub fn discriminator(&self) -> {discriminator} {{"));
         out.open("match self {");
         for variant in variants {

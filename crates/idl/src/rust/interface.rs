@@ -146,7 +146,8 @@ impl Generator<'_> {
             let (name, reference) = (self.name(id), self.names.reference[&id].clone());
             let (object, either) = (self.object_name(id), self.runtime("Abstract"));
             out.gap();
-            out.line(&format!("/// An object reference or a value of the abstract interface [`{}`].", name.trim_start_matches("r#")));
+            let plain = name.trim_start_matches("r#");
+            out.line(&format!("/// An object reference or a value of the abstract interface [`{plain}`]."));
             self.attributes(LintedItem::Type, out);
             out.line(&format!("pub type {reference} = {either}<{object}, dyn {name}>;"));
             self.abstract_kind(id, out);
@@ -174,7 +175,7 @@ impl Generator<'_> {
             out.signature(&format!("fn {before}"), &parameters, &after, ";");
         }
         out.gap();
-        out.line("/// The object as local operations take it.");
+        out.line("/// Wraps the object for use in local operations.");
         out.line(&format!("fn local(this: Self) -> {reference}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -186,7 +187,7 @@ impl Generator<'_> {
         out.close("}");
         let local = self.runtime("Local");
         out.gap();
-        out.line(&format!("/// A shared [`{}`].", name.trim_start_matches("r#")));
+        out.line(&format!("/// A reference-counted [`{}`].", name.trim_start_matches("r#")));
         self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
@@ -239,7 +240,7 @@ impl Generator<'_> {
         }
         let (servant, skeleton) = (self.runtime("Servant"), self.names.skeleton[&id].clone());
         out.gap();
-        out.line("/// A servant that runs these operations, to be activated.");
+        out.line("/// Wraps the object in a servant, for activation in a POA.");
         out.line(&format!("fn servant(this: Self) -> {servant}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -248,7 +249,7 @@ impl Generator<'_> {
         out.line(&format!("{name}::servant_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
-        out.line("/// The same for an object that others keep too.");
+        out.line("/// Wraps a shared object in a servant, for activation in a POA.");
         out.line(&format!("fn servant_of(this: std::sync::Arc<Self>) -> {servant}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -838,7 +839,7 @@ impl Generator<'_> {
     /// operation.
     pub(super) fn error_alias(alias: &str, name: &str, out: &mut CodeWriter) {
         out.gap();
-        out.line("/// The exceptions of an operation, which another operation has too.");
+        out.line("/// The errors of an operation that raises the same exceptions as another operation.");
         out.line(&format!("pub type {alias} = {name};"));
     }
 
@@ -846,7 +847,7 @@ impl Generator<'_> {
         let mut taken = HashSet::from(["System".to_owned()]);
         out.gap();
         out.open("corelane::raises! {");
-        out.line("/// The exceptions of an operation.");
+        out.line("/// The errors of an operation: its exceptions, or a system exception.");
         out.open(&format!("pub enum {name} {{"));
         for id in raises {
             let variant = free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken);

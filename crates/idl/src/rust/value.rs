@@ -36,13 +36,13 @@ impl Generator<'_> {
             out.open(&format!("pub struct {name} {{"));
             if let Some(base) = base {
                 let path = self.path_to_trait(base);
-                out.line("/// What is inherited.");
+                out.line("/// The inherited state.");
                 out.line(&format!("pub base: {path},"));
             }
             for ((member, public), field) in value.state.iter().zip(&fields[usize::from(base.is_some())..]) {
                 self.document_member(member, out);
                 if !public {
-                    out.line("/// Private: for those who implement the type.");
+                    out.line("/// Private in IDL: for implementations of the type.");
                 }
                 let ty = self.owned(&member.ty);
                 out.line(&format!("pub {field}: {ty},"));
@@ -77,7 +77,7 @@ impl Generator<'_> {
     fn handle(&mut self, id: DefinitionId, of: &str, out: &mut CodeWriter) {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
-        out.line(&format!("/// A shared [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
+        out.line(&format!("/// A reference-counted [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
         self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
@@ -198,13 +198,13 @@ impl Generator<'_> {
             self.value_operation(id, &call, out);
         }
         out.gap();
-        out.line("/// The state at this moment: what is sent.");
+        out.line("/// Returns the current state, which the ORB sends.");
         out.line(&format!("fn state(&self) -> {state};"));
         if custom {
             let (value_type, encoder, error) =
                 (self.runtime("ValueType"), self.runtime("Encoder"), self.runtime("CdrError"));
             out.gap();
-            out.line("/// Writes what a value factory reads: the state, unless this is written otherwise.");
+            out.line("/// Writes the custom form of the value, which its factory reads. The default is the state.");
             let parameters = ["&self".to_owned(), format!("e: &mut {encoder}<'_>")];
             out.signature("fn marshal(", &parameters, &format!("Result<(), {error}>"), " {");
             out.open_again();
@@ -212,7 +212,7 @@ impl Generator<'_> {
             out.close("}");
         }
         out.gap();
-        out.line("/// For a value that runs these operations.");
+        out.line("/// Wraps the object in an implementation of a value.");
         out.line(&format!("fn implementation(this: Self) -> {implementation}<{state}>"));
         out.open("where");
         out.line("Self: Sized,");
@@ -221,7 +221,7 @@ impl Generator<'_> {
         out.line(&format!("{operations}::implementation_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
-        out.line("/// The same for an object that others keep too.");
+        out.line("/// Wraps a shared object in an implementation of a value.");
         out.line(&format!("fn implementation_of(this: std::sync::Arc<Self>) -> {implementation}<{state}>"));
         out.open("where");
         out.line("Self: Sized,");

@@ -32,7 +32,7 @@ impl Preprocessor<'_> {
         if let Some(old) = self.macros.get(&name)
             && !old.same_as(&definition)
         {
-            let message = format!("macro `{}` gets a second meaning", self.environment.symbols.text(name));
+            let message = format!("macro `{}` is defined twice, with different meanings", self.environment.symbols.text(name));
             let warning = Diagnostic::warning(span, message).help("`#undef` it first");
             self.report(warning);
         }
