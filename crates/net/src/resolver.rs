@@ -28,8 +28,8 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 pub(crate) const MAX_LOOK_UPS: usize = 16;
 /// Time for which an answer is used after it came.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which a failure is used. Without it, every call to an unknown host would ask the
-/// resolver again.
+/// Time for which a failure is used after it came. Without it, every call to an unknown host would
+/// ask the system's resolver again.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 /// Maximum number of answers and failures in the cache.
 const MAX_CACHED_ANSWERS: usize = 256;
