@@ -152,7 +152,7 @@ pub struct SlabFull<T>(pub T);
 
 impl<T> fmt::Display for SlabFull<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the table holds as many entries as it may")
+        f.write_str("the table is full")
     }
 }
 
@@ -186,8 +186,8 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry with this index and generation, or `None` if there is no such
-    /// entry or it is retired. Wait-free: one atomic addition. While the guard lives the value
+    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
+    /// such entry or it is retired. Wait-free: one atomic addition. While the guard lives the value
     /// stays in place.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
@@ -240,6 +240,7 @@ impl<T> GenerationalSlab<T> {
     /// Inserts the value that `make` returns for its index and generation. `make` must not use the
     /// table, because its lock is held.
     ///
+    /// # Errors
     /// [`SlabFull`] when the table holds its capacity; `make` is not called in this case.
     pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
         let mut writer = self.writer.lock();
@@ -575,7 +576,7 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
 /// A guard that keeps a value of a [`GenerationalSlab`] in its slot. When the last guard of a
 /// retired value is dropped, it gives the value to the table's callback. A leaked guard keeps the
 /// value for ever, which is harmless.
-#[must_use = "the value is let go at once"]
+#[must_use = "the guard is dropped at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,
     slot: &'a SlabSlot<T>,
