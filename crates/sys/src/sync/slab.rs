@@ -28,7 +28,7 @@
 //!    +----------- pushed on the free list <-- RETIRED|CLAIMED|VACATED <-- RETIRED|CLAIMED <----+
 //! ```
 //!
-//! *Users* counts guards, and for a moment also callers whose `get` is about to fail: each `get`
+//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
 //! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
 //! of generation or flags is an addition or a compare-and-swap that preserves the count.
 //!
@@ -217,8 +217,8 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the present entry with this index, of any generation. An unused slot is
-    /// not written to.
+    /// Returns a guard of the present entry with this index, of any generation. It is for callers
+    /// that recognise the value. A slot without an entry is not written to.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -530,7 +530,8 @@ impl<T> GenerationalSlab<T> {
     }
 }
 
-/// Makes slots of generation 0 without flags. The memory of a large segment is used as slots are.
+/// Makes slots of generation 0 without flags. A page of a large segment takes no memory before its
+/// first use.
 #[cfg(not(loom))]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
     // SAFETY: a word of zero is valid. The union has an integer member, so any bytes are valid, and

@@ -78,8 +78,8 @@ pub(super) struct RingPosition {
     own: Private,
     /// The peer's counter, as last loaded.
     seen: Private,
-    /// The value of `seen` when the reader last checked for a waiting writer. If the ring may have
-    /// been full since then, it is `seen` minus the capacity.
+    /// The reader's own counter when it last checked for a waiting writer. If the ring may have been
+    /// full since then, this is `seen` minus the capacity.
     last_check: Private,
 }
 
