@@ -1,4 +1,4 @@
-//! Groups of client threads that begin together and call independently.
+//! Groups of client threads that start together and call independently.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::Samples;
 
-/// A client of a group. It moves from thread to thread.
+/// A client of a group, which the group moves from thread to thread.
 pub(crate) trait GroupClient: Send + 'static {
     /// Makes `count` calls and adds the time of each to `into`.
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// A group of clients as a subject of the harness.
+/// A group of clients that the harness measures as one subject.
 ///
-/// The samples are those of all clients. The total time is from the first client's begin to the
-/// last client's end, by the clients' own clocks. A thread that only observes them might be
-/// scheduled long after they began.
+/// The samples are those of all clients. The total time is from the first client's start to the
+/// last client's end. The clients themselves read the clock, because the kernel may schedule an
+/// observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,
@@ -48,11 +48,11 @@ impl<M: GroupClient> Subject for ClientGroup<M> {
         let barrier = Arc::new(Barrier::new(members.len()));
         let mut threads: Vec<JoinHandle<ClientResult<M>>> = Vec::with_capacity(many);
         for (number, mut member) in members.into_iter().enumerate() {
-            // The remainder of the division goes to the first clients.
+            // If the calls cannot be divided evenly, the first clients make one more.
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
-            // The thread inherits cores and scheduling class from the starting thread.
+            // The new thread inherits the cores and the scheduling class of this thread.
             let thread = builder.spawn(move || {
                 let mut samples = Samples::with_room(own);
                 let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_room(warm_up));
@@ -100,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn everyone_makes_its_part_of_the_calls() {
+    fn calls_are_divided_among_all_clients() {
         let members = (0..3).map(|_| Counting { made: 0, fails: false }).collect();
         let mut crowd = ClientGroup::new(members, 1);
         for turn in 1..=2 {
             let mut samples = Samples::with_room(10);
             let whole = crowd.run(0, 10, &mut samples).unwrap();
-            assert!(whole >= Duration::from_nanos(15), "no shorter than any member's part");
+            assert!(whole >= Duration::from_nanos(15), "the total time covers the longest client");
             assert_eq!((samples.len(), crowd.members.len()), (10, 3));
             assert_eq!(crowd.members.iter().map(|member| member.made).sum::<usize>(), 10 * turn);
         }

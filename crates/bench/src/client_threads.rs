@@ -1,4 +1,4 @@
-//! Many client threads against each dispatch architecture, beside as many clients of bare sockets.
+//! Time per call of several client threads, for each dispatch architecture and for bare sockets.
 
 use crate::Failure;
 use crate::address::LOOPBACK;
@@ -13,8 +13,7 @@ use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::workload::message_sizes;
 
-/// Measures `threads` client threads against each architecture, and the same number of pairs of
-/// bare sockets.
+/// Measures `threads` client threads against each architecture and against bare sockets.
 pub(crate) fn client_threads(
     bench: &'static str,
     threads: usize,

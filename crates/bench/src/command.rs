@@ -1,4 +1,4 @@
-//! `corelane bench`.
+//! The command `corelane bench`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,14 +56,14 @@ Exit status: 0 all ran (missing peers are reported and are no failure), 1 a benc
 2 wrong usage.
 ";
 
-/// Exit status: everything ran.
+/// Exit status of a run in which no benchmark failed.
 pub const RAN: u8 = 0;
-/// Exit status: a benchmark failed.
+/// Exit status of a run in which a benchmark failed.
 pub const FAILED: u8 = 1;
-/// Exit status: wrong usage.
+/// Exit status of a command line that is not valid.
 pub const WRONG_USAGE: u8 = 2;
 
-/// The only benchmark that itself decides whether the cores may enter idle states.
+/// The benchmark that itself permits or forbids the cores' idle states.
 const OS: &str = "os";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -265,7 +265,7 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// Returns the transports to measure. The whole suite measures all of them unless some are named.
+/// Returns the transports to measure. `all` measures every transport unless the user names some.
 fn carriers(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
     if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }
@@ -278,7 +278,7 @@ fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
 fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // JSON lines on the standard output permit no other text there.
+    // Only JSON lines may be on the standard output, so other text goes to the standard error.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
@@ -308,13 +308,13 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
     if report.is_incomplete() {
         report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
         if options.strict {
-            first_failure.get_or_insert(Failure::new("something was not measured"));
+            first_failure.get_or_insert(Failure::new("a measurement is missing"));
         }
     }
     first_failure.map_or(Ok(()), Err)
 }
 
-/// Describes how idle states are handled in a run of these benchmarks.
+/// Describes how a run of these benchmarks handles idle states.
 fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
     let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
     match of_os {
@@ -344,14 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_suite_has_every_transport() {
+    fn all_measures_every_transport_by_default() {
         assert_eq!(carriers("all", Vec::new()), BaselineTransport::ALL);
         assert_eq!(carriers("all", vec![BaselineTransport::Unix]), [BaselineTransport::Unix]);
         assert_eq!(carriers("run", Vec::new()), []);
     }
 
     #[test]
-    fn idle_states_are_not_said_to_be_held_where_they_are_let_go() {
+    fn description_of_idle_states_excepts_the_benchmark_that_sets_them() {
         let named = |names: &[&str]| -> Vec<&Benchmark> {
             BENCHMARKS.iter().filter(|benchmark| names.contains(&benchmark.name)).collect()
         };
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_is_told_from_failure() {
+    fn wrong_usage_has_its_own_exit_status_and_a_usage_text() {
         for line in
             ["", "what", "run", "run nothing", "list call", "all call", "run call --core", "report", "plan", "plan x"]
         {

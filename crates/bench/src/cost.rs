@@ -1,4 +1,4 @@
-//! Cost of a period of work: processor time, context switches, and time stolen from the machine.
+//! Cost of a period of work: processor time, context switches, and time taken by the hypervisor.
 
 use std::fs;
 use std::path::Path;
@@ -7,24 +7,24 @@ use corelane_sys::usage;
 
 use crate::json::Object;
 
-/// Cost of a period of work, or of all time since the processes and the machine started.
+/// Cost of a period of work, or the totals since the processes and the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     /// Processor time of the client's process, in microseconds.
     pub(crate) client_us: f64,
     /// Processor time of the server's process, in microseconds.
     pub(crate) server_us: f64,
-    /// Context switches of both processes because they waited.
+    /// Context switches of both processes at which the thread waited.
     pub(crate) voluntary: u64,
-    /// Context switches of both processes because the kernel ran another thread instead.
+    /// Context switches of both processes at which the kernel preempted the thread.
     pub(crate) involuntary: u64,
     /// Time that the hypervisor gave to other machines, over all cores, in milliseconds. The kernel
-    /// counts it in steps of 10.
+    /// counts in steps of 10 ms.
     pub(crate) steal_ms: f64,
 }
 
 impl Cost {
-    /// Returns the cost so far. Without a process id the client is this process.
+    /// Returns the totals so far. `client` is a process id; `None` means this process.
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
@@ -62,7 +62,8 @@ impl Cost {
         self.steal_ms += other.steal_ms;
     }
 
-    /// Adds the cost to a record of `calls` calls: times per call, the other values as totals.
+    /// Adds the cost to a record of `calls` calls. Times are per call, and the other values are
+    /// totals.
     pub(crate) fn record(&self, object: Object, calls: usize) -> Object {
         let calls = calls.max(1) as f64;
         object
@@ -75,7 +76,7 @@ impl Cost {
 }
 
 /// Returns the processor time of a process in microseconds, and the voluntary and involuntary
-/// switches of its living threads.
+/// context switches of its living threads.
 fn of_process(id: u32) -> (f64, u64, u64) {
     let time = usage::process_time(id).unwrap_or_default().as_secs_f64() * 1e6;
     let mut sum = (time, 0, 0);
@@ -88,7 +89,8 @@ fn of_process(id: u32) -> (f64, u64, u64) {
     sum
 }
 
-/// Parses the voluntary and involuntary switches of a thread from its status (proc_pid_status(5)).
+/// Parses the voluntary and involuntary context switches of a thread from its status
+/// (proc_pid_status(5)).
 pub(crate) fn switches(status: &str) -> (u64, u64) {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -97,21 +99,22 @@ pub(crate) fn switches(status: &str) -> (u64, u64) {
     (number("voluntary_ctxt_switches:"), number("nonvoluntary_ctxt_switches:"))
 }
 
-/// Parses the eighth number of the first line of /proc/stat. Its unit is 10 ms on every Linux
-/// (USER_HZ).
+/// Parses the time that the hypervisor gave to other machines, in milliseconds. The time is the
+/// eighth number in the first line of /proc/stat, in units of 10 ms (USER_HZ).
 pub(crate) fn steal_ms(stat: &str) -> Option<f64> {
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10.0)
 }
 
-/// Returns the total and the private resident memory of a process in KiB. NaN if the kernel does
-/// not report it.
+/// Returns the total and the private resident memory of a process in KiB, or NaN if the kernel does
+/// not report them.
 pub(crate) fn resident(pid: u32) -> [f64; 2] {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     ["VmRSS:", "RssAnon:"].map(|name| memory(&status, name))
 }
 
-/// Parses a number of KiB from the status of a process (proc_pid_status(5)). NaN if there is none.
+/// Parses a number of KiB from the status of a process (proc_pid_status(5)). Returns NaN if the
+/// status does not have the number.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(f64::NAN)
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_files_are_read_right() {
+    fn stolen_time_switches_and_memory_are_parsed() {
         assert_eq!(steal_ms("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 0"), Some(80.0));
         assert_eq!(steal_ms("cpu  1 2"), None);
         assert_eq!(switches("a:\t1\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n"), (12, 3));
@@ -133,19 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_is_the_sum_of_its_parts() {
-        // One reading: between two of them other tests take and return memory.
+    fn resident_memory_is_the_sum_of_its_kinds() {
+        // Reads the status once, because other tests allocate and free memory between two readings.
         let status = fs::read_to_string("/proc/self/status").unwrap();
         let parts = ["RssAnon:", "RssFile:", "RssShmem:"].map(|name| memory(&status, name));
         assert_eq!(memory(&status, "VmRSS:"), parts.iter().sum::<f64>(), "{status}");
         let [all, private] = resident(std::process::id());
         assert!(all > private && private > 0.0, "{all} {private}");
-        // No process has the number 0.
+        // No process has the id 0.
         assert!(resident(0).iter().all(|size| size.is_nan()));
     }
 
     #[test]
-    fn work_of_this_process_is_seen_from_inside_and_outside() {
+    fn cost_is_measured_for_this_process_and_by_process_id() {
         let own = std::process::id();
         let work = || {
             let (inside, outside) = (Cost::so_far(None, None), Cost::so_far(Some(own), Some(own)));
@@ -156,9 +159,10 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // If a thread of another test ends, its switches are missing from the sum.
+        // When a thread of another test ends, the sum loses the switches of that thread. Therefore
+        // the test tries again.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary >= 2);
-        let (inside, outside) = undisturbed.expect("threads of other tests do not end all the time");
+        let (inside, outside) = undisturbed.expect("one of 100 attempts is undisturbed");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");
         assert!(outside.client_us > 1000.0 && outside.server_us > 1000.0, "{outside:?}");
         let mut sum = inside;

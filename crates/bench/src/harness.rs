@@ -1,8 +1,9 @@
-//! Runs variants in comparison with each other: interleaved, warmed up and repeated.
+//! Measures the variants of a group in comparison with each other.
 //!
-//! All variants of a group exist at once and take turns (A B C A B C ...). A change of the machine
-//! therefore affects all of them. Only the calls are timed. Between the first and the last call of
-//! a turn, the harness does not allocate, print or read files.
+//! All variants of a group exist at the same time and take turns (A B C A B C ...), so a change of
+//! the machine's speed affects all of them. Uncounted calls warm up each turn. Only the calls are
+//! timed. The harness does not allocate, print or read files between the first and the last call of
+//! a turn.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -12,18 +13,18 @@ use crate::cost::Cost;
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// Name of a figure.
+/// Name of a figure: the measured subject with all its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
-    /// The measured ORB: Corelane or another ORB; `floor` for bare sockets.
+    /// The measured ORB: Corelane or another ORB. For bare sockets, `floor`.
     pub(crate) peer: &'static str,
-    /// Transport of the messages: tcp, unix, shm, or none within one process.
+    /// Transport of the messages: tcp, unix or shm; none for calls within one process.
     pub(crate) transport: &'static str,
     pub(crate) op: String,
-    /// All other properties of the variant: dispatch architecture, threads.
+    /// All other properties of the variant, such as dispatch architecture and threads.
     pub(crate) config: String,
-    /// Position on the axis that the benchmark varies, if it varies one.
+    /// Position on the axis along which the benchmark varies the variants.
     pub(crate) along: Option<AxisPoint>,
 }
 
@@ -32,21 +33,21 @@ pub(crate) struct FigureLabel {
 pub(crate) struct AxisPoint {
     /// Name that all points of one line share.
     pub(crate) series: String,
-    /// The quantity that is varied, such as `connections`.
+    /// The varied quantity, such as `connections`.
     pub(crate) axis: &'static str,
     pub(crate) x: u64,
 }
 
-/// A source of calls that can be timed.
+/// A subject of measurements: makes calls and times each of them.
 pub(crate) trait Subject {
-    /// Makes `count` calls one after another, adds the time of each to `into`, and returns their
-    /// total time.
+    /// Makes `warm_up` uncounted calls, then `count` calls one after another. Adds the time of each
+    /// counted call to `into` and returns their total time.
     ///
     /// # Errors
     /// A call fails or returns a wrong result.
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
 
-    /// Returns the client's process, if it is not this one.
+    /// Returns the client's process id, or `None` if the client is in this process.
     fn client_pid(&self) -> Option<u32> {
         None
     }
@@ -54,11 +55,12 @@ pub(crate) trait Subject {
     fn server_pid(&self) -> Option<u32>;
 }
 
-/// The quantity that a ratio compares.
+/// The quantity that ratios compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     Median,
-    /// Total time per call, for oneways, where the time of a single call has little meaning.
+    /// Total time divided by the number of calls. Used for oneways, because the time of a single
+    /// oneway has little meaning.
     Rate,
 }
 
@@ -66,7 +68,8 @@ pub(crate) enum Compare {
 pub(crate) struct Variant {
     pub(crate) label: FigureLabel,
     pub(crate) subject: Box<dyn Subject + Send>,
-    /// Indices of the variants in the group that it is compared with; the first is its baseline.
+    /// Indices of the variants of the group with which the results compare this one. The first is
+    /// its baseline.
     pub(crate) against: Vec<usize>,
 }
 
@@ -78,10 +81,10 @@ pub(crate) struct Group {
     pub(crate) variants: Vec<Variant>,
 }
 
-/// Number of calls and repetitions.
+/// Numbers of calls and turns of each variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Calls before each turn that are not counted.
+    /// Uncounted calls before each turn.
     pub(crate) warm_up: usize,
     /// Calls per turn.
     pub(crate) count: usize,
@@ -89,16 +92,17 @@ pub(crate) struct Extent {
     pub(crate) repetitions: usize,
 }
 
-/// A comparison with another variant of the same group and run.
+/// A comparison of a figure with another variant of the same group and run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ratio {
     /// Name of the other variant.
     pub(crate) with: FigureLabel,
     /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// This variant's time divided by the other's, over all repetitions: below 1 is faster.
+    /// Time of this variant divided by that of the other one, over all repetitions. A ratio below 1
+    /// means that this variant is faster.
     pub(crate) ratio: f64,
-    /// The smallest and the largest ratio of one repetition.
+    /// The smallest and the largest ratio of a single repetition.
     pub(crate) range: (f64, f64),
 }
 
@@ -110,23 +114,24 @@ pub(crate) struct Figure {
     pub(crate) summary: Summary,
     /// Median of each repetition, in microseconds.
     pub(crate) medians_us: Vec<f64>,
-    /// Times at [`CDF_PARTS`](crate::sample::CDF_PARTS), in microseconds.
+    /// Call times at the fractions [`CDF_PARTS`](crate::sample::CDF_PARTS), in microseconds.
     pub(crate) cdf_us: Vec<f64>,
-    /// Comparisons with other variants; the first is the baseline. Empty for a baseline.
+    /// Comparisons with other variants. The first is the one with the baseline. A baseline has
+    /// none.
     pub(crate) ratios: Vec<Ratio>,
-    /// Cost of the calls, without the first warm-up.
+    /// Cost of all turns, including the calls that warm the caches before each turn.
     pub(crate) cost: Cost,
-    /// Calls to which the cost belongs: the timed ones and the few made just before them.
+    /// Number of calls that the cost covers.
     pub(crate) calls: usize,
 }
 
-/// Divisor for the calls that are made just before a turn to warm the caches: at most a fiftieth of
-/// the turn's calls. The cost includes them.
+/// Divisor that limits the calls before each turn to a fiftieth of the turn. These calls warm the
+/// caches, and the cost includes them.
 const RE_WARM: usize = 50;
 
 /// The samples of one variant.
 struct CollectedSamples {
-    /// True after a failure; the samples gathered before it are not used.
+    /// True after a failure. The results then do not use the samples.
     failed: bool,
     samples: Samples,
     calls: usize,
@@ -140,11 +145,12 @@ struct CollectedSamples {
 pub(crate) struct Measured {
     /// Figures of the variants that did not fail.
     pub(crate) figures: Vec<Figure>,
-    /// Other ORBs that failed, with their reasons.
+    /// Other ORBs that failed, with the reasons.
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// Runs a group. Another ORB that fails gets no further turn, and the other variants continue.
+/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and
+/// the other variants continue.
 ///
 /// # Errors
 /// The first failure of Corelane or of a bare socket, with the variant's name.
@@ -190,7 +196,7 @@ pub(crate) fn measure(
     Ok(Measured { figures: compared(group, all), failed })
 }
 
-/// Returns true for Corelane and bare sockets. Without them there is no comparison.
+/// Returns true for Corelane and for bare sockets, whose failure ends the measurement of a group.
 pub(crate) fn is_ours(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
@@ -215,7 +221,7 @@ impl CollectedSamples {
         let first = self.samples.len();
         subject.run(extent.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Reading the costs has cooled the caches.
+        // Reading the costs has displaced the calls' data from the caches.
         let again = extent.warm_up.min(extent.count / RE_WARM);
         let whole = subject.run(again, extent.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
@@ -267,8 +273,8 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// Shows the progress on the standard error: on a terminal one line that is overwritten, else a
-/// line for each group.
+/// Shows the progress on the standard error. On a terminal, a new line overwrites the previous one.
+/// Elsewhere, each group gets a line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
@@ -289,7 +295,7 @@ impl Progress {
         Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
     }
 
-    /// Sets the number of the current benchmark, from 1, and the number of all.
+    /// Sets the number of the current benchmark, counted from 1, and the number of all benchmarks.
     pub(crate) fn step(&mut self, number: usize, of: usize) {
         self.step = format!("[{number}/{of}] ");
     }
@@ -311,7 +317,7 @@ impl Progress {
         }
     }
 
-    /// Removes the line, so that other text can be printed.
+    /// Removes the progress line, so that other text can be printed.
     pub(crate) fn clear(&mut self) {
         if self.terminal && !self.silent {
             eprint!("\r\x1b[K");
@@ -325,7 +331,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Checks the order of the turns, and reports a given time.
+    /// A subject that checks the order of the turns and reports fixed times.
     struct Fake {
         turns: Arc<AtomicUsize>,
         expected: usize,
@@ -340,7 +346,7 @@ mod tests {
                 self.warm = true;
                 return Ok(Duration::ZERO);
             }
-            assert!(std::mem::take(&mut self.warm), "a turn follows its warm-up");
+            assert!(std::mem::take(&mut self.warm), "a warm-up precedes each turn");
             assert_eq!(self.turns.fetch_add(1, Ordering::Relaxed), self.expected);
             self.expected += self.step;
             (0..count).for_each(|_| into.push(self.nanoseconds));
@@ -395,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Answers one time, then fails.
+    /// A subject that succeeds in its first turns and then fails.
     struct Failing(usize);
 
     impl Subject for Failing {
@@ -416,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_variants_name() {
+    fn failure_names_its_variant() {
         let mut group = group(Compare::Median);
         group.variants.insert(1, failing("floor"));
         let failure = measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).map(drop);
@@ -424,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn another_orb_that_fails_leaves_the_rest_as_it_is() {
+    fn failure_of_another_orb_does_not_change_the_other_figures() {
         let mut group = group(Compare::Median);
         group.variants.push(failing("omniORB"));
         group.variants[2].against.push(3);

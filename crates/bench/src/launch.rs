@@ -1,5 +1,5 @@
-//! Starts the processes of benchmarks: servers, and a client. Each process runs this program again
-//! in a hidden mode ([`MODE`]).
+//! Starts the servers and clients of benchmarks, each in a process of its own. Such a process runs
+//! this program in a hidden mode ([`MODE`]).
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::orb::keys::Keys;
 use crate::placement::{Placement, Side};
 use crate::service::RunningProgram;
 
-/// First argument of the hidden mode.
+/// First argument of the hidden mode in which the program serves a benchmark.
 pub const MODE: &str = "__bench-server";
 
 /// Starts a baseline server and returns its address.
@@ -34,7 +34,7 @@ pub(crate) fn start_floor(
     start("the floor server", &["floor", carrier.name(), &waiting], placement)
 }
 
-/// Starts a Corelane server with one object at `address` and returns its reference.
+/// Starts a Corelane server with one object at `address`. Returns the object's reference.
 pub(crate) fn start_echo(
     architecture: ServerArchitecture,
     address: &str,
@@ -43,7 +43,7 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server as [`start_echo`] does, whose threads never poll before they sleep.
+/// Starts the server of [`start_echo`] with threads that never poll before they sleep.
 pub(crate) fn start_sleeping_echo(
     architecture: ServerArchitecture,
     address: &str,
@@ -52,8 +52,8 @@ pub(crate) fn start_sleeping_echo(
     start("Corelane's server that does not poll", &["sleeping-echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server with one object whose calls all have one priority. Returns its
-/// reference.
+/// Starts a Corelane server with one object, whose POA declares one priority for all calls. Returns
+/// the object's reference.
 pub(crate) fn start_declared(
     architecture: ServerArchitecture,
     placement: &Placement,
@@ -61,13 +61,13 @@ pub(crate) fn start_declared(
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client of a reference, which calls on request.
+/// Starts a Corelane client that calls the object of a reference when its standard input says so.
 pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// Starts a Corelane server with an object for each native priority, in a lane of its own. The
-/// server answers any line with their references.
+/// Starts a Corelane server with an object and a lane for each native priority. The server answers
+/// any line with the objects' references.
 pub(crate) fn start_laned(
     priorities: &[u8],
     carrier: BaselineTransport,
@@ -78,25 +78,25 @@ pub(crate) fn start_laned(
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object for each CORBA priority, and a lane for each native
-/// level in use. The server answers any line with their references.
+/// Starts a Corelane server with an object for each CORBA priority and a lane for each native level
+/// in use. The server answers any line with the objects' references.
 pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
-/// Starts a Corelane server with a pool without lanes at a native priority. Returns its object's
+/// Starts a Corelane server whose pool has no lanes and one native priority. Returns its object's
 /// reference.
 pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
-/// Starts a Corelane server with a number of objects and a thread for each connection.
+/// Starts a Corelane server with `count` objects and a thread for each connection.
 pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<RunningProgram, Failure> {
     start_pool(count, keys, ServerArchitecture::PerConnection, placement)
 }
 
-/// Starts a Corelane server with a number of objects and the given architecture.
+/// Starts a Corelane server with `count` objects and the given dispatch architecture.
 pub(crate) fn start_pool(
     count: usize,
     keys: Keys,
@@ -108,19 +108,20 @@ pub(crate) fn start_pool(
     Ok(start(&name, &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object in a POA that is `depth` levels below the root. Returns
-/// its reference.
+/// Starts a Corelane server with an object in a POA that is `depth` levels below the root POA.
+/// Returns the object's reference.
 pub(crate) fn start_nested(
     depth: usize,
     keys: Keys,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    // The argument counts the root POA too, because numbers in arguments begin with 1.
+    // The argument counts the root POA too, because numbers in arguments start at 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
-/// Starts a Corelane server with an object of `count` operations. Returns its reference.
+/// Starts a Corelane server with an object that has `count` operations. Returns the object's
+/// reference.
 pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
@@ -134,8 +135,8 @@ pub(crate) fn start_naming(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
-/// line.
+/// Starts this program in its hidden mode with these arguments. Returns the process and the text
+/// after `ready` in its first line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }

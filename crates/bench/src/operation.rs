@@ -1,4 +1,4 @@
-//! The operations of idl/cubit.idl that are called, and their message sizes.
+//! The operations of idl/cubit.idl that benchmarks call, and the sizes of their messages.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use crate::Failure;
 #[cfg(test)]
 use crate::baseline::MessageSizes;
 
-/// One operation with its argument.
+/// An operation with its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOperation {
-    /// No argument, no result.
+    /// Sends and returns nothing.
     Nothing,
     /// Sends and returns an octet.
     Octet,
@@ -21,25 +21,25 @@ pub enum MeasuredOperation {
     Struct,
     /// Sends and returns this number of longs.
     Longs(usize),
-    /// Sends and returns this number of structures.
+    /// Sends and returns this number of the structures of [`Struct`](Self::Struct).
     Structs(usize),
     /// Sends and returns this number of octets.
     Octets(usize),
-    /// Sends and returns a string of this length.
+    /// Sends and returns a string of this length in bytes.
     Text(usize),
-    /// Sends an octet as a oneway.
+    /// Sends an octet in a oneway.
     Oneway,
-    /// Sends this number of longs, returns their number.
+    /// Sends this number of longs and returns the number.
     TakeLongs(usize),
-    /// Sends this number of octets, returns their number.
+    /// Sends this number of octets and returns the number.
     TakeOctets(usize),
 }
 
-/// Maximum size in bytes of an argument, without the length of a sequence.
+/// Maximum size in bytes of an argument, without the length field of a sequence.
 const MOST_OCTETS: usize = 64 << 20;
 
 impl MeasuredOperation {
-    /// Operations that `call` measures by default.
+    /// Operations that the benchmark `call` measures by default.
     pub const USUAL: [MeasuredOperation; 6] = [
         MeasuredOperation::Octet,
         MeasuredOperation::Long,
@@ -52,7 +52,7 @@ impl MeasuredOperation {
     /// Returns the operation with a name such as `octet` or `longs1024`.
     ///
     /// # Errors
-    /// There is no such operation; the text lists the operations.
+    /// No operation has this name. The text lists the names.
     pub fn from_name(name: &str) -> Result<MeasuredOperation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
@@ -71,8 +71,7 @@ impl MeasuredOperation {
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             _ => None,
         };
-        // The number is checked before the size of the body is computed, which is a few bytes for
-        // each element.
+        // Checks the number of elements first, so that the computation of the size cannot overflow.
         let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
         bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
@@ -88,7 +87,7 @@ impl MeasuredOperation {
         self == MeasuredOperation::Oneway
     }
 
-    /// Returns true if clients make one additional call first and compare its whole result.
+    /// Returns true if a client makes one uncounted call first to compare the whole result.
     pub(crate) fn compares_first(self) -> bool {
         matches!(
             self,
@@ -118,34 +117,35 @@ impl MeasuredOperation {
     }
 
     /// Returns the size in bytes of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its
-    /// beginning.
+    /// first byte.
     fn body(self) -> usize {
         match self {
             MeasuredOperation::Nothing => 0,
             MeasuredOperation::Octet | MeasuredOperation::Oneway => 1,
             MeasuredOperation::Short => 2,
             MeasuredOperation::Long => 4,
-            // Octet, padding of 3, long, short.
+            // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
             MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first element begins at 4 and takes 10 bytes. Each further one begins 2 after a
-            // multiple of 4: octet, padding of 1, long, short.
+            // The first structure begins at offset 4 and takes 10 bytes. Each further one begins 2
+            // bytes after a multiple of 4 and takes 8: an octet, 1 byte of padding, a long, a
+            // short.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
-            // The NUL is sent too.
+            // The terminating NUL is part of the message.
             MeasuredOperation::Text(count) => 4 + count + 1,
         }
     }
 
-    /// Returns true if the result has the length of the argument.
+    /// Returns true if the operation returns its argument.
     #[must_use]
     pub fn echoes(self) -> bool {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
     }
 
-    /// Returns an operation with an octet sequence whose messages have the same size. `None` for a
-    /// oneway, and for arguments smaller than an empty sequence.
+    /// Returns an operation with an octet sequence and messages of equal size. Returns `None` for a
+    /// oneway, and for an argument smaller than an empty sequence.
     #[must_use]
     pub fn as_octets(self) -> Option<MeasuredOperation> {
         let length = self.body().checked_sub(4)?;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn operation_names_are_parsed_back() {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         let many = ["longs4", "structs1024", "octets0", "string20", "take_longs4", "take_octets16777216"];
         for name in single.into_iter().chain(many) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_have_their_gaps() {
+    fn argument_sizes_include_padding() {
         assert_eq!(MeasuredOperation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(MeasuredOperation::Longs(1024).body(), 4100);
         assert_eq!(MeasuredOperation::Structs(3).as_octets(), Some(MeasuredOperation::Octets(26)));

@@ -1,4 +1,4 @@
-//! The command line of `corelane bench`.
+//! The command-line options of `corelane bench`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,44 +16,43 @@ use crate::placement::{CoreChoice, Placement};
 #[derive(Clone, Debug)]
 pub(crate) struct BenchOptions {
     pub(crate) names: Vec<String>,
-    /// File for JSON lines.
+    /// File to which JSON lines are written.
     pub(crate) json: Option<PathBuf>,
     /// Name of the run in reports.
     pub(crate) name: Option<String>,
-    /// The program through which a plan reaches other hosts.
+    /// Program through which a plan reaches other hosts, such as ssh.
     pub(crate) via: PathBuf,
-    /// The file of the page that `report` writes.
+    /// File of the HTML page that `report` writes.
     pub(crate) out: PathBuf,
-    /// The file of the picture that `report` writes beside the page.
+    /// File of the picture that `report` writes beside the page.
     pub(crate) picture: Option<PathBuf>,
-    /// Number of calls and repetitions.
+    /// Numbers of calls and turns.
     pub(crate) extent: Extent,
-    /// Depth of the benchmarks that define their own extent.
+    /// Depth of the benchmarks that define their own numbers of calls.
     pub(crate) depth: Depth,
-    /// Calls and repetitions that the user gives as numbers, for benchmarks that define their own
-    /// extent.
+    /// Numbers of calls and repetitions from the command line, for benchmarks that define their
+    /// own.
     pub(crate) asked: RequestedExtent,
     pub(crate) placement: Placement,
-    /// Number of threads of a pool, in a baseline server or an ORB.
+    /// Number of threads in a pool, of a baseline server or an ORB.
     pub(crate) threads: usize,
-    /// Operations to call. If empty, each benchmark chooses.
+    /// Operations to call. If empty, each benchmark uses its defaults.
     pub(crate) operations: Vec<MeasuredOperation>,
     /// Transports to measure. If empty, TCP.
     pub(crate) carriers: Vec<BaselineTransport>,
     pub(crate) peers: PathBuf,
-    /// The hello example's server. By default, the one in the folder of this program.
+    /// Server program of the hello example. If `None`, the file in the folder of this program.
     pub(crate) hello: Option<PathBuf>,
-    /// The hello example's server in its smallest form. By default, the one in the folder of its
+    /// Smallest form of the hello example's server. If `None`, the file in the folder of its build
     /// profile.
     pub(crate) minimal: Option<PathBuf>,
-    /// Omits the peers; the report lists them as missing.
+    /// Leaves other ORBs out. The report lists them as missing.
     pub(crate) without_peers: bool,
-    /// Permits `os` to switch the kernel's preemption mode, for the whole machine, while it
-    /// measures.
+    /// Permits the benchmark `os` to switch the kernel's preemption mode for the whole machine.
     pub(crate) preemption: bool,
-    /// Treats missing measurements as a failure.
+    /// Treats a missing measurement as a failure.
     pub(crate) strict: bool,
-    /// Prints help instead of running.
+    /// Prints the help text instead of running.
     pub(crate) help: bool,
 }
 
@@ -66,27 +65,27 @@ pub(crate) struct RequestedExtent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A first look, which takes seconds.
+    /// A first look, in seconds.
     Quick,
-    /// The usual depth, which takes minutes.
+    /// The default depth, in minutes.
     Usual,
-    /// The depth of the papers, which takes hours.
+    /// The depth of the papers, in hours.
     Full,
 }
 
 const QUICK: Extent = Extent { warm_up: 200, count: 2000, repetitions: 3 };
 const USUAL: Extent = Extent { warm_up: 1000, count: 10_000, repetitions: 5 };
-/// Extent of published figures.
+/// Numbers of calls and turns of published figures.
 const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Maximum number of calls. It bounds the memory for call times to a few gigabytes.
+/// Maximum number of calls of a variant. It limits the memory for call times to a few gigabytes.
 const MOST_CALLS: usize = 10_000_000;
 
 impl BenchOptions {
     /// Parses the arguments after `corelane bench run`.
     ///
     /// # Errors
-    /// The arguments are invalid; the text is for users.
+    /// The arguments are invalid. The text tells the user why.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
             .map_err(|error| Failure::new(format!("the kernel does not report the cores: {error}")))?;
@@ -104,7 +103,7 @@ impl BenchOptions {
             threads: 4,
             operations: Vec::new(),
             carriers: Vec::new(),
-            // The path of the sources at the time when this program was built.
+            // Folder of the peers' sources at the time when this program was built.
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
             hello: None,
             minimal: None,
@@ -154,7 +153,7 @@ impl BenchOptions {
             }
             value.unused()?;
         }
-        // A given number has precedence, whatever the order of the options.
+        // `--count` and `--repetitions` override `--quick` and `--full` in any order.
         options.extent.count = options.asked.count.unwrap_or(options.extent.count);
         options.extent.repetitions = options.asked.repetitions.unwrap_or(options.extent.repetitions);
         if options.extent.count * options.extent.repetitions > MOST_CALLS {
@@ -163,10 +162,10 @@ impl BenchOptions {
         Ok(options)
     }
 
-    /// Returns the program of another ORB, and builds it if necessary.
+    /// Returns another ORB with its program, which is built if necessary.
     ///
     /// # Errors
-    /// The peer is left out, or a requirement is missing. The text tells the user what to do.
+    /// The user leaves peers out, or a requirement is missing. The text tells the user what to do.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -174,20 +173,20 @@ impl BenchOptions {
         BuiltPeer::build(kind, &self.peers)
     }
 
-    /// Returns the named transports, or TCP.
+    /// Returns the transports that the user named, or TCP.
     #[must_use]
     pub(crate) fn carriers(&self) -> Vec<BaselineTransport> {
         if self.carriers.is_empty() { vec![BaselineTransport::Tcp] } else { self.carriers.clone() }
     }
 
-    /// Returns the named operations, or the given ones.
+    /// Returns the operations that the user named, or `usual`.
     #[must_use]
     pub(crate) fn operations_or(&self, usual: &[MeasuredOperation]) -> Vec<MeasuredOperation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }
 
-/// The value of an option: after `=`, or the next argument.
+/// The value of an option: the text after `=`, or the next argument.
 struct OptionValue<'a, I> {
     name: &'a str,
     joined: Option<OsString>,
@@ -227,7 +226,7 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         }
     }
 
-    /// Refuses a value that the option does not use, as in `--quick=yes`.
+    /// Refuses a value for an option without one, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_names_mix() {
+    fn options_and_names_may_alternate() {
         let options =
             parse("call --quick --json=/tmp/x --op octet --op longs4 demux --cores 0,1 --fifo 5 --threads=2").unwrap();
         assert_eq!(options.names, ["call", "demux"]);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_hint() {
+    fn invalid_arguments_are_refused_with_a_hint() {
         for (line, hint) in [
             ("--core", "needs a value"),
             ("--core x", "a number from 0"),

@@ -1,7 +1,7 @@
-//! Calls that pass time probes: a server whose probes can be switched from outside, and the records
-//! of both processes.
+//! Calls with time probes: a server whose probes can be switched remotely, and the records of
+//! client and server.
 //!
-//! `corelane trace` draws the records; the benchmark `stages` computes statistics of them.
+//! `corelane trace` draws the records. The benchmark `stages` computes statistics from them.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,36 +23,36 @@ use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::{RunningProgram, serve_lines};
 
-/// Maximum time for a server to list its records.
+/// Maximum time in which a server must list its records.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A passed probe, in this or another process.
+/// A record of a thread that passed a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedProbe {
-    /// The kernel's id of the thread.
+    /// Id of the thread in the kernel.
     pub thread: u32,
-    /// Time in nanoseconds of the machine's monotonic clock.
+    /// Time of the machine's monotonic clock, in nanoseconds.
     pub at: u64,
-    /// Id of the request, or 0.
+    /// Request id; 0 if the probe has none.
     pub id: u64,
     /// Name of the probe.
     pub name: String,
 }
 
-/// Records of one process.
+/// Probe records of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// Name of the process: client or server.
     pub name: String,
     /// Process id.
     pub pid: u32,
-    /// Threads that passed probes, with their names.
+    /// Ids and names of the threads that passed probes.
     pub threads: Vec<(u32, String)>,
-    /// Passed probes, by time.
+    /// Probe records in the order of time.
     pub points: Vec<PassedProbe>,
 }
 
-/// Client and server of one operation, with probes.
+/// A client and a server with probes, which make calls of one operation.
 pub struct Probed {
     server: RunningProgram,
     calls: Option<StubCalls>,
@@ -60,22 +60,22 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Starts a server and a client that calls `operation`. `kind` is a dispatch architecture or a
-    /// number of lanes, as in `--server`.
+    /// Starts a server and a client of `operation`. `kind` names a dispatch architecture or a
+    /// number of lanes, as in `corelane trace --server`.
     ///
     /// # Errors
-    /// There is no such server, or it does not start.
+    /// `kind` names no server, or the server does not start.
     pub fn start(kind: &str, operation: MeasuredOperation, placement: &Placement) -> Result<Self, Failure> {
         let (server, reference) = start_probed(ProbedServer::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = StubCalls { target: target(&orb, &reference)?, operation, server: server.pid() };
-        // The references of an ORB live as long as the ORB.
+        // References are usable only while their ORB exists, so the ORB is never dropped.
         std::mem::forget(orb);
         Ok(Probed { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with probes on. Returns the client's and the
-    /// server's records of the latter.
+    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the
+    /// `count` calls, of the client and of the server.
     ///
     /// # Errors
     /// A call fails, or the client's thread may not run in its placement.
@@ -98,7 +98,8 @@ impl Probed {
         Ok([client, server])
     }
 
-    /// Returns the cost of one probe on the server's thread in nanoseconds: switched on, then off.
+    /// Returns the time in nanoseconds that a probe takes on the server's thread: active, then
+    /// inactive.
     ///
     /// # Errors
     /// The server has ended.
@@ -109,18 +110,18 @@ impl Probed {
     }
 }
 
-/// Starts a Corelane server whose probes can be switched. Returns its reference.
+/// Starts a Corelane server whose probes can be switched. Returns the reference of its object.
 fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// The threads that run requests.
+/// The threads of a server with probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     /// The threads of the ORB's pool.
     Pool(ServerArchitecture),
-    /// The highest of this number of lanes. The client knows only the ORB's own address, from which
-    /// requests are handed over to the lane.
+    /// The threads of the highest of this number of lanes. The client's reference names the ORB's
+    /// own endpoint, so every request is handed over to the lane.
     Lanes(u8),
 }
 
@@ -145,7 +146,7 @@ impl fmt::Display for ProbedServer {
     }
 }
 
-/// Returns the records of this process.
+/// Collects the probe records of this process.
 fn own(name: &str) -> Process {
     let of = |record: Record| PassedProbe {
         thread: record.thread,
@@ -157,7 +158,7 @@ fn own(name: &str) -> Process {
     Process { name: name.to_owned(), pid: std::process::id(), threads: probe::thread_names(), points }
 }
 
-/// Runs a server with probes as the whole program: prints `ready REFERENCE`, then answers lines:
+/// Serves calls with probes as the whole program. Prints `ready REFERENCE`, then answers lines:
 ///
 /// | line | answer |
 /// |---|---|
@@ -190,13 +191,14 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
                 let [on, off] = [true, false].map(cost);
                 format!("{on:.2} {off:.2}")
             }
-            _ => format!("error this server does not know `{line}`"),
+            _ => format!("error unknown line `{line}`"),
         })
     })
     .map_err(|error| failed(&error))
 }
 
-/// Returns the minimum of several rounds, because other activity of the machine only adds time.
+/// Returns the time of a probe in nanoseconds: the minimum of several rounds, because other
+/// activity of the machine only adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -215,7 +217,7 @@ fn cost(on: bool) -> f64 {
     least
 }
 
-/// Formats the records as one line.
+/// Formats probe records as one line.
 fn text(process: &Process) -> String {
     let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
     let points = process.points.iter().map(|PassedProbe { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
@@ -245,14 +247,16 @@ fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
     Ok(process)
 }
 
-/// The probe at which a server's thread begins with a request.
+/// Name of the first probe that a server's thread passes for a request.
 pub const SERVER_BEGINS: &str = "octets read";
-/// The probe at which a server's thread has finished a request.
+/// Name of the last probe that a server's thread passes for a request.
 pub const SERVER_ENDS: &str = "reply sent";
 
-/// Returns the durations of the stages of requests, in nanoseconds. Each probe after `from` up to
-/// `to` ends a stage, which begins at the thread's previous probe. Stages are in the order of the
-/// probes. A request with missing probes counts up to its last probe.
+/// Returns the durations of the stages of requests, in nanoseconds.
+///
+/// A stage ends at a probe after `from` and up to `to`, and begins at the thread's previous probe.
+/// The result has the stages in the order of the probes. A request that lacks probes counts up to
+/// its last probe.
 #[must_use]
 pub fn stages(points: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();
@@ -281,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_back() {
+    fn probed_server_words_are_parsed_back() {
         for kind in [ProbedServer::Pool(ServerArchitecture::HalfSync(2)), ProbedServer::Lanes(3)] {
             assert_eq!(ProbedServer::from_word(&kind.to_string()), Ok(kind));
         }
@@ -295,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn records_survive_as_a_line() {
+    fn probe_records_are_parsed_back_from_their_line() {
         let process = Process {
             name: "server".into(),
             pid: 5,
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_the_times_between_points_of_one_thread() {
+    fn stages_are_the_times_between_probes_of_one_thread() {
         let points = [
             point(1, 5, "upcall"),
             point(1, 10, "octets read"),

@@ -1,5 +1,5 @@
-//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md describes
-//! their schema).
+//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md has their
+//! schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,24 +15,24 @@ use crate::sample::CDF_PARTS;
 use crate::targets;
 use crate::value::SingleValue;
 
-/// Version of the JSON schema. It increases when a member is removed or changes its meaning, not
-/// when one is added.
+/// Version of the JSON schema. It increases when a member is removed or changes its meaning; a new
+/// member does not change it.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 /// File name that stands for the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// Writes results as they come. The methods fail if the output fails.
+/// Writes results as soon as they are available. Its methods fail if the output cannot be written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers that have a
-    /// bound.
+    /// Figures of benchmarks that have no [verdict](Self::verdict) yet. `bounded` holds the single
+    /// numbers with a bound, in the same way.
     figures: Vec<Figure>,
     bounded: Vec<SingleValue>,
-    /// Number of goals in the run; `met` is the number of goals that are met.
+    /// Number of goals in the run. `met` counts the goals that are met.
     goals: u64,
     met: u64,
 }
@@ -53,13 +53,13 @@ impl<'o> Report<'o> {
                 Some(Box::new(BufWriter::new(file)))
             }
         };
-        // The time distinguishes the runs in one file or report.
+        // The time and the process id distinguish the runs in one file or report.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Writes the machine and the extent of the run. Must be the first output.
+    /// Writes the machine and the numbers of calls. Must precede all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
@@ -88,11 +88,11 @@ impl<'o> Report<'o> {
         self.line(environment.record(object))
     }
 
-    /// Runs a group and reports its figures. Another ORB that fails is reported as
+    /// Measures a group and reports its figures. If another ORB fails, it is reported as
     /// [missing](Self::missing).
     ///
     /// # Errors
-    /// A variant of Corelane or a bare socket fails.
+    /// A variant of Corelane or of bare sockets fails, or the output cannot be written.
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
@@ -108,7 +108,7 @@ impl<'o> Report<'o> {
         Ok(figures)
     }
 
-    /// Reports the figures of a group.
+    /// Reports the figures of a measured group.
     pub(crate) fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
         self.text(&table(title, compare, figures))?;
         for figure in figures {
@@ -119,7 +119,7 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports single numbers.
+    /// Reports single numbers under a title.
     pub(crate) fn values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
@@ -141,7 +141,7 @@ impl<'o> Report<'o> {
         self.records(title, values)
     }
 
-    /// Writes single numbers as JSON only, because the caller has written their text.
+    /// Writes single numbers as JSON lines only. The caller writes their text itself.
     pub(crate) fn records(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").text("group", title), &value.label)
@@ -157,9 +157,8 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets. These are the goals of the hot path, with
-    /// which its figures are compared here, and all numbers with a bound. Without goals, writes
-    /// nothing.
+    /// Reports which goals a finished benchmark meets: the goals of the hot path, and all bounds of
+    /// single numbers. Writes nothing if there are no goals.
     pub(crate) fn verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
         let compared = targets::of(&std::mem::take(&mut self.figures), cores);
         self.records(&format!("{bench}: goals"), &compared)?;
@@ -183,8 +182,8 @@ impl<'o> Report<'o> {
         self.text(&text)
     }
 
-    /// Writes values that are known only at the end: the duration of the run, and the use of the
-    /// machine by other programs.
+    /// Writes the values that are known only at the end: the duration of the run, and other
+    /// programs' use of the machine.
     pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
             self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
@@ -194,7 +193,7 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Reports a measurement that should have been made and is missing.
+    /// Reports a measurement that belongs to the benchmark and was not made.
     pub(crate) fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
         self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
@@ -202,8 +201,8 @@ impl<'o> Report<'o> {
         self.line(object)
     }
 
-    /// Returns a result that may be [missing](Self::missing), for example another ORB's. If it is
-    /// missing, reports this.
+    /// Unwraps a result. Reports an error as a [missing](Self::missing) measurement and returns
+    /// `None`.
     pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
         match what {
             Ok(found) => Ok(Some(found)),
@@ -211,13 +210,13 @@ impl<'o> Report<'o> {
         }
     }
 
-    /// Writes a remark for readers.
+    /// Writes text for readers.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
-    /// Returns true if a measurement was [missing](Self::missing).
+    /// Returns true if any measurement is [missing](Self::missing).
     #[must_use]
     pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
@@ -238,19 +237,19 @@ impl<'o> Report<'o> {
     }
 }
 
-/// Maximum number of goals up to which a verdict also lists the goals that are met.
+/// Maximum number of goals for which a verdict also lists the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds a value to the digits of records and tables, so that readers of these reach the same
-/// verdict.
+/// Rounds a value to the digits of the written results. A reader of the results therefore reaches
+/// the same verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// Appends a line of a verdict.
+/// Appends one line of a verdict.
 fn judged(text: &mut String, word: &str, value: &SingleValue) {
     let FigureLabel { transport, config, op, .. } = &value.label;
-    // If a group has several transports, the configuration names its own.
+    // In a group with several transports, the configuration already begins with the transport.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
     let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
@@ -311,12 +310,12 @@ fn name(label: &FigureLabel) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
-/// Returns the width of a column with these texts.
+/// Returns the width of a column that holds these texts.
 fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats a table of times in microseconds, with one line for each variant, followed by its
+/// Formats a table of call times in microseconds. Each variant has one line, which ends with its
 /// ratios.
 fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     let what = match compare {
@@ -375,7 +374,7 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     text
 }
 
-/// Formats the number. If it violates its bound, the bound follows.
+/// Formats a number, followed by its bound if the number exceeds it.
 pub(crate) fn bounded(value: &SingleValue) -> String {
     match value.bound {
         Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
@@ -383,7 +382,7 @@ pub(crate) fn bounded(value: &SingleValue) -> String {
     }
 }
 
-/// Formats a number with three decimal digits, or none if it is whole.
+/// Formats a number with three decimal digits, or as an integer if it is one.
 pub(crate) fn plain(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
@@ -419,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_line_has_every_member_of_the_schema() {
+    fn result_line_has_every_member_of_the_schema() {
         let mut with_baseline = figure("epoll", 6000);
         with_baseline.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         for figure in [figure("blocking", 5000), with_baseline] {
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_shows_ratios_bounds_and_missing_measurements() {
+    fn text_shows_ratios_bounds_and_missing_measurements() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);
@@ -448,10 +447,10 @@ mod tests {
         let value = |value| SingleValue { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
         report.values("counts", &[value(2.0), value(2.5)]).unwrap();
         report.records("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
-        // A difference that is too small to be written does not miss a goal.
+        // A difference that rounding hides does not miss a goal.
         report.records("counts", &[value(2.000_4)]).unwrap();
         report.verdict("counts", CoreChoice::One(0)).unwrap();
-        // A benchmark that has a verdict is not judged again.
+        // The figures of a benchmark with a verdict are not judged again.
         report.verdict("switch", CoreChoice::One(0)).unwrap();
         assert!(!report.is_incomplete());
         report.missing("call", "omniORB", "not installed").unwrap();
@@ -472,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_file_is_refused_at_once() {
+    fn unwritable_file_is_refused_before_the_first_result() {
         let mut text = Vec::new();
         let refused = Report::new(&mut text, Some(Path::new("/nonexistent/x.json"))).map(|_| ()).unwrap_err();
         assert!(refused.to_string().contains("/nonexistent/x.json"));

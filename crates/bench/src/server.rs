@@ -1,7 +1,7 @@
-//! The servers that benchmarks start, and a client, in the form in which `launch` runs this
-//! program.
+//! The hidden mode of the program, in which it runs as a server or a client of a benchmark.
 //!
-//! A server prints `ready ...` when it can be called, and ends at the end of its standard input.
+//! `launch` starts these processes. A server prints `ready ...` when it accepts calls, and ends at
+//! the end of its standard input.
 
 use std::ffi::OsString;
 
@@ -14,14 +14,14 @@ use crate::probed;
 
 pub use crate::launch::MODE;
 
-/// Descriptor limit that is enough for ten thousand connections.
+/// Limit on open descriptors, enough for ten thousand connections.
 const MOST_DESCRIPTORS: u64 = 12_000;
 
-/// Runs the server that the arguments after [`MODE`] name. Returns the exit status.
+/// Runs the server that the arguments after [`MODE`] name. Returns the exit status of the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Ignore errors: if the limit stays too low, connecting fails later.
+    // Ignore errors: with a limit that is too low, connecting fails later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,
@@ -88,7 +88,7 @@ fn waiting_of(text: &str) -> Result<Spinning, Failure> {
     }
     let threads =
         text.strip_prefix("epoll:").and_then(|number| number.parse().ok()).filter(|&n| (1..=256).contains(&n));
-    threads.map(Spinning::Epoll).ok_or_else(|| Failure::new(format!("there is no way to wait `{text}`")))
+    threads.map(Spinning::Epoll).ok_or_else(|| Failure::new(format!("there is no wait strategy `{text}`")))
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_a_server_are_parsed() {
+    fn arguments_of_a_server_are_parsed() {
         assert_eq!(waiting_of("blocking").unwrap(), Spinning::Blocking);
         assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
         assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());

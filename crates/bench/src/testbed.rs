@@ -1,5 +1,4 @@
-//! The servers that are called over one transport, with their comparisons: bare sockets or memory,
-//! other ORBs, Corelane.
+//! Servers that benchmarks call over one transport: bare sockets or memory, other ORBs, Corelane.
 
 use corelane::{CallPolicies, Orb, SyncScope};
 use corelane_sys::thread;
@@ -20,7 +19,7 @@ use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
 use crate::service::RunningProgram;
 
-/// Message size in bytes from which copying dominates an exchange through memory.
+/// Message size in bytes from which copying dominates the time of an exchange through memory.
 const LARGE: usize = 4096;
 
 /// A baseline server and its address.
@@ -53,8 +52,8 @@ impl Baseline {
         }
     }
 
-    /// Returns calls with messages of these sizes, or `None` if this server does not support the
-    /// operation.
+    /// Returns a variant with messages of these sizes, or `None` if this server does not support
+    /// the operation.
     pub(crate) fn variant(
         &self,
         bench: &'static str,
@@ -83,8 +82,7 @@ impl Baseline {
     }
 }
 
-/// Starts the baselines of a transport. The first one is the baseline of all variants that have no
-/// other.
+/// Starts the baselines of a transport. The first one is the default baseline of all variants.
 pub(crate) fn baselines(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
     let mut ways = match carrier {
         BaselineTransport::Tcp | BaselineTransport::Unix => {
@@ -99,7 +97,8 @@ pub(crate) fn baselines(carrier: BaselineTransport, options: &BenchOptions) -> R
     ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, its streams without an ORB, and pairs that copy in parts.
+/// Starts the baselines of a transport, and those over `corelane_net` streams and with pipelined
+/// copying.
 pub(crate) fn baselines_and_streams(
     carrier: BaselineTransport,
     options: &BenchOptions,
@@ -113,7 +112,7 @@ pub(crate) fn baselines_and_streams(
     Ok(all)
 }
 
-/// Reports that spinning is not measured, if both sides share a core.
+/// Reports spinning as missing if both sides share a core.
 pub(crate) fn no_spin(
     bench: &str,
     carrier: BaselineTransport,
@@ -126,8 +125,7 @@ pub(crate) fn no_spin(
     report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Returns true if fixed priorities are permitted. Otherwise reports that the benchmark, which
-/// requires them, is missing.
+/// Returns true if fixed priorities are permitted. Otherwise reports the benchmark as missing.
 pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
         report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
@@ -144,25 +142,25 @@ fn several_cores(placement: &Placement) -> bool {
     }
 }
 
-/// End of the configuration of ORBs whose threads never poll before they sleep.
+/// Suffix of the configurations whose threads never poll before they sleep.
 pub(crate) const NEVER_POLLS: &str = ", never polls";
 
 pub(crate) struct Corelane {
     carrier: BaselineTransport,
     architecture: ServerArchitecture,
-    /// The callers' ORB, if neither they nor the server poll.
+    /// ORB of the callers if neither they nor the server poll.
     sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
 }
 
 impl Corelane {
-    /// Returns the name that labels use.
+    /// Returns the configuration's name in labels.
     pub(crate) fn config(&self) -> String {
         self.architecture.config() + if self.sleeping.is_some() { NEVER_POLLS } else { "" }
     }
 
-    /// Starts one server for each architecture.
+    /// Starts one server for each dispatch architecture.
     pub(crate) fn start(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Self>, Failure> {
         let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
         architectures.into_iter().map(|architecture| Corelane::one(carrier, architecture, options)).collect()
@@ -177,7 +175,8 @@ impl Corelane {
         Ok(Corelane { carrier, architecture, sleeping: None, server, reference })
     }
 
-    /// Starts a server whose threads never poll before they sleep, and an ORB for its callers.
+    /// Starts a server whose threads never poll before they sleep, and an ORB whose callers never
+    /// poll.
     fn sleeping(
         carrier: BaselineTransport,
         architecture: ServerArchitecture,
@@ -218,7 +217,7 @@ impl PeerServer {
     }
 }
 
-/// Returns the transport of other ORBs that corresponds to one of Corelane's transports.
+/// Returns the transport of other ORBs that is comparable to one of Corelane's transports.
 pub(crate) fn carrier_of_others(carrier: BaselineTransport) -> BaselineTransport {
     match carrier {
         BaselineTransport::Tcp => BaselineTransport::Tcp,
@@ -226,8 +225,8 @@ pub(crate) fn carrier_of_others(carrier: BaselineTransport) -> BaselineTransport
     }
 }
 
-/// The servers that are called over one transport. Shared memory is compared with Unix sockets:
-/// bare ones, Corelane's and those of other ORBs.
+/// The servers that benchmarks call over one transport. Shared memory is compared with Unix
+/// sockets: bare ones, Corelane's and those of other ORBs.
 pub(crate) struct Testbed {
     bench: &'static str,
     carrier: BaselineTransport,
@@ -235,13 +234,13 @@ pub(crate) struct Testbed {
     others: Vec<PeerServer>,
 }
 
-/// The variants of one operation, and their servers.
+/// The variants of one operation, and the Corelane servers among them.
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
     pub(crate) servers: Vec<Corelane>,
-    /// Index of the first Corelane server's variant; the other servers' variants follow.
+    /// Index of the first Corelane server's variant. Those of the other Corelane servers follow.
     pub(crate) first: usize,
-    /// Index of the variant of omniORB's first server.
+    /// Index of the variant of the first omniORB server.
     pub(crate) omniorb: Option<usize>,
 }
 
@@ -259,8 +258,9 @@ impl Testbed {
         Ok(Testbed { bench, carrier, floors, others })
     }
 
-    /// Returns one group: baselines, other ORBs, then Corelane. Corelane's servers are new ones,
-    /// because a flood of oneways moves its connection to other threads permanently.
+    /// Returns the variants of an operation: baselines, other ORBs, then Corelane. Each call starts
+    /// new Corelane servers, because a flood of oneways moves its connection to other threads
+    /// permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
@@ -302,7 +302,7 @@ impl Testbed {
         if self.carrier == BaselineTransport::SharedMemory {
             servers.push(Corelane::one(BaselineTransport::Unix, ServerArchitecture::PerConnection, options)?);
         }
-        // Each of these servers runs a second time with threads that never poll.
+        // Each polling server has a counterpart with threads that never poll.
         let polling = servers.len();
         if self.bench == "call" && self.carrier != BaselineTransport::SharedMemory && !operation.is_oneway() {
             for index in 0..polling {
@@ -337,8 +337,8 @@ impl Testbed {
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {
-            // Each server takes part a second time with batches: requests wait on their connection
-            // and are sent together.
+            // Each server has a second variant with batches: oneways wait on their connection and
+            // are sent together.
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
@@ -353,14 +353,14 @@ impl Testbed {
             }
         }
         if self.carrier == BaselineTransport::SharedMemory {
-            // One group has two transports, so the table's text must name them.
+            // A group with two transports has the transport in each configuration's name.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| name_transport(&mut variant.label));
         }
         Ok(VariantGroup { variants, servers, first, omniorb })
     }
 
-    /// Returns calls of omniORB's first server by dynamic invocation.
+    /// Returns dynamic invocation of the first omniORB server.
     pub(crate) fn dynamic(
         &self,
         operation: MeasuredOperation,
@@ -392,9 +392,8 @@ mod tests {
     use corelane_sys::thread::Scheduling;
     use std::ffi::OsString;
 
-    /// A peer whose program is missing is reported.
     #[test]
-    fn a_peer_that_does_not_start_is_missing_with_its_reason() {
+    fn peer_that_does_not_start_is_reported_missing_with_its_reason() {
         let options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
         let peer = BuiltPeer::built(PeerKind::OmniOrb, "/nonexistent");
         let mut text = Vec::new();
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_spin_on_one_core_is_recorded() {
+    fn spinning_on_one_core_is_reported_missing() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_on_one_core_never_look() {
+    fn baselines_on_one_core_do_not_spin() {
         let placed = |cores| several_cores(&Placement { cores, scheduling: Some(Scheduling::Other) });
         assert_eq!(
             (placed(CoreChoice::One(0)), placed(CoreChoice::Two(1, 1)), placed(CoreChoice::Two(0, 1))),

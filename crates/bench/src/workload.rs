@@ -1,5 +1,4 @@
-//! Parts that the benchmarks of calls share: the comparison of an operation, the sizes of its
-//! messages, the number of its calls, and idle connections beside them.
+//! Functions that several call benchmarks share: message sizes, numbers of calls, idle connections.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,20 +18,21 @@ use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::{ServerArchitecture, relay};
 
-/// Maximum number of bytes that a turn moves in both directions, to limit the time for large
-/// arguments. At least [`FEWEST`] calls are made.
+/// Maximum number of bytes that a turn moves in both directions. It limits the time of turns with
+/// large arguments.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 
-/// Maximum time for a server to accept ten thousand connections.
+/// Maximum time in which a server must accept ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns how figures of an operation are compared: by median, or by rate for oneways.
+/// Returns the quantity by which figures of an operation are compared: the median, or the rate for
+/// oneways.
 pub(crate) fn compare(operation: MeasuredOperation) -> Compare {
     if operation.is_oneway() { Compare::Rate } else { Compare::Median }
 }
 
-/// Returns the sizes of an operation's messages, as seen by a relay. They do not depend on the
+/// Measures the sizes of an operation's messages with a relay. The sizes do not depend on the
 /// transport.
 pub(crate) fn message_sizes(
     orb: &Orb,
@@ -43,13 +43,13 @@ pub(crate) fn message_sizes(
     relay::sizes(orb, &object(orb, &reference)?, operation)
 }
 
-/// Limits the requested extent by the byte budget.
+/// Limits the requested number of calls by [`BUDGET`].
 pub(crate) fn extent(asked: Extent, sizes: MessageSizes) -> Extent {
     let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
     Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
 }
 
-/// Makes `count` connections, and waits until the server has accepted all of them.
+/// Makes `count` idle connections and waits until the server has accepted all of them.
 pub(crate) fn open_idle(address: SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).map_or(0, Iterator::count);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_arguments_are_sent_less_often() {
+    fn large_arguments_reduce_the_number_of_calls() {
         let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
         let small = extent(asked, MessageSizes { request: 100, reply: 50 });
         assert_eq!(small, asked);
