@@ -1,4 +1,4 @@
-//! Client side of the baseline exchange.
+//! Client side of the baseline, which exchanges messages without an ORB.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::client_group::GroupClient;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// Maximum time of one transfer. If it takes longer, the baseline counts as broken.
+/// Maximum time of one transfer. After this time, the baseline has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// First byte of a message that requests an answer on a oneway connection.
+/// First byte of a message on a oneway connection that requests an answer.
 pub(super) const SETTLE: u8 = 1;
 
 /// One connection to a baseline server.
@@ -32,10 +32,10 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Shared memory, without a time-out: a time-out would cost a kernel timer for each wait, which
-    /// would falsify the baseline.
+    /// Shared memory, without a time-out. A time-out would add a kernel timer to each wait and so
+    /// falsify the baseline.
     Memory(BareRing),
-    /// A socket that is polled before the thread blocks.
+    /// A socket that the thread polls before it blocks.
     Polled(OwnedFd),
     Parts(BareStream),
     Stream(Box<dyn Stream>),
@@ -52,7 +52,7 @@ impl BaselineClient {
             return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::LARGEST)));
         }
         if sizes.reply == 0 && address.medium != (Medium::Socket { spins: false }) {
-            return Err(Failure::new("only the floor over sockets that wait supports oneways"));
+            return Err(Failure::new("oneways need a floor over sockets that do not spin"));
         }
         let link = match address.medium {
             Medium::Socket { spins: false } => connected(&address.socket, sizes).map(BaselineLink::Socket),
@@ -70,7 +70,7 @@ impl BaselineClient {
         Ok(BaselineClient { link, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
     }
 
-    /// Sends requests and reads the reply to each.
+    /// Sends `warm_up` uncounted requests, then `count` timed ones, and reads the reply to each.
     ///
     /// # Errors
     /// The server has closed the connection.
@@ -81,8 +81,7 @@ impl BaselineClient {
         timed(count, into, || self.once())
     }
 
-    /// Sends messages without waiting for replies. The total time ends when the server has read all
-    /// of them.
+    /// Sends messages without replies. The total time ends when the server has read all of them.
     ///
     /// # Errors
     /// The server has closed the connection.
@@ -173,11 +172,11 @@ fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd>
     Ok(socket)
 }
 
-/// Two-way exchanges as a subject of the harness.
+/// Two-way exchanges that the harness measures.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) client: BaselineClient,
-    /// The server's process, if it is not this one.
+    /// Process id of the server, or `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
@@ -191,11 +190,11 @@ impl Subject for Exchange {
     }
 }
 
-/// Oneways as a subject of the harness.
+/// Oneways that the harness measures.
 #[derive(Debug)]
 pub(crate) struct OnewayFlood {
     pub(crate) client: BaselineClient,
-    /// The server's process, if it is not this one.
+    /// Process id of the server, or `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 

@@ -1,12 +1,15 @@
-//! Baseline for every ORB, called `floor` in results: messages of the same sizes over bare sockets.
+//! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
 //!
-//! A client and a server in two processes exchange messages of given sizes, without a message
-//! format and with the minimum number of system calls. Each side needs two, and a server whose
-//! threads wait in `epoll_wait` needs three. The difference to a call through an ORB is the ORB's
-//! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
-//! of the futex calls. A side that spins over a socket polls it until a message comes.
+//! A client and a server in two processes exchange messages of given sizes over bare sockets. The
+//! messages have no format, and each side makes the minimum of two system calls. A server whose
+//! threads wait in `epoll_wait` makes three. The difference to a call through an ORB is the ORB's
+//! own cost.
 //!
-//! A baseline over the streams of `corelane_net` shows what the transports add to bare sockets.
+//! Over shared memory, each side makes two copies and two futex calls, or spins instead of the
+//! futex calls. A side that spins over a socket polls the socket until a message comes.
+//!
+//! A baseline over the streams of `corelane_net` shows the cost that transports add to bare
+//! sockets.
 
 mod client;
 mod memory;
@@ -30,7 +33,7 @@ pub(crate) use server::run as run_server;
 
 use crate::Failure;
 
-/// Sizes in bytes of the messages of one operation.
+/// Sizes in bytes of the request and the reply of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageSizes {
     /// Size of the request, from the client to the server.
@@ -40,24 +43,26 @@ pub(crate) struct MessageSizes {
 }
 
 impl MessageSizes {
-    /// Maximum of either size: enough for the benchmarks, and a bound on the server's allocation.
+    /// Maximum of either size. It bounds the server's allocation and suffices for all benchmarks.
     pub(crate) const LARGEST: usize = 65 << 20;
 
-    /// Returns the sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4). The arguments are the lengths
-    /// of the object key, the operation name and the bodies; there are no service contexts.
+    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service
+    /// contexts. The arguments are the lengths of the object key, of the operation's name and of
+    /// the bodies.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // Header 12, request id 4, flags and reserved 4, addressing disposition 2 and a gap of 2,
-        // length of the key 4.
+        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2,
+        // length of the object key 4.
         let name = (28 + key).next_multiple_of(4) + 4;
-        // The name ends with a NUL; the count of service contexts follows.
+        // The name ends with a NUL. The number of service contexts follows.
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // Header 12, request id 4, status 4, count of service contexts 4: a multiple of 8.
+        // Header 12, request id 4, status 4, number of service contexts 4: together a multiple of
+        // 8.
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Encodes both sizes, little-endian, as the first bytes that a client sends.
+    /// Encodes both sizes, little-endian. They are the first bytes that a client sends.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -66,7 +71,7 @@ impl MessageSizes {
     }
 }
 
-/// Decodes the sizes that a client announces, or returns `None` if they are out of range.
+/// Decodes the sizes that a client announces. Returns `None` if a size is out of range.
 fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     let number = |at: usize| {
         let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
@@ -79,34 +84,34 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 /// The way in which both sides wait for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spinning {
-    /// A thread for each connection blocks in `recv`, or sleeps on a futex.
+    /// A thread for each connection blocks in `recv` or sleeps on a futex.
     Blocking,
-    /// A thread for each connection spins for a while before it sleeps. So does the client.
+    /// A thread for each connection spins before it sleeps, and so does the client.
     Looking,
-    /// Like `Looking`, and both sides copy a message at the same time, part by part. Shared memory
-    /// only.
+    /// Both sides wait as with `Looking` and copy one message at the same time, part by part. Only
+    /// for shared memory.
     Parts,
-    /// A thread for each connection, over the streams of `corelane_net`.
+    /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
-    /// This number of threads block in one edge-triggered `epoll_wait`.
+    /// This number of threads wait in one edge-triggered `epoll_wait`.
     Epoll(usize),
 }
 
-/// The way in which the threads of both sides wait for a stream of `corelane_net`.
+/// The way in which threads wait for a stream of `corelane_net`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSpin {
-    /// The threads sleep at once.
+    /// The threads sleep without polling.
     Never,
-    /// The threads spin before they sleep, where this helps.
+    /// The threads poll before they sleep if polling has been successful.
     Adaptive,
 }
 
-/// The transport that carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BaselineTransport {
     /// TCP over the loopback interface, with TCP_NODELAY.
     Tcp,
-    /// A Unix socket in the abstract name space.
+    /// A Unix socket in the abstract namespace.
     Unix,
     /// Memory that both processes map.
     SharedMemory,
@@ -121,7 +126,7 @@ impl BaselineTransport {
         BaselineTransport::ALL.into_iter().find(|carrier| carrier.name() == name)
     }
 
-    /// Returns the name that labels use.
+    /// Returns the transport's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -132,15 +137,15 @@ impl BaselineTransport {
     }
 }
 
-/// The address of a baseline server, and the way in which both sides exchange messages there.
+/// Address of a baseline server, and the way in which both sides exchange messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaselineAddress {
     socket: Address,
     medium: Medium,
 }
 
-/// The medium of the messages, and the way in which both sides wait. For shared memory, a socket
-/// passes the memory.
+/// The medium of the messages, and the way in which both sides wait. Shared memory uses a socket
+/// only to pass the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -232,16 +237,16 @@ mod tests {
     use crate::sample::Samples;
 
     #[test]
-    fn sizes_follow_the_message_format() {
-        // Computed by hand: 28 + 12 = 40, + 4 = 44; "echo_octet" and NUL end at 55, aligned 56; + 4
-        // = 60, aligned 64; + 1.
+    fn message_sizes_are_those_of_giop() {
+        // The name begins at 28 + 12 + 4 = 44 and ends with its NUL at 55. The contexts take 56 to
+        // 60, and the argument's octet is at 64.
         assert_eq!(MessageSizes::giop(12, 10, 1, 1), MessageSizes { request: 65, reply: 25 });
-        // No data follows the contexts, so there is no padding.
+        // Without arguments, no padding follows the contexts.
         assert_eq!(MessageSizes::giop(12, 10, 0, 0), MessageSizes { request: 60, reply: 24 });
     }
 
     #[test]
-    fn addresses_survive_as_text() {
+    fn addresses_are_parsed_back_from_their_text() {
         for text in ["127.0.0.1:80", "[::1]:9", "unix:@name", "unix:/tmp/x", "futex:unix:@name", "looking:unix:@name"]
             .into_iter()
             .chain([
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_floor_answers_and_its_server_ends() {
+    fn every_baseline_answers_and_its_server_ends() {
         for (carrier, both) in [
             (BaselineTransport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
             (BaselineTransport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn baseline_refuses_settings_that_its_transport_does_not_have() {
+    fn baseline_refuses_settings_that_its_transport_does_not_support() {
         assert!(BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Epoll(2)).is_err());
         assert!(BaselineServer::open(BaselineTransport::Tcp, Spinning::Parts).is_err());
         let server = BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Blocking).unwrap();
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_drained_before_it_counts_as_done() {
+    fn flood_ends_after_the_server_has_read_it() {
         let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 77, reply: 0 }).unwrap();
         let mut samples = Samples::with_room(20_000);
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_refused() {
+    fn sizes_out_of_range_are_refused() {
         let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 8 }).unwrap();
         client.exchange(0, 1, &mut Samples::with_room(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The exchange over the streams of `corelane_net`. It shows what the transports add to bare
+//! Baseline over the streams of `corelane_net`, which shows the cost that transports add to bare
 //! sockets and memory.
 
 use std::io;
@@ -13,7 +13,7 @@ use corelane_sys::{clock, poll};
 
 use super::{BaselineAddress, BaselineTransport, LOOK, Medium, MessageSizes, StreamSpin, read_preamble};
 
-/// Interval at which the acceptor checks whether the server has ended.
+/// Interval at which the acceptor checks whether the server must end.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 fn policy(spin: StreamSpin) -> SpinPolicy {
@@ -40,7 +40,7 @@ fn endpoint(carrier: BaselineTransport, address: &Address) -> io::Result<Endpoin
     }
 }
 
-/// Connects and announces the sizes.
+/// Connects and sends the message sizes to the server.
 pub(super) fn connect(
     carrier: BaselineTransport,
     spin: StreamSpin,
@@ -55,7 +55,8 @@ pub(super) fn connect(
     Ok(stream)
 }
 
-/// The acceptor of a server. Dropping it ends the acceptor and removes the socket's file.
+/// The acceptor thread of a server. Dropping the handle ends the thread and removes the socket's
+/// file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -65,7 +66,7 @@ impl Drop for Acceptor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread does nothing that can panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
@@ -98,7 +99,7 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         }
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
-        // If no thread can be started, the connection closes, and the client reports that.
+        // If no thread can be started, the connection closes, and the client reports the failure.
         drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }

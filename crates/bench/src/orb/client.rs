@@ -1,4 +1,4 @@
-//! Corelane's client, in the process of the benchmark.
+//! Corelane's client in the process of the benchmark.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::harness::Subject;
 use crate::operation::MeasuredOperation;
 use crate::sample::{Samples, timed};
 
-/// Returns the object that a text refers to.
+/// Returns the object of a stringified reference.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
     orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
 }
@@ -47,7 +47,7 @@ impl Subject for StubCalls {
     }
 }
 
-/// Makes `count` calls and times each.
+/// Makes `count` two-way calls and times each.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -57,8 +57,8 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// Makes `count` calls without timing. If the operation's answer is compared in full, one more call
-/// is made first for this. A oneway waits for no answer.
+/// Makes `count` calls without timing. If the operation's result is compared in full, one more call
+/// precedes them for this comparison. A oneway waits for no answer.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -66,7 +66,7 @@ pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, c
     repeated(target, operation, &mut Untimed { count }).map(|_| ())
 }
 
-/// A loop around a call. It returns the total time.
+/// A loop around a call, which returns the total time.
 trait Repeat {
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
 }
@@ -83,7 +83,7 @@ impl Repeat for Timed<'_> {
     }
 }
 
-/// A loop that does not read the clock.
+/// A loop that does not read the clock between calls.
 struct Untimed {
     count: usize,
 }
@@ -98,7 +98,8 @@ impl Repeat for Untimed {
     }
 }
 
-/// Calls the operation in a loop. Each operation has a loop of its own with the call inside it.
+/// Calls the operation in a loop. Each operation has its own loop, so that the loop contains no
+/// choice of the operation.
 fn repeated(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -141,8 +142,8 @@ fn repeated(
     }
 }
 
-/// Calls an operation that returns a sequence. The first answer is compared in full, before timing;
-/// later answers only by length and last element.
+/// Calls an operation that returns a sequence. The first result is compared in full before the
+/// timing. Later results are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
@@ -162,17 +163,18 @@ fn expect(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
 }
 
-/// Two-way calls of one operation, on any thread.
+/// Two-way calls of one operation by a client of a
+/// [`ClientGroup`](crate::client_group::ClientGroup).
 pub(crate) struct TwoWayCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: MeasuredOperation,
 }
 
-/// Two-way calls of one operation, on a thread with a CORBA priority.
+/// Two-way calls of one operation on a thread with a CORBA priority.
 pub(crate) struct Prioritised {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
-    /// Priority that the calling thread takes; `None` once it has it.
+    /// Priority that the calling thread still has to take. `None` after the thread has taken it.
     pub(crate) priority: Option<i16>,
 }
 
@@ -191,7 +193,7 @@ impl GroupClient for TwoWayCaller {
     }
 }
 
-/// Calls that let the servant compute for a number of rounds.
+/// Calls during which the servant computes for a number of rounds.
 pub(crate) struct ComputingCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) rounds: u32,
@@ -203,7 +205,7 @@ impl GroupClient for ComputingCaller {
     }
 }
 
-/// Calls of `echo_octet` on many objects in turn.
+/// Calls of `echo_octet` that go to many objects in turn.
 pub(crate) struct Rounds {
     pub(crate) targets: Vec<CountedTargetRef>,
     pub(crate) next: usize,
@@ -263,7 +265,7 @@ impl OperationCycle {
     }
 }
 
-/// Returns the typed reference that a text names.
+/// Returns the typed object of a stringified reference.
 pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
     Ok(CountedTargetRef::from_object(object(orb, text)?))
 }
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_as_long_and_otherwise_is_found_out() {
+    fn answer_of_equal_length_with_other_content_is_detected() {
         let sent = [1, 2, 3];
         assert!(sequences(&sent, &mut Untimed { count: 2 }, || Ok(vec![1, 2, 3])).is_ok());
         assert!(sequences(&sent, &mut Untimed { count: 0 }, || Ok(vec![1, 7, 3])).is_err());

@@ -1,4 +1,4 @@
-//! Corelane's client by dynamic invocation: each call builds its request from names, types and
+//! Corelane's client with dynamic invocation, which builds each request from names, types and
 //! values.
 
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Subject for Dynamic {
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // As with stubs, the run ends when the server has dispatched all calls.
+        // As with stubs, the total time ends when the server has dispatched all calls.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;
@@ -120,7 +120,7 @@ mod tests {
     use crate::orb::{ServerArchitecture, client_orb};
 
     #[test]
-    fn every_operation_is_called_and_its_answer_verified() {
+    fn dynamic_invocation_calls_every_operation_and_verifies_the_answer() {
         let orb = start(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let id = orb.root_poa().activate_object(&Target::servant(Echo)).unwrap();
         orb.root_poa().manager().activate().unwrap();

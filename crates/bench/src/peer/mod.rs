@@ -1,7 +1,8 @@
-//! Other ORBs, whose programs in interop/peers are built when a benchmark needs them.
+//! Other ORBs in the benchmarks.
 //!
-//! All use the line protocol that interop/peers/omniorb/bench.cc describes, and run the same loop
-//! over the same interface.
+//! Their programs are in interop/peers and are built when a benchmark needs them. All programs use
+//! the line protocol of interop/peers/omniorb/bench.cc, and run an equal loop over an equal
+//! interface.
 
 use std::fmt;
 use std::fs;
@@ -20,19 +21,19 @@ use crate::service::RunningProgram;
 /// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The ORB of a peer.
+/// Another ORB that benchmarks compare with Corelane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerKind {
     /// omniORB, in C++.
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// ZeroC Ice, in C++: not CORBA, but a common alternative.
+    /// ZeroC Ice, in C++. It is not a CORBA ORB but a common alternative.
     Ice,
 }
 
 impl PeerKind {
-    /// Returns the name that labels use.
+    /// Returns the ORB's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,13 +43,13 @@ impl PeerKind {
         }
     }
 
-    /// Returns true if the ORB's server supports a transport.
+    /// Returns true if the ORB's server supports the transport.
     #[must_use]
     pub(crate) fn carries(self, carrier: BaselineTransport) -> bool {
         carrier == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && carrier == BaselineTransport::Unix)
     }
 
-    /// Returns the folder below interop/peers.
+    /// Returns the folder of the sources, relative to interop/peers.
     fn folder(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "omniorb",
@@ -72,7 +73,7 @@ impl PeerKind {
         }
     }
 
-    /// Returns the required packages, by their Debian names.
+    /// Returns the packages that the build requires, by their Debian names.
     fn packages(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
@@ -88,7 +89,7 @@ impl fmt::Display for PeerKind {
     }
 }
 
-/// A peer whose program is built.
+/// Another ORB whose program is built.
 #[derive(Clone, Debug)]
 pub(crate) struct BuiltPeer {
     kind: PeerKind,
@@ -97,34 +98,33 @@ pub(crate) struct BuiltPeer {
     counting: Option<Counting>,
 }
 
-/// A library that is preloaded into a program, and the file to which it writes its counts.
+/// A library to preload into a program, and the file to which the library writes its counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Counting {
     pub(crate) library: PathBuf,
     pub(crate) file: PathBuf,
 }
 
-/// The assignment of connections to threads in an omniORB server. The other ORBs have only one.
+/// Threads of another ORB's server. Only omniORB's server has a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// The ORB's default. In omniORB each connection has a thread.
+    /// The ORB's default. In omniORB, each connection has a thread.
     Usual,
-    /// A pool, in which one thread watches the connections without a call.
+    /// A thread pool, in which one thread watches all connections without a call in progress.
     Pool,
 }
 
-/// The way in which a client calls.
+/// The way in which another ORB's client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerInvocation {
-    /// Calls by code that is generated from the IDL.
+    /// Calls through code that the ORB's IDL compiler generated.
     Stubs,
-    /// Calls by requests that are built at run time; omniORB only.
+    /// Calls whose requests are built at run time. Only omniORB has them.
     Dynamic,
 }
 
 impl BuiltPeer {
-    /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to
-    /// date.
+    /// Builds the program from the sources in `peers` if it is not up to date.
     ///
     /// # Errors
     /// The sources, a tool or a library is missing. The text tells the user what to do.
@@ -152,7 +152,7 @@ impl BuiltPeer {
         }
     }
 
-    /// Returns a peer without building it.
+    /// Returns a peer whose build output is already in `out`.
     #[cfg(test)]
     pub(crate) fn built(kind: PeerKind, out: impl Into<PathBuf>) -> Self {
         BuiltPeer { kind, out: out.into(), counting: None }
@@ -163,13 +163,13 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the program, for peers with a native one.
+    /// Returns the path of the program. Only for ORBs with a native program.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
     }
 
-    /// Returns the same peer with programs that count.
+    /// Returns the peer with programs that count.
     pub(crate) fn counting(self, counting: Counting) -> Self {
         BuiltPeer { counting: Some(counting), ..self }
     }
@@ -183,14 +183,14 @@ impl BuiltPeer {
             return command;
         }
         let mut command = Command::new("java");
-        // Only one thread collects garbage, so that several collector threads do not compete on one
-        // core.
+        // Several threads of the garbage collector would compete for one core, so only one
+        // collects.
         command.args(["-XX:+UseSerialGC", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/bench:{0}/lib/*", self.out.display())).arg("Bench");
         command
     }
 
-    /// Starts a server and returns it with its object's reference.
+    /// Starts a server. Returns the process and the reference of its object.
     ///
     /// # Errors
     /// The server does not start, or does not support the transport.
@@ -207,7 +207,8 @@ impl BuiltPeer {
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
             let endpoint = match carrier {
-                // Without a path, omniORB makes one below /tmp/omni-USER and removes it at its end.
+                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it when
+                // the server ends.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
@@ -222,7 +223,8 @@ impl BuiltPeer {
     /// Starts a client that calls `operation` on the object of a reference.
     ///
     /// # Errors
-    /// The client does not start, the server does not answer, or the peer has no such way to call.
+    /// The client does not start, the server does not answer, or the ORB does not support the kind
+    /// of invocation.
     pub(crate) fn client(
         &self,
         reference: &str,
@@ -239,7 +241,7 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client of a reference, which calls on request.
+    /// Starts a client that calls the object of a reference when its standard input says so.
     ///
     /// # Errors
     /// The client does not start, or the server does not answer.
@@ -253,10 +255,11 @@ impl BuiltPeer {
     }
 }
 
-/// Option that raises omniORB's default limit of 2 MiB for messages.
+/// Option that raises omniORB's message limit, whose default is 2 MiB.
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
-/// Returns a folder for build output: next to this program, else among temporary files.
+/// Returns a folder for build output: beside this program, or else in the folder for temporary
+/// files.
 pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     let name = Path::new("bench-peers").join(name);
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
@@ -266,7 +269,7 @@ pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     usable.next().ok_or_else(|| Failure::new("no folder for the build output can be made"))
 }
 
-/// Calls of one operation by a peer's client.
+/// Calls of one operation by a peer's client, as a subject of the harness.
 #[derive(Debug)]
 pub(crate) struct PeerCalls {
     name: String,
