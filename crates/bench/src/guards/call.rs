@@ -1,4 +1,4 @@
-//! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
+//! The benchmarks `floor` and `call`: two-way calls of single operations, and floods of oneways.
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, MessageSizes};
@@ -11,7 +11,8 @@ use crate::report::Report;
 use crate::testbed::{PeerServer, Testbed, baselines_and_streams, carrier_of_others, name_transport, no_spin};
 use crate::workload::{compare, extent, message_sizes};
 
-/// Measures bare sockets and memory with the message sizes of the operations.
+/// Measures the baselines, which are bare sockets and memory, with the message sizes of the
+/// operations.
 pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let mut all = Vec::new();
@@ -23,7 +24,7 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
-            // One group has several transports, so the table's text must name them.
+            // A group with several transports has the transport in each configuration's name.
             variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
                 name_transport(&mut variant.label);
                 variant
@@ -34,8 +35,8 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with the sockets or the memory beneath it. Over shared
-                // memory it is also compared with Unix sockets.
+                // A stream is compared with the sockets or the memory on which it is built. A
+                // stream over shared memory is also compared with Unix sockets.
                 let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
                 let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
@@ -50,7 +51,7 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Measures calls through ORBs against bare sockets with messages of the same sizes.
+/// Measures calls through ORBs beside bare sockets with messages of equal sizes.
 pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     progress.show("omniORB's program: building");
     let omniorb = options.peer(PeerKind::OmniOrb);
@@ -63,7 +64,8 @@ pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     for carrier in options.carriers() {
         let mut others = Vec::new();
         for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
-            // For shared memory, only the configuration that is nearest to it is compared.
+            // Over shared memory, Corelane is compared only with omniORB's thread per connection,
+            // the most similar configuration.
             if let Some(peer) = &omniorb
                 && (carrier != BaselineTransport::SharedMemory || threads == Threads::Usual)
             {

@@ -1,7 +1,7 @@
-//! The benchmark `cubit`: the papers' IDL_Cubit.
+//! The benchmark `cubit`: IDL_Cubit of the papers.
 //!
-//! One client calls as fast as it can with every kind of argument. It calls through Corelane and
-//! other ORBs. Bare sockets with messages of the same sizes are the baseline.
+//! One client makes calls without pauses, with arguments of every kind. The calls go through
+//! Corelane and other ORBs. The baseline is bare sockets with messages of equal sizes.
 
 use corelane::Orb;
 
@@ -19,7 +19,7 @@ use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_sp
 use crate::value::{PER_CALL, SingleValue};
 use crate::workload::{compare, extent, message_sizes};
 
-/// Operations that are called by default.
+/// Operations that `cubit` measures by default.
 const USUAL: [MeasuredOperation; 18] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
@@ -35,14 +35,14 @@ const USUAL: [MeasuredOperation; 18] = [
     MeasuredOperation::Octets(1024),
     MeasuredOperation::Octets(1 << 20),
     MeasuredOperation::Octets(16 << 20),
-    // The arguments go one way only, so that no server copies them to return them.
+    // These operations send their argument but do not return it, so the server makes no copy.
     MeasuredOperation::TakeLongs(1024),
     MeasuredOperation::TakeOctets(1024),
     MeasuredOperation::TakeOctets(16 << 20),
     MeasuredOperation::Oneway,
 ];
 
-/// Measures one group for each operation, then prints all operations side by side.
+/// Measures one group for each operation, then prints all operations in one table.
 pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
@@ -73,7 +73,7 @@ pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Measures octet sequences of these sizes without other ORBs, and their transfer rate.
+/// Measures octet sequences of these sizes without other ORBs, and reports transfer rates.
 pub(crate) fn sizes(
     bench: &'static str,
     operations: &[MeasuredOperation],
@@ -85,7 +85,7 @@ pub(crate) fn sizes(
     report.values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
-/// Measures a group for each operation: baselines, other ORBs, Corelane.
+/// Measures one group for each operation: baselines, other ORBs, Corelane.
 fn one_by_one(
     bench: &'static str,
     carrier: BaselineTransport,
@@ -113,9 +113,9 @@ fn one_by_one(
     Ok(all)
 }
 
-/// Adds dynamic invocation of omniORB's server and of the first Corelane server, which has a thread
-/// per connection. They are compared with the baseline and the stubs, and Corelane's also with
-/// omniORB's.
+/// Adds dynamic invocation of omniORB and of Corelane with a thread per connection.
+///
+/// Both are compared with the baseline and with their stubs, and Corelane's also with omniORB's.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
@@ -144,8 +144,8 @@ fn add_dynamic(
     Ok(())
 }
 
-/// Returns one row for each ORB and one column for each operation: medians, or the time per call of
-/// oneways.
+/// Returns one row for each ORB and one column for each operation. The values are medians, or times
+/// per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {
@@ -162,7 +162,7 @@ fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     values.collect()
 }
 
-/// Returns the transfer rates of octet sequences.
+/// Returns the transfer rates of octet sequences in both directions and in one.
 fn transfer(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     for (operation, figures) in all {
@@ -193,7 +193,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rates_follow_from_medians_and_oneways_from_rates() {
+    fn transfer_rates_are_computed_from_medians_or_from_oneway_rates() {
         let figure = |operation: MeasuredOperation| Figure {
             label: FigureLabel {
                 bench: "cubit",

@@ -1,5 +1,5 @@
 //! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
-//! depending on their number.
+//! by their number.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;
@@ -21,29 +21,29 @@ use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Numbers of objects that are compared; the first is the baseline.
+/// Numbers of objects. The first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// Number of references that the `same` targets use; they fit in the processor's caches.
+/// Number of references that the `same` variant calls in turn. They fit in the processor's caches.
 const SAME: usize = 64;
 
-/// Number of references to random targets, the same for every server. They exceed the caches of one
-/// core.
+/// Number of references that the `random` variant calls in turn. They exceed the caches of one
+/// core, and are the same for every server.
 const RANDOM: usize = 16_384;
 
-/// Maximum memory in bytes of an active object, without its servant.
+/// Maximum memory in bytes of an active object without its servant.
 const MOST_OCTETS: f64 = 160.0;
 
-/// Maximum time for a server of a million objects to list references.
+/// Maximum time in which a server of a million objects must list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Numbers of connections that are called in turn; the first is the baseline.
+/// Numbers of connections that are called in turn. The first is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Numbers of POAs between the root POA and the object's.
+/// Numbers of levels by which the object's POA is below the root POA.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
-/// Measures by connections, POAs, objects and operations.
+/// Measures each lookup against the number of its candidates.
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
@@ -56,11 +56,11 @@ pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &
     operations(&orb, options, report, progress)
 }
 
-/// Calls on each of several connections in turn. The server must find the connection that has a
-/// request, and its state.
+/// Calls on each of several connections in turn, so that the server must find the connection with a
+/// request and its state.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // Covers the references' own connections, and other descriptors of the program.
+    // Includes the connections of the references, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -97,7 +97,7 @@ fn depths(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
-    // The root POA has only transient objects.
+    // Persistent objects need a POA of their own, below the root POA.
     let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
     for depth in depths {
         let (server, reference) = start_nested(depth, keys, &options.placement)?;
@@ -172,7 +172,7 @@ fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> 
     if targets.len() != number {
         return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
     }
-    // A reference's first call finds its connection, and is not measured.
+    // The first call on a reference finds its connection and is not measured.
     for target in &targets {
         target.echo_octet(1)?;
     }
@@ -190,7 +190,7 @@ fn operations(
         let (server, reference) = start_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // The names live as long as the program, because the ORB requires static operations.
+    // The ORB requires operations of static lifetime, so the names are leaked.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();

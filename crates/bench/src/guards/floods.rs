@@ -1,8 +1,9 @@
-//! The benchmark `floods`: good clients beside connections that send oneways without end, by dispatch
+//! The benchmark `floods`: clients beside connections that send oneways without end, by dispatch
 //! architecture.
 //!
-//! Clients and server have a core each where the process may use two: on one core, the time in which
-//! the floods send would be measured. A flood lasts for a turn of its variant.
+//! The clients that wait for each reply are called *good clients*. If the process may use two
+//! cores, clients and server have one each. On one core, the processor time of the sending floods
+//! would be measured too. A flood lasts for one turn of its variant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,16 +32,17 @@ use crate::value::SingleValue;
 /// Number of connections that send oneways without end.
 const FLOODS: usize = 4;
 
-/// Number of good clients, each with its own connection.
+/// Number of good clients. Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Oneways of each flood before the clients' first call: more than a queue holds for one connection.
+/// Number of oneways of each flood before the first call of the good clients. It exceeds the
+/// queue's capacity for one connection.
 const FIRST: u64 = 2_000;
 
 /// Maximum number of calls in a turn.
 const MOST_CALLS: usize = 2_000;
 
-/// Measures the clients of each dispatch architecture without and beside floods.
+/// Measures the good clients of each dispatch architecture without and beside floods.
 pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let placement = apart(&options.placement);
     let Extent { warm_up, count, repetitions } = options.extent;
@@ -62,8 +64,8 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
             subject: Box::new(GoodClients::new(&reference, server.pid())?),
             against: Vec::new(),
         });
-        // After its own server without floods, each is compared with the first architecture beside
-        // floods.
+        // Each variant with floods is compared with its own server without floods, then with the
+        // first architecture beside floods.
         let against = if alone == 0 { vec![0] } else { vec![alone, 1] };
         variants.push(Variant { label: label(architecture, true), subject: Box::new(flooded), against });
         servers.push(server);
@@ -74,8 +76,7 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
     report.values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
 }
 
-/// Returns a placement with a core for each side if one core is meant for both and the process may
-/// use another one.
+/// Returns a placement with one core for each side if another core is permitted.
 fn apart(placement: &Placement) -> Placement {
     let CoreChoice::One(server) = placement.cores else { return *placement };
     let cores = thread::affinity(None).ok();
@@ -89,7 +90,7 @@ fn label(architecture: ServerArchitecture, has_floods: bool) -> FigureLabel {
     FigureLabel { bench: "floods", peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along: None }
 }
 
-/// Returns the ratios of the 99th percentiles, the goals, and the rates of the floods.
+/// Returns the ratios of medians and 99th percentiles, the goals, and the rates of the floods.
 fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<SentOneways>]) -> Vec<SingleValue> {
     let found = |architecture, has_floods| {
         let label = label(architecture, has_floods);
@@ -112,7 +113,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
             let bound = is_half_sync.then_some(goals::HALF_SYNC_P99);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
-        // The server is busy all the time, so its rate tells how many requests a call waits for.
+        // The server is never idle, so its rate and the time of a call give the number of requests
+        // that it takes during the call.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
         let bound = is_half_sync.then_some(goals::HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);
@@ -121,7 +123,7 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
     values
 }
 
-/// Oneways that the floods of a variant have sent, and the time of it.
+/// Number of oneways that the floods of a variant have sent, and the time in which they sent.
 #[derive(Debug, Default)]
 struct SentOneways {
     count: AtomicU64,
@@ -179,7 +181,7 @@ impl Subject for Flooded {
         let (begun, end) = (AtomicUsize::new(0), AtomicBool::new(false));
         let Flooded { clients, floods, sent } = self;
         std::thread::scope(|scope| {
-            // Ends the floods even if a client's call fails.
+            // The guard ends the floods even if a client's call fails.
             let is_running = EndOnDrop(&end);
             let mut threads = Vec::with_capacity(FLOODS);
             for (number, flood) in floods.iter().enumerate() {
@@ -212,7 +214,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Oneways in batches on one connection. An ORB of its own keeps the connection apart.
+/// Oneways in batches on one connection. The flood has its own ORB, so no client shares its
+/// connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,
@@ -226,7 +229,7 @@ impl Flood {
         Ok(Flood { target: target(&orb, reference)?.with_policies(policies), _orb: orb })
     }
 
-    /// Sends until `end`, and waits until the server has run what it has received.
+    /// Sends until `end`, then waits until the server has run all received oneways.
     fn send(&self, begun: &AtomicUsize, end: &AtomicBool, sent: &SentOneways) -> Result<(), Failure> {
         let began = clock::now();
         let mut count = 0;
@@ -239,7 +242,7 @@ impl Flood {
         }
         self.target.echo_nothing()?;
         sent.count.fetch_add(count, Ordering::Relaxed);
-        // The floods send side by side.
+        // The floods send concurrently, so each adds only its share of the elapsed time.
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / FLOODS as u64;
         sent.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         Ok(())
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_and_server_have_a_core_each() {
+    fn floods_use_two_cores_if_permitted() {
         let cores: Vec<usize> = thread::affinity(None).unwrap().iter().collect();
         let (first, last) = (cores[0], *cores.last().unwrap());
         let of = |cores| apart(&Placement { cores, scheduling: None }).cores;
@@ -275,7 +278,7 @@ mod tests {
             assert_eq!(samples.len(), 4 * turn);
             assert!(flooded.sent.count.load(Ordering::Relaxed) >= FLOODS as u64 * FIRST * turn as u64);
         }
-        // A flood that fails ends the turn with its reason.
+        // A flood that fails ends the turn and reports the reason.
         orb.shutdown(true).unwrap();
         assert!(flooded.run(0, 4, &mut samples).is_err());
     }

@@ -1,8 +1,7 @@
-//! The benchmark `lane`: the additional cost of a lane, compared with a plain pool that has the
-//! same thread at the same priority.
+//! The benchmark `lane`: the additional cost of a lane over a plain pool with an equal thread.
 //!
-//! It also counts the cost of other real-time features: changing a thread's priority, and a mutex
-//! with priority inheritance.
+//! The benchmark also counts the work of other real-time features: changing a thread's priority,
+//! and a mutex with priority inheritance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +27,13 @@ use crate::testbed::has_priorities;
 use crate::value::SingleValue;
 use crate::workload::{compare, extent, message_sizes};
 
-/// Maximum time for a server to answer.
+/// Maximum time in which a server must answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Native priority of the single serving thread, in the pool and in the lane.
+/// Native priority of the only serving thread, in the pool and in the lane.
 const PRIORITY: u8 = 10;
 
-/// Number of system calls for each request of a thread that takes turns at waiting.
+/// Number of system calls per request of a leader/followers thread.
 const LEADER_FOLLOWERS: f64 = 3.0;
 
 pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -44,7 +43,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     let orb = client_orb(0)?;
     let plain_pool = ServerArchitecture::LeaderFollowers(1);
     let at_priority = Placement { scheduling: Some(Scheduling::Fifo(PRIORITY)), ..options.placement };
-    // Lanes have priorities of their own, so the placement sets none.
+    // Lanes set the priorities of their threads, so the placement sets none.
     let as_it_is = Placement { scheduling: None, ..options.placement };
     let mut values = Vec::new();
     for operation in options.operations_or(&[MeasuredOperation::Octet, MeasuredOperation::Longs(1024)]) {
@@ -78,9 +77,10 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
     report.records("lane: medians", &values)
 }
 
-/// Counts the server thread's work for a call in a lane, and in a pool without lanes. The pool's
-/// thread either has the request's priority already or must change to it. Also counts the work of
-/// an uncontended mutex.
+/// Counts the server thread's work for a call, in a lane and in a pool without lanes.
+///
+/// The pool's thread either already has the request's priority or must change to it. The work of an
+/// uncontended mutex is counted too.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
@@ -94,7 +94,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The client's thread takes the priority, so it is a separate thread.
+        // The thread changes its priority, so it is not this thread.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;
@@ -128,7 +128,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         [("system calls", after.syscalls - before.syscalls), ("futex calls", after.futex - before.futex)]
     {
         let value = count as f64 / CALLS as f64;
-        let label = FigureLabel { op: "lock, unlock".to_owned(), ..label("a mutex that nobody holds") };
+        let label = FigureLabel { op: "lock, unlock".to_owned(), ..label("a mutex without contention") };
         values.push(SingleValue { label, what: what.to_owned(), value, unit: "", bound: Some(0.0) });
     }
     Ok(values)

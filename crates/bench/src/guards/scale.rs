@@ -1,5 +1,4 @@
-//! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of
-//! every size.
+//! The benchmark `scale`: many connections, many client threads, and messages of many sizes.
 
 use corelane_sys::process;
 
@@ -22,7 +21,7 @@ use crate::workload::open_idle;
 /// Numbers of idle connections beside the active one.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];
 
-/// Maximum server memory in bytes of an idle connection.
+/// Maximum memory in bytes of an idle connection in the server.
 const MOST_OCTETS: f64 = 2048.0;
 
 /// Numbers of client threads.
@@ -40,7 +39,8 @@ const SIZES: [MeasuredOperation; 8] = [
     MeasuredOperation::Octets(64 << 20),
 ];
 
-/// Measures by connections, threads and sizes.
+/// Measures calls by the number of connections, the number of threads, and the size of the
+/// argument.
 pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
@@ -50,7 +50,7 @@ pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &
     cubit::sizes("scale", &SIZES, options, report, progress)
 }
 
-/// Measures one active connection beside many idle ones.
+/// Measures the calls on one connection beside many idle ones, and the memory of an idle one.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
@@ -66,7 +66,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         let architecture = ServerArchitecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The active connection is made before the idle ones.
+        // The first call opens the active connection before the idle ones.
         target.echo_octet(1)?;
         let before = resident(server.pid())[0];
         let address = address_in(target.as_object())?;

@@ -1,11 +1,16 @@
-//! The benchmark `cpu`: the cost of ORB and kernel for a call between two threads of one process.
+//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
+//! of one process.
 //!
-//! Client and server are one process, as in the papers: two ORBs on one core, whose calls go
-//! through sockets. These calls are compared with calls within a thread: to the same object
-//! collocated, and as a plain virtual function. A thread of lower priority, the *scavenger*, takes
-//! all remaining processor time. The kernel reports how often and how long it runs: never, if the
-//! system obeys priorities. The papers' percentage is for a servant that computes for a while. For
-//! a servant without work, the difference itself is the figure that matters.
+//! As in the papers, client and server are two ORBs of one process, on one core, and the calls go
+//! through sockets. The calls are compared with calls within a thread: of the same object
+//! collocated, and of a plain virtual function.
+//!
+//! A thread of lower priority, the *scavenger*, takes all remaining processor time. The kernel
+//! reports how often and how long the scavenger runs. If the system obeys priorities, it never
+//! runs.
+//!
+//! The papers' percentages are for a servant that computes for a while. For a servant without work,
+//! the difference in time is the relevant figure.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,12 +34,11 @@ use crate::report::Report;
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Number of calls between two readings of the clock, used where a call takes less time than a
-/// reading.
+/// Number of calls between two readings of the clock, for calls that take less time than a reading.
 const BATCH: usize = 100;
 
-/// Maximum time that a thread of fixed priority runs. It then sleeps for an eighth of its time, so
-/// that other threads get the core.
+/// Maximum time for which a thread of fixed priority runs without a pause. It then sleeps for an
+/// eighth of this time, so that other threads get the core.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Computing time of the servant in the variants with work.
@@ -43,9 +47,9 @@ const WORK: Duration = Duration::from_micros(100);
 /// The path of a call to the object.
 #[derive(Clone)]
 enum CallPath {
-    /// A call through a reference, over sockets or collocated, depending on the reference.
+    /// A call through a reference. The reference decides between sockets and a collocated call.
     Reference(CountedTargetRef),
-    /// A direct call of the servant.
+    /// A direct call of a virtual function of the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 
@@ -62,7 +66,7 @@ impl CallPath {
     }
 }
 
-/// Calls in slices, with the scavenger's run time.
+/// Calls in slices with pauses, and the scavenger's run time during the calls.
 struct Sliced {
     way: CallPath,
     rounds: u32,
@@ -72,8 +76,8 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Makes calls for at most about one slice. The times cover only the calls, not their
-    /// recording.
+    /// Makes calls for about one slice or until `count` is reached. The times exclude the recording
+    /// of the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -117,11 +121,11 @@ impl Subject for Sliced {
     }
 }
 
-/// The scavenger's run time during calls. Only the measuring thread writes it, with relaxed
-/// ordering.
+/// Run time of the scavenger during calls. Only the measuring thread writes the values, with
+/// relaxed ordering.
 #[derive(Clone, Default)]
 struct CpuTimes {
-    /// Number of times that the scavenger was scheduled.
+    /// Number of times that the kernel scheduled the scavenger.
     times: Arc<AtomicU64>,
     nanoseconds: Arc<AtomicU64>,
     calls: Arc<AtomicU64>,
@@ -134,29 +138,29 @@ impl CpuTimes {
     }
 }
 
-/// The number of times that a thread was scheduled, and its total time on a core.
+/// Number of times that the kernel scheduled a thread, and the thread's total time on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ThreadRunTime {
     nanoseconds: u64,
     times: u64,
 }
 
-/// Returns the run time of a thread of this process. `None` if the kernel does not report it (no
-/// CONFIG_SCHED_INFO).
+/// Returns the run time of a thread of this process. Returns `None` if the kernel lacks
+/// CONFIG_SCHED_INFO.
 fn ran(thread: Tid) -> Option<ThreadRunTime> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
-/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of times that the
-/// thread was scheduled.
+/// Parses three numbers: nanoseconds on a core, nanoseconds waiting for a core, and the number of
+/// times that the thread was scheduled.
 fn read_ran(text: &str) -> Option<ThreadRunTime> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
     Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// The scavenger thread. It ends when the handle is dropped.
+/// The scavenger thread. Dropping the handle ends the thread.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -179,7 +183,7 @@ impl Scavenger {
         Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
 
-    /// Returns an error if the kernel does not report whether the thread runs.
+    /// Returns an error if the kernel does not report the thread's run time.
     fn seen(self) -> Result<Self, Failure> {
         match ran(self.id) {
             Some(_) => Ok(self),
@@ -194,13 +198,13 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread cannot panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Measures without work, then with work.
+/// Measures a servant without work, then one with work.
 pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
         CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
@@ -222,7 +226,7 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     let scavenger = report.found("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
-        // Threads of the ORBs inherit cores and class from the thread that creates them.
+        // Threads of an ORB inherit cores and class from the thread that creates them.
         let orbs = placement.run(Side::Server, orbs).map_err(|error| Failure::new(error.to_string()))??;
         let below = scavenger.as_ref().map(|scavenger| scavenger.id);
         let (mut variants, seen) = orbs.variants(rounds, work, below)?;
@@ -242,8 +246,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     Ok(())
 }
 
-/// Returns the extent. The full form makes the papers' 10,000,000 calls; variants with work make at
-/// most 2,000 a turn.
+/// Returns the numbers of calls and turns. The full depth makes the papers' 10,000,000 calls.
+/// Variants with work make at most 2,000 in a turn.
 fn extent(options: &BenchOptions, rounds: u32) -> Extent {
     let asked = options.extent;
     match (options.depth, rounds) {
@@ -253,7 +257,7 @@ fn extent(options: &BenchOptions, rounds: u32) -> Extent {
     }
 }
 
-/// Returns the number of rounds of computing that take about `time` on this machine.
+/// Returns the number of rounds for which the servant computes for about `time` on this machine.
 pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {
@@ -329,8 +333,8 @@ impl Orbs {
     }
 }
 
-/// Maximum time in nanoseconds by which a call may exceed a virtual function: through the POA, and
-/// with POA bypass.
+/// Maximum time in nanoseconds by which a collocated call may exceed a virtual function: through
+/// the POA, and past the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
@@ -352,7 +356,7 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares with the second figure, the collocated call, as the papers do.
+/// Compares each figure with the collocated call, which is the second figure, as the papers do.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
@@ -383,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_call_is_timed_and_compared() {
+    fn every_call_path_is_timed_and_compared() {
         let orbs = orbs().unwrap();
         let (mut variants, seen) = orbs.variants(0, "no work", None).unwrap();
         assert_eq!(variants.len(), 5);
@@ -400,12 +404,12 @@ mod tests {
     }
 
     #[test]
-    fn overheads_of_repetitions_have_their_deviation() {
+    fn standard_deviation_of_repetitions_is_that_of_a_population() {
         assert_eq!((deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), deviation(&[])), (2.0, 0.0));
     }
 
     #[test]
-    fn a_scavenger_runs_on_an_idle_core_and_ends() {
+    fn scavenger_runs_on_an_idle_core_and_ends_on_drop() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
         let (id, stop) = (scavenger.id, scavenger.stop.clone());
@@ -417,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_full_form_has_the_papers_calls_unless_a_number_was_asked_for() {
+    fn full_depth_makes_the_papers_calls_unless_a_number_is_given() {
         let of = |line: &str| {
             let options = BenchOptions::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
             let extent = extent(&options, 0);
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_of_a_thread_are_read() {
+    fn run_time_of_a_thread_is_parsed() {
         assert_eq!(read_ran("1200 3400 5\n"), Some(ThreadRunTime { nanoseconds: 1200, times: 5 }));
         assert_eq!(read_ran("1200 3400"), None);
         let seen = CpuTimes::default();

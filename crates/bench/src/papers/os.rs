@@ -1,7 +1,7 @@
-//! The benchmark `os`: the effect of the operating system on the same ORB.
+//! The benchmark `os`: the effect of the operating system on one ORB.
 //!
-//! It varies the scheduling class and cores, idle states, timer slack, and, on request, the
-//! kernel's preemption mode.
+//! The benchmark varies the scheduling class and cores, the idle states, the timer slack, and, on
+//! request, the kernel's preemption mode.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -32,20 +32,20 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Fixed priority of both sides in the settings with fixed priorities.
+/// Priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
-/// Pause between two calls of a client that lets the core become idle.
+/// Pause between two calls, in which the core may become idle.
 const REST: Duration = Duration::from_millis(5);
 
 /// Sleeping time of a thread whose wake-up is measured.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The kernel's default timer slack.
+/// Default timer slack of the kernel.
 const USUAL_SLACK: Duration = Duration::from_micros(50);
 
-/// The file that lists the kernel's preemption modes, with the current one in parentheses. Writing
-/// a mode switches to it.
+/// File that lists the kernel's preemption modes, with the current mode in parentheses. Writing a
+/// mode to the file switches to this mode.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
 pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -79,12 +79,12 @@ impl OsServerPair {
 
 type BoxedSubject = Box<dyn Subject + Send>;
 
-/// The variants of a group: baseline and Corelane alternately.
+/// Variants of a group in which baseline and Corelane alternate.
 struct OsVariants<'o> {
     options: &'o BenchOptions,
     orb: corelane::Orb,
     variants: Vec<Variant>,
-    /// The servers, which run as long as their variants are called.
+    /// The servers. They must outlive the calls of their variants.
     pairs: Vec<OsServerPair>,
 }
 
@@ -93,9 +93,10 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
-    /// Corelane is also compared with the baseline in the same setting. `set` puts a subject into
-    /// its setting.
+    /// Adds a baseline variant and a Corelane variant in one setting.
+    ///
+    /// `set` puts a subject into the setting. Later variants are compared with the first ones, and
+    /// Corelane is also compared with the baseline in the same setting.
     fn add(
         &mut self,
         name: &str,
@@ -133,7 +134,7 @@ fn label(peer: &'static str, config: &str) -> FigureLabel {
     FigureLabel { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
 }
 
-/// Compares scheduling classes and cores.
+/// Compares scheduling classes, and one core with two.
 fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
@@ -166,7 +167,7 @@ fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progr
     settings.measure("os: scheduling class and cores", &options.extent, report, progress)
 }
 
-/// Compares calls with pauses between them, in which the core becomes idle unless it is kept awake.
+/// Compares ways to keep the core out of idle states in the pauses between calls.
 fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut settings = OsVariants::new(options)?;
     let placement = options.placement;
@@ -193,14 +194,14 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
     settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
 }
 
-/// Timer slacks and classes whose lateness is compared; the first is the baseline.
+/// Timer slacks and scheduling classes to compare. The first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
     ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
 ];
 
-/// Measures how late a thread wakes.
+/// Measures how late a sleeping thread wakes.
 fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
@@ -252,8 +253,8 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     measured
 }
 
-/// Compares the modes that the kernel can switch to at run time. Restores the original mode
-/// afterwards.
+/// Compares the preemption modes between which the kernel can switch at run time. Restores the
+/// original mode afterwards.
 fn preemption(
     file: &Path,
     options: &BenchOptions,
@@ -286,18 +287,17 @@ fn preemption(
     settings.measure("os: kernel preemption", &options.extent, report, progress)
 }
 
-/// Parses a line such as `none voluntary (full) lazy` into modes, each with true if it is the
-/// current one.
+/// Parses a line such as `none voluntary (full) lazy` into modes. The current mode has `true`.
 fn modes(text: &str) -> Vec<(String, bool)> {
     let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Restores the mode on drop. Also restores it when the process receives a termination signal,
-/// which then ends the process.
+/// Restores the kernel's preemption mode on drop. A termination signal also restores the mode and
+/// then ends the process.
 struct PreemptionRestore;
 
-/// The file, and the mode to restore.
+/// The file of the preemption modes, and the mode to restore.
 type PreemptionMode = Option<(PathBuf, String)>;
 
 fn switched() -> &'static Mutex<PreemptionMode> {
@@ -314,8 +314,8 @@ impl PreemptionRestore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // The thread runs until the process ends, because a process that takes over these signals
-        // must obey them until its end.
+        // The thread is never joined: a process that takes over these signals must handle them
+        // until its end.
         ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -383,7 +383,7 @@ impl Subject for PlacedSubject {
     }
 }
 
-/// The way in which the core is kept awake between calls.
+/// Means to keep the core out of idle states between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -391,7 +391,7 @@ enum Keep {
     Busy,
 }
 
-/// A subject that rests before each call.
+/// A subject that pauses before each call.
 struct RestedClient {
     keep: Keep,
     placement: Placement,
@@ -424,7 +424,7 @@ struct Sleeper {
 impl Subject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
-        // The slack belongs to the thread, so the thread is used only once.
+        // Timer slack belongs to a thread, so each setting needs a new thread.
         let slept = self.placement.run(Side::Client, move || {
             thread::set_timer_slack(slack)?;
             let began = clock::now();
@@ -453,7 +453,8 @@ struct SilentServer {
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the server keeps open. After each call the client uses another one.
+/// Number of connections that the server keeps open. After each call the client opens another
+/// connection.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -484,12 +485,12 @@ impl SilentServer {
 impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // Wakes the accepting thread. If this fails, the thread ends with the program.
+        // Wakes the accepting thread. If this fails, the thread ends with the process.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// A call with a precise deadline to a silent server. The measured times begin at the deadline.
+/// A call with a precise deadline to a silent server. The measured times start at the deadline.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
@@ -499,7 +500,7 @@ struct DeadlineCall {
 impl Subject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // The thread is used only once, like a sleeping thread.
+        // Timer slack belongs to a thread, so each setting needs a new thread.
         let called = self.placement.run(Side::Client, move || {
             let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;
@@ -536,7 +537,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn a_call_of_a_silent_server_ends_by_its_deadline_and_not_before() {
+    fn call_of_a_silent_server_ends_at_its_deadline() {
         let silent = SilentServer::start().unwrap();
         let placement = Placement::default();
         let mut overdue = DeadlineCall { slack: USUAL_SLACK, placement, reference: silent.reference() };
@@ -546,15 +547,15 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_modes_are_read() {
+    fn preemption_modes_are_parsed() {
         let read = modes("none voluntary (full) lazy \n");
         assert_eq!(read.len(), 4);
         assert_eq!(read.iter().find(|(_, current)| *current).unwrap().0, "full");
         assert!(modes("").is_empty());
     }
 
-    /// Environment variable that makes the test program switch the mode in this file, print
-    /// `switched`, and wait.
+    /// Environment variable with the path of a file. The test program then switches the mode in
+    /// this file, prints `switched`, and waits.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]
@@ -564,15 +565,15 @@ mod tests {
         let restore = PreemptionRestore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
         println!("switched");
-        // The program's standard input ends with the test that started it.
+        // The standard input ends when the test that started this program ends.
         let _ = std::io::stdin().lines().next();
         drop(restore);
     }
 
     #[test]
-    fn a_signal_leaves_the_mode_as_it_was() {
-        // SIGINT is not tested: a shell makes background jobs ignore it, and the program would
-        // inherit this.
+    fn signal_restores_the_preemption_mode() {
+        // SIGINT is not tested, because a shell makes background jobs ignore it and the program
+        // would inherit this.
         for signal in [None, Some("TERM")] {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
@@ -580,7 +581,7 @@ mod tests {
             program.args(["--exact", "papers::os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
-            // Keeps the input open: waiting for a child would close it.
+            // Waiting for the child would close its input, so the test keeps the input open.
             let input = child.stdin.take();
             let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
             assert!(said.any(|line| line.unwrap().contains("switched")));
@@ -618,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rested_client_makes_as_many_calls() {
+    fn pausing_client_makes_the_requested_calls() {
         let calls = Arc::default();
         let inner = Box::new(Counting(Arc::clone(&calls)));
         let placement = Placement::default();
@@ -631,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_never_early() {
+    fn sleeping_thread_is_never_early() {
         let mut samples = Samples::with_room(3);
         let mut sleeper = Sleeper { slack: Duration::from_nanos(1), placement: Placement::default() };
         let whole = sleeper.run(1, 3, &mut samples).unwrap();

@@ -1,6 +1,6 @@
 //! The benchmark `protocol`: paper 4's comparison of calls with and without marshalling.
 //!
-//! Messages of the same size are sent once as the types of the IDL and once as an octet sequence,
+//! Messages of equal size are sent once with the types of the IDL and once as an octet sequence,
 //! whose content neither side inspects.
 
 use crate::Failure;
@@ -15,11 +15,11 @@ use crate::report::Report;
 use crate::testbed::{Baseline, Corelane};
 use crate::workload::message_sizes;
 
-/// Operations that are called by default.
+/// Operations that `protocol` measures by default.
 const USUAL: [MeasuredOperation; 3] =
     [MeasuredOperation::Longs(4), MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
-/// Measures a group for each operation.
+/// Measures one group for each operation.
 pub(crate) fn protocol(
     options: &BenchOptions,
     report: &mut Report<'_>,

@@ -1,4 +1,4 @@
-//! The benchmark `stages`: paper 4's table of a server's work for a request, from time probes
+//! The benchmark `stages`: paper 4's table of the server's work for a request, from time probes
 //! inside the ORB.
 
 use crate::Failure;
@@ -10,18 +10,19 @@ use crate::report::Report;
 use crate::sample::Summary;
 use crate::value::SingleValue;
 
-/// Operations that are measured by default.
+/// Operations that `stages` measures by default.
 const USUAL: [MeasuredOperation; 3] =
     [MeasuredOperation::Octet, MeasuredOperation::Longs(1024), MeasuredOperation::Structs(1024)];
 
-/// Number of calls between two collections; fewer than the capacity of a thread's ring.
+/// Number of calls between two collections of the records. A thread's ring has room for the records
+/// of more calls.
 const ROUND: usize = 300;
 
-/// Reports the stages in the order in which a request passes them.
+/// Reports the time of each stage, in the order in which a request passes the stages.
 pub(crate) fn stages(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     for operation in options.operations_or(&USUAL) {
         if operation.is_oneway() {
-            report.missing("stages", "Corelane", "oneway: the time of a call ends before its stages do")?;
+            report.missing("stages", "Corelane", "a oneway returns before the server has passed its stages")?;
             continue;
         }
         let mut probed = Probed::start("per-connection", operation, &options.placement)?;

@@ -1,4 +1,4 @@
-//! Locks per call of other ORBs, counted by a library that is preloaded into their programs
+//! Locks per call of other ORBs. A library that is preloaded into their programs counts them
 //! (interop/peers/locks).
 
 use std::fs;
@@ -14,14 +14,14 @@ use crate::peer::{BuiltPeer, Counting, PeerInvocation, PeerKind, Threads, output
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Numbers of calls of two runs. The difference of their counts is used, because both include the
-/// work of a program's start and end.
+/// Numbers of calls of two runs. The result is the difference between the runs, which excludes the
+/// start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Locks, and operations on condition variables.
+/// Numbers of lock operations and of condition-variable operations.
 type LockCounts = [f64; 2];
 
-/// Counts locks per call of `octet`, on both sides.
+/// Counts locks per call of the operation `octet` on both sides.
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let peer = options.peer(kind)?;
     let library = build(&options.peers)?;
@@ -53,7 +53,7 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Returns the counts of client and server in a run of `calls` calls.
+/// Returns the counts of client and server for a run of `calls` calls.
 fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -> Result<[LockCounts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
     let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_of_the_library_is_read() {
+    fn counts_written_by_the_library_are_parsed() {
         assert_eq!(parse("12 3\n"), Some([12.0, 3.0]));
         assert_eq!(parse("12"), None);
         assert_eq!(parse(""), None);

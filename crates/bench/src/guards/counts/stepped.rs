@@ -1,10 +1,10 @@
 //! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
-//! client's or the server's process (docs/decisions/0009-atomics-are-counted-by-stepping.md).
+//! client or the server (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process gets one request at a time. The process has settled when all its threads
-//! that take part in calls wait in the kernel. The counts cover these threads' work from one such
-//! moment to the next. No time is measured, so neither the machine's load nor the slowness of
-//! stepping matters.
+//! The stepped process handles one request at a time. It has settled when every thread that takes
+//! part in calls waits in the kernel. The counts cover the work of these threads between two
+//! settled states. Time is not measured, so the machine's load and the slowness of stepping do not
+//! matter.
 
 use std::fs;
 use std::io;
@@ -27,28 +27,28 @@ use crate::report::{Report, bounded};
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Number of calls of each operation before a process is stepped.
+/// Number of uncounted calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
 
 /// Number of calls that are made to find the threads that take part in calls.
 const LOOKED_AT: usize = 1000;
 
-/// Number of times that the same calls are counted; the minimum is reported.
+/// Number of samples of each count. The minimum is reported.
 const SAMPLES: usize = 9;
 
 /// Maximum time of one sample.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two checks for the client's answer while no thread runs.
+/// Interval of the checks for the client's answer while no thread runs.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// The counted quantities, in the order of the columns.
+/// Names of the counted quantities, in the order of the columns.
 const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries"];
 
 /// Counts in the order of [`COUNTED`].
 type Figures = [f64; 3];
 
-/// The reason why nothing was counted.
+/// The reason why counting stopped.
 enum Stop {
     /// The kernel does not permit tracing, or the processor is not supported.
     Refused(io::Error),
@@ -61,20 +61,19 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A client, the server that it calls, and their labels.
+/// A client, the server that it calls, and the labels of their counts.
 struct SteppedPair {
     client: RunningProgram,
     server: RunningProgram,
     peer: &'static str,
     config: String,
-    /// Maximum number of atomic operations of a call with plain arguments, for the client's side
-    /// and the server's side.
+    /// Maximum number of atomic operations of a call with plain arguments, for client and server.
     most: [Option<f64>; 2],
-    /// True if this client sends oneways, and only these, when asked for them.
+    /// True if this client handles only requests for oneways.
     oneways: bool,
 }
 
-/// Counts calls of Corelane by architecture, and of omniORB.
+/// Counts calls of Corelane with each architecture, and of omniORB.
 pub(super) fn stepped(
     architectures: &[ServerArchitecture],
     operations: &[MeasuredOperation],
@@ -157,7 +156,7 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the client compares the first answer, this comparison is the call.
+            // If the client compares the first result, this comparison already makes the call.
             let asked = usize::from(!operation.compares_first());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -165,7 +164,8 @@ impl SteppedPair {
         Ok(all)
     }
 
-    /// Returns the difference that one more call makes to the client's work for a request.
+    /// Returns the client's work for one call: the difference between two requests whose numbers of
+    /// calls differ by one.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -189,8 +189,8 @@ impl SteppedPair {
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // An allocation for a result of variable size may contain atomic operations of the
-            // allocator.
+            // Operations with results of variable size have no bound, because the memory allocator
+            // may use atomic operations.
             let bounded = !operation.is_oneway() && !operation.compares_first();
             let bounds = [most.filter(|_| bounded), None, None];
             values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| {
@@ -201,9 +201,11 @@ impl SteppedPair {
     }
 }
 
-/// Returns the threads of a process with their numbers of context switches, voluntary and
-/// involuntary. Both count: a thread that is preempted by the thread it answers may always find its
-/// next request ready, and never wait.
+/// Returns the threads of a process with their numbers of voluntary and involuntary context
+/// switches.
+///
+/// The sum of both counts, because a thread that is always preempted may never wait: its next
+/// request may always be ready.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
@@ -214,9 +216,10 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
     tasks.filter_map(of_task).collect()
 }
 
-/// Returns the threads that stopped running in more than a tenth of the calls. Threads that only
-/// wake from time to time are excluded. On a very slow machine such a thread may be included, but
-/// it adds nothing, because its minimum over several samples is zero.
+/// Returns the threads that stopped running in more than a tenth of the calls.
+///
+/// Threads that wake only occasionally are excluded. On a very slow machine such a thread may be
+/// included. Its minimum over several samples is zero, so it does not change the result.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -233,8 +236,8 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Makes one call that is not counted. Stepping has interrupted the threads' system calls, and the
-/// counter does not see these begin again.
+/// Makes one uncounted call. Stepping interrupts system calls of the threads, and the counter does
+/// not see the kernel restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }
@@ -263,7 +266,8 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // A client that sends a oneway only knows that the message is sent.
+    // After a oneway, the client's answer says only that the message was sent, so the server must
+    // settle too.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
@@ -276,9 +280,10 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the minimum of each thread's work, summed over all threads. Each call does the same
-/// work. More than the minimum is occasional work of the threads, which may happen in most samples
-/// on a slow machine.
+/// Returns the minimum of each thread's work, summed over all threads.
+///
+/// Each call does equal work. A higher sample contains occasional work of a thread, which on a slow
+/// machine may be in most samples.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
@@ -288,7 +293,7 @@ fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     [sum(&|counts| counts.atomics), sum(&|counts| counts.instructions), sum(&|counts| counts.system_calls)]
 }
 
-/// Formats one line for each operation and ORB, with the counts of each side.
+/// Formats one line for each operation and ORB, with the counts of both sides.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
@@ -313,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rare_work_of_a_thread_is_left_out() {
+    fn occasional_work_of_a_thread_is_not_counted() {
         let counts = |atomics, instructions| InstructionCounts { atomics, instructions, system_calls: 1 };
         let samples = vec![
             vec![counts(3, 100), InstructionCounts::default()],
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn orbs_stand_beside_each_other() {
+    fn orbs_of_an_operation_have_adjacent_lines() {
         let value = |peer, op: &str, what: &str, value| SingleValue {
             label: FigureLabel {
                 bench: "counts",

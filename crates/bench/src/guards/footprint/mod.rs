@@ -1,4 +1,4 @@
-//! The benchmark `footprint`: the size of a server program, and its memory while it is idle.
+//! The benchmark `footprint`: the size of a server program, and its memory while idle.
 
 mod symbols;
 
@@ -23,23 +23,24 @@ use crate::report::Report;
 use crate::value::SingleValue;
 use crate::workload::open_idle;
 
-/// Maximum time for a server to print its address.
+/// Maximum time in which a server must print its address.
 const START: Duration = Duration::from_secs(10);
 
-/// Time after which a server that gets no calls counts as idle.
+/// Time after its start at which the server counts as idle.
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Maximum size of the hello example's server, stripped.
+/// Maximum size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Maximum size of the smallest form.
+/// Maximum size in KiB of the server's smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// Maximum size of the smallest form, linked statically, above a networking program without an ORB.
+/// Maximum excess in KiB of the smallest form over a networking program without an ORB, both linked
+/// statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Maximum resident memory of the hello server.
+/// Maximum resident memory in KiB of the hello example's server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
-/// Measures Corelane's hello server and omniORB's benchmark server.
+/// Measures the hello example's server of Corelane, and omniORB's benchmark server.
 pub(crate) fn footprint(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -83,7 +84,7 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
     let address = address_in(&object(&orb, &server.line)?)?;
-    // The process may not be permitted this number of descriptors.
+    // The process may be permitted fewer descriptors than the connections need.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
         let opened = open_idle(address, CONNECTIONS, server.child.id())?;
@@ -98,7 +99,7 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     Ok(values)
 }
 
-/// Number of connections with which the memory is measured again.
+/// Number of connections for a second measurement of the memory.
 const CONNECTIONS: usize = 1000;
 
 /// Measures the smallest form of the server that a stable compiler builds.
@@ -119,11 +120,11 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Features that the smallest form omits, and with which it is measured too.
+/// Feature sets that are measured in addition to the smallest form, which has none of them.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// Measures the smallest form with some features. Each form is built in a folder of its own,
-/// because the programs have the same name.
+/// Measures the smallest form with some features. Each form has its own build folder, because the
+/// programs have equal names.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -136,8 +137,8 @@ fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     of_program(&label, &program, None, &build)
 }
 
-/// Measures the smallest form with everything in it, the C library included. It is compared with a
-/// similar program without an ORB.
+/// Measures the smallest form, linked statically with the C library, beside a similar program
+/// without an ORB.
 fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
@@ -186,7 +187,7 @@ fn of_program(label: &FigureLabel, program: &Path, most: Option<f64>, build: &st
     Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
 }
 
-/// Returns the size of code and constants of the hello server by crate, if it has symbols.
+/// Returns the size of the hello server's code and constants by crate, if the program has symbols.
 fn crates(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
     let sums = symbols::by_crate(&program)?;
@@ -212,14 +213,14 @@ fn omniorb(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     ])
 }
 
-/// Returns the size in bytes of a stripped copy of the program.
+/// Returns the size in bytes of the program without symbols.
 fn stripped_size(program: &Path) -> Result<u64, Failure> {
     let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
     let outcome = strip.output();
     let size = fs::metadata(&copy).map(|metadata| metadata.len());
-    // Ignore errors: the copy may not exist.
+    // Ignore errors: `strip` may not have made the copy.
     let _ = fs::remove_file(&copy);
     match outcome {
         Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
@@ -232,8 +233,8 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// A started server that has printed its first line and gets no calls. It ends when the handle is
-/// dropped.
+/// A server process that has printed its first line and gets no calls. It is killed when the handle
+/// is dropped.
 struct Idle {
     child: Child,
     line: String,
@@ -261,7 +262,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        // Ignore errors: both fail only if the server has ended by itself.
+        // Ignore errors: both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_is_none() {
+    fn program_without_a_first_line_is_refused() {
         let Err(refused) = Idle::start(Path::new("/bin/true")) else { panic!("accepted") };
         assert!(refused.to_string().contains("printed nothing"), "{refused}");
         assert!(Idle::start(Path::new("/nonexistent")).is_err());

@@ -1,8 +1,8 @@
 //! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
 //! server.
 //!
-//! It compares dispatch architectures and ways to use connections, for clients in one process, with
-//! lanes and omniORB. All variants take turns in each repetition.
+//! It compares dispatch architectures and the sharing of connections with lanes and with omniORB.
+//! All clients are in one process, and all variants take turns in each repetition.
 
 use corelane_sys::thread::Scheduling;
 
@@ -23,19 +23,20 @@ use crate::value::SingleValue;
 /// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
 
-/// Number of floods in the variants with floods.
+/// Number of floods in the loads with floods.
 const FLOODS: usize = 4;
 
-/// Maximum ratio, with lanes, between two medians of the high-priority client: beside floods at the
-/// same server and at another one. The other figures have no bound.
+/// Maximum ratio, with lanes, of the high-priority client's medians: beside floods at its own
+/// server to beside floods at the other server. The other figures have no bound.
 const MOST: f64 = 1.5;
 
-/// The load beside the high-priority client.
+/// The other clients beside the high-priority client.
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and true if they call the same server.
+    /// Operation of the floods, and true if they call the high-priority client's server. `None`
+    /// means no floods.
     floods: Option<(MeasuredOperation, bool)>,
-    /// Indices of the loads that this one is compared with.
+    /// Indices of the loads with which this load is compared.
     against: &'static [usize],
 }
 
@@ -53,14 +54,16 @@ const BESIDE: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two equal servers. The high-priority client calls the first one; the floods call either.
+/// Two equal servers. The high-priority client calls the first server. The floods call the first or
+/// the second.
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// Index of the pair in which each call has its own connection, if this pair shares
-    /// connections.
+    /// For a pair that shares connections, the index of the pair whose calls have a connection
+    /// each.
     each: Option<usize>,
-    /// Maximum ratio of the medians beside floods at the same server and at the other one.
+    /// Maximum ratio of the medians beside floods at the same server to those beside floods at the
+    /// other one.
     most: Option<f64>,
     seen: [Observations; BESIDE.len()],
 }
@@ -109,8 +112,8 @@ pub(crate) fn inversion(
     report.values("inversion: beside floods at the same server", &values)
 }
 
-/// Starts a pair for each dispatch architecture and use of connections, for lanes, and for omniORB.
-/// In omniORB each call in progress has its own connection.
+/// Starts a pair of servers for each dispatch architecture and sharing of connections, for lanes,
+/// and for omniORB. In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -124,7 +127,8 @@ fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPa
             pairs.push(ServerPair::start(|| single(architecture, connections, options), Some(each))?);
         }
     }
-    // One thread serves all requests, however they arrive.
+    // In this architecture one thread serves all requests, so the sharing of connections makes no
+    // difference.
     pairs.push(ServerPair::start(|| single(ServerArchitecture::Reactive, Connections::Each, options), None)?);
     let lanes =
         ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options), None)?;
@@ -164,8 +168,8 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
     }
 }
 
-/// Returns the figures of a pair. Each is compared with the same server under other loads, and with
-/// the same load and a connection for each call.
+/// Returns the figures of a pair. Each is compared with other loads of the same server, and with an
+/// equal load whose calls have a connection each.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
     let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
@@ -179,9 +183,10 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns the delay of the high-priority client by floods at its server, and by its use of
-/// connections. Floods at another server cost the same processor time, so the ratio excludes this
-/// time.
+/// Returns the high-priority client's delays by floods at its server and by shared connections.
+///
+/// Floods at the other server need as much processor time, so the ratio to them excludes the
+/// processor time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));

@@ -2,13 +2,13 @@
 //! high-priority client of the same server.
 //!
 //! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at
-//! lower priorities call at 10 Hz. Each has its own thread, connection and object. All begin
-//! together, and replies are verified. The low priorities are all different (papers 1 and 2) or all
-//! equal (paper 4: `mt-equal`).
+//! lower priorities call at 10 Hz. Each client has its own thread, connection and object. All start
+//! together and verify the replies. The low priorities are all different (papers 1 and 2) or all
+//! equal (paper 4, `mt-equal`).
 //!
-//! Threads have fixed priorities where this is permitted. No load keeps a core busy with such
-//! threads all the time, because the kernel would then stop them for tens of milliseconds, even the
-//! highest one.
+//! Threads have fixed priorities if they are permitted. No load keeps a core busy with such threads
+//! all the time. The kernel would then stop all of them, even the highest, for tens of
+//! milliseconds.
 
 mod inversion;
 mod load_mix;
@@ -37,22 +37,23 @@ use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
 use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
 
-/// Time between the calls of the high-priority client; `LOW_PERIOD` is that of the other clients.
+/// Time between the calls of the high-priority client. `LOW_PERIOD` is the time for the other
+/// clients.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// Native priority of all low-priority clients, in the variant in which they have the same one.
+/// Native priority of all low-priority clients if their priorities are equal.
 const EQUAL: u8 = 10;
 
-/// Number of turns of each variant, unless a number is given.
+/// Number of turns of each variant if the user gives no number.
 const REPETITIONS: usize = 5;
 
 fn repetitions(options: &BenchOptions) -> usize {
     options.asked.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the number of calls of the high-priority client in each repetition: the given number,
-/// else the number for the depth.
+/// Returns the number of calls of the high-priority client in each repetition. It is the user's
+/// number, or else the one for the depth.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     options.asked.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
@@ -61,11 +62,11 @@ fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
     })
 }
 
-/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. It is a fifth
-/// of MT_Cubit's, so that the 99th percentile rests on more calls.
+/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. A fifth of
+/// MT_Cubit's, it gives five times as many calls for the 99th percentile.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Runs one load mix: a high-priority client at 100 Hz beside other clients.
+/// Runs one load: a high-priority client at 100 Hz beside other clients.
 fn beside(
     one: &ServerUnderTest,
     others: Vec<BackgroundClient>,
@@ -84,14 +85,15 @@ fn beside(
     game.run(others, seen)
 }
 
-/// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
+/// Numbers of low-priority clients, and the number of the high-priority client's calls in a
+/// repetition.
 struct LoadPlan {
     clients: &'static [usize],
     calls: usize,
 }
 
-/// Number of calls of each low-priority client in the full form, over all repetitions. The
-/// high-priority client calls for the same time.
+/// Number of calls of each low-priority client at the full depth, over all repetitions. The
+/// high-priority client calls for an equal time.
 const PAPERS_CALLS: usize = 4000;
 
 impl LoadPlan {
@@ -109,7 +111,7 @@ impl LoadPlan {
     }
 }
 
-/// The relation between the priorities of the low-priority clients.
+/// Relation between the priorities of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ranks {
     Different,
@@ -131,8 +133,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. There are 97 priorities below the highest one,
-    /// which clients take in turn.
+    /// Returns the native priority of a low-priority client. Clients take the 97 priorities below
+    /// the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
@@ -140,8 +142,8 @@ impl Ranks {
         }
     }
 
-    /// Returns the CORBA priority of a client, within the band of its level. Where priorities
-    /// differ, each client of a level has its own.
+    /// Returns the CORBA priority of a client, within the band of its level. If priorities are
+    /// different, each client of a level has its own.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
@@ -255,7 +257,7 @@ fn cubit(
 }
 
 /// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
-/// gets no more turns.
+/// gets none.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
@@ -268,14 +270,14 @@ fn goes_on(
     Ok(report.found(bench, one.peer, played)?.is_some())
 }
 
-/// Removes the servers at the indices in `gone`, with their observations.
+/// Removes the servers at the indices in `gone`, with their results.
 fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
     let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
     left.map(|(_, both)| both).unzip()
 }
 
 /// Returns the growth of the low-priority clients' median from each number of clients to the next.
-/// Its bound is the growth of their number.
+/// The bound is the growth of the number.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -346,7 +348,7 @@ fn once(
     game.run(others, seen)
 }
 
-/// The clients whose times are measured.
+/// The clients whose call times a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MeasuredClient {
     High,
@@ -380,7 +382,8 @@ fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usi
     }
 }
 
-/// Returns figures by number of clients, each compared with the smallest number that has a figure.
+/// Returns one figure for each number of clients, compared with the smallest number that has a
+/// figure.
 fn figures(
     one: &ServerUnderTest,
     ranks: Ranks,
@@ -400,19 +403,19 @@ fn figures(
     figures.collect()
 }
 
-/// Observations of one server with one number of low-priority clients.
+/// Results of one server with one number of low-priority clients.
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Observations of the same server without low-priority clients, made just before, because the
-    /// machine changes over minutes.
+    /// Results of the same server without low-priority clients. They are measured just before,
+    /// because the machine's speed changes over minutes.
     alone: Observations,
 }
 
-/// Statistics of the high-priority client, as ratios to the statistics without other clients.
+/// Statistics of the high-priority client, as ratios to those without other clients.
 struct LatencyGrowth {
     summary: Summary,
-    /// Times from the moment when a call was due until its reply.
+    /// Times from the due time of a call to its reply.
     response: Summary,
     mean: f64,
     means: (f64, f64),
@@ -421,7 +424,7 @@ struct LatencyGrowth {
     jitter: f64,
 }
 
-/// Returns p99 - p50, a measure of late calls beside the standard deviation.
+/// Returns p99 - p50, which shows late calls that the standard deviation hides.
 fn jitter(summary: &Summary) -> f64 {
     summary.p99_us - summary.p50_us
 }
@@ -459,7 +462,7 @@ impl LatencyGrowth {
         );
     }
 
-    /// Appends to `text` how much more the values have grown than the baseline's, and returns it.
+    /// Returns the growth divided by the baseline's growth, and appends it to `text`.
     fn beside(
         &self,
         floor: &LatencyGrowth,
@@ -489,7 +492,7 @@ impl LatencyGrowth {
         })
     }
 
-    /// Returns the values with the design's bounds, which apply to all Corelane servers.
+    /// Returns the ratios with the design's bounds, which apply to all Corelane servers.
     fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<SingleValue> {
         let bounds = match clients {
             _ if one.peer != "Corelane" => [None; 3],
@@ -523,19 +526,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_low_client_is_below_the_top() {
+    fn low_priority_clients_are_below_the_top_priority() {
         let mut different: Vec<u8> = (0..500).map(|client| Ranks::Different.priority(client)).collect();
         assert!(different.iter().all(|priority| (1..TOP).contains(priority)));
         assert_eq!(different[0], TOP - 1);
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // The high-priority client's level is one more.
+        // The high-priority client has one further level.
         assert_eq!(different.len() + 1, 98);
     }
 
     #[test]
-    fn five_hundred_clients_have_as_many_corba_priorities_each_of_its_own_level() {
+    fn five_hundred_clients_have_different_corba_priorities_of_their_levels() {
         let mut corba: Vec<i16> = (0..500).map(|client| Ranks::Different.corba(client)).collect();
         for (client, &priority) in corba.iter().enumerate() {
             assert_eq!(levels::level(priority), Ranks::Different.priority(client), "{client}");
@@ -547,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn observations_of_a_server_are_removed_with_it() {
+    fn results_of_a_server_are_removed_with_the_server() {
         assert_eq!(
             without(&[1], vec!["floor", "omniORB", "Corelane"], vec![1, 2, 3]),
             (vec!["floor", "Corelane"], vec![1, 3])
@@ -555,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_begin_without_others_and_the_full_one_is_the_papers() {
+    fn plans_start_without_low_priority_clients_and_full_depth_is_that_of_the_papers() {
         for depth in [Depth::Quick, Depth::Usual, Depth::Full] {
             let plan = LoadPlan::of(depth, REPETITIONS);
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));

@@ -24,13 +24,13 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Response time above which an answer is late. The kernel's fair server takes up to 50 ms of each
+/// Response time above which a reply is late. The kernel's fair server takes up to 50 ms of each
 /// second.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
 
-/// Load of the low-priority clients.
+/// Calls of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackgroundCalls {
     None,
@@ -49,8 +49,8 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the design's bounds of the mean and the 99th percentile, as ratios to those without
-    /// load.
+    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to those
+    /// without load.
     fn bounds(self, carrier: BaselineTransport) -> [Option<f64>; 2] {
         match (self, carrier) {
             (BackgroundCalls::None, _) => [None, None],
@@ -72,7 +72,7 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the core of both sides, or the server's core.
+    // One client saturates the core, whether both sides or only the server run there.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
@@ -124,8 +124,8 @@ pub(crate) fn saturation(
     Ok(())
 }
 
-/// Runs the load at 100 % of the core, separately from the other results. The kernel's fair server
-/// then stops all fixed priorities, so no bound applies to an ORB.
+/// Measures the load at 100 % of the core, separately from the other results. The kernel's fair
+/// server then stops all fixed priorities, so an ORB cannot meet any bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
@@ -160,7 +160,7 @@ fn apart(
     }
     progress.clear();
     let title = format!(
-        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops it and everybody at times; a stall is \
+        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops all fixed priorities at times; a stall is \
          an answer more than {} ms after the call was due",
         carrier.name(),
         STALL.as_millis()
@@ -222,8 +222,8 @@ fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: BaselineTran
             values.push(SingleValue { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
         }
     }
-    // A client that waits for the core begins its call late. The time of the call alone does not
-    // show this.
+    // A client that waits for the core starts its call late. Only the times from the due time
+    // include this wait.
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
         for (what, value, unit) in [

@@ -1,19 +1,19 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a processor between
+//! The benchmark `switch`: the time that the operating system needs to switch a core between
 //! threads.
 //!
 //! The tests are those of the papers. Each has a variant with a second thread, and a variant in
-//! which one thread does the same work alone. The difference is the time of the switch:
+//! which one thread does equal work alone. The difference is the time of the switch:
 //!
-//! * *yield*: two threads of the same priority yield to each other. Alone, one thread yields while
-//!   no other thread is ready.
+//! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
+//!   other thread is ready.
 //! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
-//!   again: two switches. POSIX threads cannot be suspended from outside, so the second thread
-//!   waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
+//!   again. This takes two switches. POSIX threads cannot be suspended from outside, so the second
+//!   thread waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
 //! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
-//!   thread holds. The time is from just before the release to just after the acquisition: one
-//!   switch. Alone, a thread takes and releases the lock.
-//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in
-//!   turn instead: two switches.
+//!   thread holds. The time is from just before the release to just after the acquisition, which
+//!   is one switch. Alone, a thread takes and releases the lock.
+//! * *across cores*, and if fixed priorities are not permitted, two threads wake each other in turn
+//!   instead. This takes two switches.
 
 mod partner;
 mod stage;
@@ -33,18 +33,19 @@ use stage::{SwitchSetting, Waker};
 /// Name of the first test.
 const YIELD: &str = "yield";
 
-/// A pair of variants: with a switch and without.
+/// A pair of variants: one with a switch and one without.
 struct SwitchTest {
     name: &'static str,
-    /// Index of the variant with a second thread; the variant without one follows.
+    /// Index of the variant with a second thread. The variant without one follows.
     at: usize,
-    /// Number of switches in one turn of the first variant.
+    /// Number of switches in one turn of the variant with a second thread.
     switches: f64,
-    /// Number of times that the first variant does the work of the second one.
+    /// Number of times that the variant with a second thread does the work of the variant without
+    /// one.
     works: f64,
 }
 
-/// Measures on one core, then across cores if there are two.
+/// Measures switches on one core, and across cores if the process may use two.
 pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
@@ -55,7 +56,7 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities; these do if that is permitted.
+        // The papers' threads have fixed priorities, so these threads have one if it is permitted.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
@@ -102,7 +103,7 @@ fn one_stage(
         add(YIELD, 2.0, 2.0, Box::new(Yielders { stage }), Box::new(SingleThread::yielding(stage)));
     }
     for (waker, name) in [(Waker::Futex, "suspend-resume, futex"), (Waker::Semaphore, "suspend-resume, semaphore")] {
-        // Two threads wake each other: each of them wakes and waits.
+        // Without preemption, both threads wake and wait in each turn.
         let works = if stage.preempts() { 1.0 } else { 2.0 };
         add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
     }
@@ -125,8 +126,7 @@ fn one_stage(
     let group =
         Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
     let placement = Placement { cores: CoreChoice::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
-    // Enters the placement here too, so that a refusal is reported before the first thread is
-    // started.
+    // Enters the placement for a moment, so that a refusal is reported before any thread starts.
     drop(placement.enter(Side::Client));
     let figures = report.measure(group, &options.extent, &placement, progress)?;
     let values: Vec<SingleValue> = tests.iter().flat_map(|test| test.values(&figures)).collect();
@@ -134,7 +134,7 @@ fn one_stage(
 }
 
 impl SwitchTest {
-    /// Returns the time of a switch alone, from the medians and the means, and its jitter.
+    /// Returns the time of one switch, from the medians and from the means, and its jitter.
     fn values(&self, figures: &[Figure]) -> Vec<SingleValue> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
@@ -167,7 +167,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn time_that_is_not_a_switch_is_subtracted() {
+    fn work_of_the_single_thread_is_subtracted() {
         let figure = |nanoseconds: u64| Figure {
             label: FigureLabel {
                 bench: "switch",
@@ -192,7 +192,7 @@ mod tests {
 
     /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
-    fn every_test_ends_with_as_many_times_as_asked_for() {
+    fn every_switch_test_records_the_requested_number_of_times() {
         let stage = SwitchSetting { partner: None, priority: None, same_core: false };
         let lock = || PiMutex::new("bench switch", Scope::Lane, ());
         let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![

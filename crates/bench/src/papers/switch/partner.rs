@@ -1,4 +1,4 @@
-//! The tests of `switch`: the work of the two threads.
+//! The tests of the benchmark `switch`: the work of the two threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::harness::Subject;
 use crate::sample::{Samples, timed};
 
-/// Time after which the second thread counts as blocked, because it has no other work.
+/// Time after which the second thread, which has no other work, must be blocked.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -77,7 +77,7 @@ impl Subject for Yielders {
     }
 }
 
-/// One end of a pair: an object that a thread waits for.
+/// An object at which one thread waits until another thread wakes it.
 struct End {
     waker: Waker,
     semaphore: Semaphore,
@@ -114,8 +114,8 @@ impl End {
     }
 }
 
-/// A thread that wakes another. If the other one does not run at once, it wakes the first one in
-/// turn.
+/// A thread that wakes a second thread. If the second thread does not preempt the first one, it
+/// wakes the first one in turn.
 pub(crate) struct Pairs {
     pub(crate) stage: SwitchSetting,
     pub(crate) waker: Waker,
@@ -174,9 +174,9 @@ impl Subject for Pairs {
     }
 }
 
-/// A lock that one thread at a time holds.
+/// A lock that one thread at a time can hold.
 pub(crate) trait Lock: Send + Sync + 'static {
-    /// Releases the lock on drop.
+    /// Guard that releases the lock on drop.
     type Guard<'a>;
     fn take(&self) -> Self::Guard<'_>;
 }
@@ -195,7 +195,7 @@ impl Lock for PiMutex<()> {
     }
 }
 
-/// A thread that releases a lock for which another thread waits.
+/// A thread that releases a lock for which a second thread waits.
 pub(crate) struct Lockers<L> {
     stage: SwitchSetting,
     shared: Arc<Locked<L>>,
@@ -203,15 +203,15 @@ pub(crate) struct Lockers<L> {
 
 struct Locked<L> {
     lock: L,
-    /// Lets the second thread try to take the lock.
+    /// Permits the second thread to take the lock.
     begin: Semaphore,
     /// Posted after the second thread has held the lock.
     done: Semaphore,
-    /// True when the second thread is about to take the lock. Stored with release by it, loaded
-    /// with acquire by the first thread.
+    /// True when the second thread is about to take the lock. The second thread stores it with
+    /// release, and the first thread loads it with acquire.
     asks: AtomicBool,
-    /// Time in nanoseconds at which the second thread got the lock. Stored with release by it,
-    /// loaded with acquire by the first thread.
+    /// Time in nanoseconds at which the second thread got the lock. The second thread stores it
+    /// with release, and the first thread loads it with acquire.
     had: AtomicU64,
     stop: AtomicBool,
 }
@@ -284,7 +284,7 @@ impl<L: Lock> Subject for Lockers<L> {
     }
 }
 
-/// Work that is done a number of times.
+/// Work that is done a number of times. Adds the time of each to the samples.
 type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
 /// The work of a test without a second thread.
