@@ -1,4 +1,4 @@
-//! Parser for the JSON lines of runs (docs/benchmarks.md describes their schema).
+//! Parser for the JSON lines of runs (docs/benchmarks.md has their schema).
 
 use serde_json::Value as Json;
 
@@ -8,25 +8,25 @@ use crate::report::SCHEMA_VERSION;
 /// All records of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordedRun {
-    /// Name for readers: the given name, else the name of the file.
+    /// Name for readers: the given name, or else the name of the file.
     pub(crate) name: String,
     given_name: Option<String>,
-    /// Id that all lines of the run share.
+    /// Id in all lines of the run.
     pub(crate) id: String,
-    /// Members of the first and the last line, as texts, in their order.
+    /// Members of the first and the last line as texts, in their order.
     pub(crate) environment: Vec<(String, String)>,
-    /// Fractions of the calls at which distributions were taken.
+    /// Fractions of all calls for which the distributions give the times.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
-    /// True if the run completed.
+    /// True if the run has its last line.
     pub(crate) ended: bool,
     /// True for a debug build, whose figures have no meaning.
     pub(crate) debug_build: bool,
 }
 
-/// Name of a figure.
+/// Name of a figure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RecordedFigure {
     pub(crate) bench: String,
@@ -37,7 +37,7 @@ pub(crate) struct RecordedFigure {
     pub(crate) config: String,
 }
 
-/// Position on an axis that the benchmark varies.
+/// Position on the axis along which a benchmark varies its variants.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AxisPosition {
     pub(crate) series: String,
@@ -49,7 +49,7 @@ pub(crate) struct AxisPosition {
 pub(crate) struct ResultLine {
     pub(crate) names: RecordedFigure,
     pub(crate) place: Option<AxisPosition>,
-    /// True if rates are compared instead of medians.
+    /// True if ratios compare rates instead of medians.
     pub(crate) by_rate: bool,
     pub(crate) n: f64,
     pub(crate) min: f64,
@@ -69,7 +69,7 @@ pub(crate) struct ResultLine {
     pub(crate) against: Vec<ReferenceRatio>,
 }
 
-/// A comparison within a run.
+/// A comparison of a figure with another figure of its run.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceRatio {
     pub(crate) who: String,
@@ -78,7 +78,7 @@ pub(crate) struct ReferenceRatio {
     pub(crate) high: f64,
 }
 
-/// A single number.
+/// A single number of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
     pub(crate) names: RecordedFigure,
@@ -96,7 +96,7 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Adds the runs in `text`, which comes from a file called `name`, to `runs`.
+/// Parses the lines in `text` and adds their runs to `runs`. `name` is the name of the file.
 ///
 /// # Errors
 /// A line does not have the schema, or has an unsupported version.
@@ -157,12 +157,12 @@ fn take(run: &mut RecordedRun, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later version of the program may write further records.
+        // Later versions of the program may write other records, which are ignored.
         _ => {}
     }
 }
 
-/// Returns the members that describe machine and run.
+/// Returns the members of a line that describe the machine and the run.
 fn environment(line: &Json) -> Vec<(String, String)> {
     const OTHERS: [&str; 5] = ["schema", "version", "run", "record", "cdf_parts"];
     let members = line.as_object().into_iter().flatten();
@@ -222,7 +222,7 @@ fn names(line: &Json) -> RecordedFigure {
         op: text_of(line, "op"),
         config: text_of(line, "config"),
     };
-    // Lines of older programs have no group names.
+    // Lines of older programs lack the name of the group.
     if names.group.is_empty() {
         names.group = format!("{} {} over {}", names.bench, names.op, names.transport);
     }
@@ -241,7 +241,7 @@ fn text_of(line: &Json, name: &str) -> String {
     line[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns a number, or NaN if it is absent.
+/// Returns a number, or NaN if the member is absent.
 fn number(line: &Json, name: &str) -> f64 {
     line[name].as_f64().unwrap_or(f64::NAN)
 }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_several_runs_are_told_apart() {
+    fn lines_belong_to_the_run_of_their_id() {
         let line = |run: &str, record: &str| {
             format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{run}\",\"record\":{record}}}\n")
         };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn records_outside_the_schema_are_refused_with_their_line() {
+    fn records_outside_the_schema_are_refused_with_the_line_number() {
         let said = |text: &str| add(&mut Vec::new(), "f", text).unwrap_err().to_string();
         assert!(said("\nnonsense").starts_with("f, line 2: "));
         assert!(said("{}").contains("not a line"));

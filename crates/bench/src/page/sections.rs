@@ -1,4 +1,4 @@
-//! Figures of one benchmark: group by group, with their numbers beneath.
+//! The section of one benchmark: the figures of each group, with their numbers beneath.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use super::read::{AxisPosition, RecordedRun, ResultLine, ValueLine};
 use super::tables;
 use crate::value::PER_CALL;
 
-/// A line of a run, with the run and its index.
+/// A line with its run and the index of the run.
 type RunLine<'r, T> = (usize, &'r RecordedRun, &'r T);
 
-/// Returns all results that the runs have for a benchmark.
+/// Returns the section of a benchmark with the results of all runs.
 pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     let has = |run: &&RecordedRun| {
         let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
@@ -40,8 +40,8 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves for axes on which each group has one position, because the positions are measured
-/// one after the other.
+/// Draws curves along axes on which each group has only one position. Such groups are measured one
+/// after the other.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
@@ -74,7 +74,7 @@ fn numbered<'r, T: 'r>(
     runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
 }
 
-/// Returns the groups of a benchmark in the order of their measurement.
+/// Returns the groups of a benchmark in the order of measurement.
 fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for run in runs {
@@ -122,8 +122,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 /// Unit of bars that show call times.
 pub(crate) const TIMES: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the title and the bars of an operation's calls over TCP: those of the first group of
-/// `cubit`, else of `call`. Dynamic invocation is left out.
+/// Returns the title and the bars of an operation's calls over TCP. The calls are those of the
+/// first group of `cubit`, or else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
@@ -144,17 +144,17 @@ pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Ve
     Some((operation.to_owned(), bars.collect()))
 }
 
-/// Returns true if there is more than one position on the axis.
+/// Returns true if the positions on the axis differ.
 fn varies<'p>(places: impl Iterator<Item = &'p AxisPosition>) -> bool {
     let mut places = places.map(|place| place.x);
     let Some(first) = places.next() else { return false };
     places.any(|x| x != first)
 }
 
-/// A number that a line shows: its name, its getter, and true if its curve is dashed.
+/// A number of a line that a curve shows: its name, its getter, and true for a dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
-/// Draws medians and 99th percentiles along the axis, or times per call if rates are compared.
+/// Draws medians and 99th percentiles along the axis, or times per call if ratios compare rates.
 fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     match lines.iter().all(|(_, _, line)| line.by_rate) {
         true => curves_of(&[("time per call over all", |line| 1e6 / line.per_s, false)], lines, several),
@@ -162,8 +162,8 @@ fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     }
 }
 
-/// Draws the papers' curves of high- and low-priority clients: mean and standard deviation by the
-/// number of low-priority clients.
+/// Draws the papers' curves of high-priority and low-priority clients: mean and standard deviation
+/// by the number of low-priority clients.
 fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let measures: [LineMeasure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
@@ -173,7 +173,7 @@ fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Draws these numbers along the axis, with one curve of each for every series and run.
+/// Draws these numbers along the axis, with one curve for each number, series and run.
 fn curves_of(measures: &[LineMeasure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let points = lines.iter().filter_map(|&(_, run, line)| {
         let place = line.place.as_ref()?;
@@ -205,15 +205,15 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// A series and its points: positions, each with one number for each measure.
+/// A series and its points. Each point has one number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws a curve for every series and measure. All curves of a series have the same style, except
-/// that the curve of a dashed measure is dashed.
+/// Draws a curve for every series and measure. All curves of a series have one style, and those of
+/// a dashed measure are dashed.
 fn draw<'p>(
     axis: &str,
     unit: &str,
@@ -255,7 +255,8 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The highest thousandth would dominate the picture. The table contains it.
+                // The slowest thousandth of the calls would dominate the picture. The table
+                // contains it.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -275,7 +276,7 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
         }
     }
     let mut text = side_by_side(lines, several);
-    // Counts are only in the table, because pictures of them would not help.
+    // Counts are only in the table, because bars of counts show no more.
     let pictured = |unit: &str| !unit.is_empty() && unit != PER_CALL;
     for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
         let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();
@@ -298,7 +299,7 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     text
 }
 
-/// Draws the papers' figure of throughput: all operations in one picture.
+/// Draws the papers' figure of throughput, with all operations in one picture.
 fn side_by_side(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     let (mut series, mut rows): (Vec<(&str, String)>, Vec<chart::Row>) = (Vec::new(), Vec::new());
     for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == PER_CALL) {

@@ -1,4 +1,4 @@
-//! Tables of the page: machine, missing measurements, changes between runs, the papers' values,
+//! Tables of the page: machine, missing measurements, comparison of runs, the papers' results,
 //! numbers beneath figures.
 
 use std::fmt::Write as _;
@@ -8,7 +8,8 @@ use super::papers;
 use super::read::{AxisPosition, RecordedFigure, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Returns a table with one column for each run. Rows in which runs differ are highlighted.
+/// Returns a table of machine and settings with one column for each run. Rows with differences are
+/// highlighted.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -29,7 +30,7 @@ pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     table.finish()
 }
 
-/// Returns the table of missing measurements and their reasons.
+/// Returns the table of missing measurements with their reasons.
 pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     let mut table = Table::new(["run", "benchmark", "peer", "reason"].map(Column::text).to_vec());
     for run in runs {
@@ -48,7 +49,7 @@ pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     format!("<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n{}", table.finish())
 }
 
-/// Returns the number of goals that each run meets, and the list of missed goals.
+/// Returns the number of goals that each run meets, and a list of the goals that it misses.
 pub(crate) fn goals(runs: &[RecordedRun]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -99,8 +100,8 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns the statistics beneath a figure: times and comparisons, then the cost of a call. With
-/// several runs, the run's name is shown.
+/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. They name
+/// the run if `several`.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -143,7 +144,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
 /// Maximum number of columns of single numbers. In a wider table, rows and columns are exchanged.
 const MOST_COLUMNS: usize = 8;
 
-/// Returns a table of single numbers: one row for each subject, one column for each number.
+/// Returns a table of single numbers, with one row for each subject and one column for each number.
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
     let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
@@ -168,7 +169,7 @@ pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> Stri
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
-    // A unit that all numbers share is in the corner of the table.
+    // A unit that all numbers share goes into the corner of the table.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
     let what_name = |(what, unit): &(&str, &str)| {
@@ -202,7 +203,7 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Compares lines that several runs have in common. The baseline of a row is the first run that has
+/// Returns a table that compares lines of several runs. The baseline of a row is the first run with
 /// the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
@@ -268,8 +269,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Lines may have the same key, for example for several files or settings. They are
-            // compared in their order.
+            // Several lines of a run may have one key, for example for several files or settings.
+            // They are compared in their order.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -307,12 +308,12 @@ fn joined(parts: &[&str]) -> String {
     parts.join(" ")
 }
 
-/// Returns the compared value: the median, or the time per call.
+/// Returns the value that a comparison uses: the median, or the time per call.
 fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
 
-/// Returns the ratio of the two lines' ratios to their baselines, and its class in the style sheet.
+/// Returns the quotient of two lines' ratios to their baselines, and its class in the style sheet.
 fn normalised(one: &ResultLine, other: &ResultLine) -> Option<(f64, &'static str)> {
     let (before, after) = (one.against.first()?, other.against.first()?);
     let apart = after.low > before.high || after.high < before.low;
@@ -351,8 +352,8 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs. The lines of the second run are in the third too. The first and the
-    /// third share another line.
+    /// Returns three runs. The third run repeats the lines of the second. The first and the third
+    /// share another line.
     fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
@@ -374,8 +375,7 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells. A cell with the class `warn` or `good` has the class in
-    /// front of its text.
+    /// Returns the texts of a row's cells, each with the cell's class `warn` or `good` in front.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_compared_with_the_first_run_that_has_it() {
+    fn row_is_compared_with_the_first_run_that_has_the_line() {
         let text = comparison(&runs());
         let rows: Vec<String> = text.lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect();
         assert_eq!(
@@ -399,12 +399,12 @@ mod tests {
             ]
         );
         assert_eq!(comparison(&runs()[..1]), "");
-        // The first two runs have nothing in common.
+        // The first two runs have no line in common.
         assert_eq!(comparison(&runs()[..2]), "");
     }
 
     #[test]
-    fn rows_that_nothing_tells_apart_are_compared_in_their_order() {
+    fn rows_with_equal_keys_are_compared_in_their_order() {
         let mut runs = Vec::new();
         for (id, values) in [("a", [2.0, 30.0]), ("b", [3.0, 60.0])] {
             let text: String = values.into_iter().map(|value| threads(id, 1, value)).collect();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_mean_nothing_or_broke_off_are_marked() {
+    fn debug_builds_and_incomplete_runs_are_marked() {
         let text = comparison(&runs());
         for head in [
             "<th>first</th>",
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_counted_and_those_not_met_are_listed() {
+    fn goals_are_counted_and_missed_goals_are_listed() {
         let text = goals(&runs());
         assert!(
             text.contains("second: 1 of 1 goals are met.") && text.contains("third: 1 of 2 goals are met."),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_more_columns_than_rows_is_turned() {
+    fn table_with_more_columns_than_rows_is_transposed() {
         let text: String = (0..10)
             .map(|number| {
                 let record = format!(
