@@ -1,4 +1,4 @@
-//! `corelane call`: calls any operation of any object, with the types from its IDL.
+//! The command `corelane call`, which calls any operation of any object with the types of its IDL.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -57,7 +57,8 @@ With --list no operation is called: those of the reference's interface are print
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// Maximum size in bytes of an argument that is read: the default maximum size of a message.
+/// Maximum size in bytes of an argument from a file or the standard input: the default maximum of a
+/// message.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
@@ -72,7 +73,7 @@ struct CallArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("call", USAGE)
         .args(arguments::idl_options())
@@ -107,17 +108,17 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
-    // After reference and operation every word is an argument, because numbers may be negative.
+    // Every word after the operation is an argument, because negative numbers start with `-`.
     let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
     let words = arguments::words_last(&command, words, is_word);
     let parsed = arguments::parse(command, words).map_err(ArgumentRefusal::reason)?;
     refine(&parsed).map_err(Some)
 }
 
-/// Converts the values of options, and checks which words are present.
+/// Converts the values of options and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
     let timeout = arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT));
@@ -143,10 +144,10 @@ fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
-/// The result of a call in JSON: the returned values, or the user exception that was raised.
+/// Outcome of a call in JSON: the returned values, or the raised user exception.
 type CallOutcome = Result<Json, Json>;
 
-/// Returns the list of operations that `--list` prints.
+/// Returns the text that `--list` prints.
 fn list(arguments: &CallArguments) -> Result<String, String> {
     let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
@@ -210,7 +211,8 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
     }
 }
 
-/// Returns the properties to send with the call; `None` if the operation has no `context` clause.
+/// Returns the properties to send with the call, or `None` if the operation has no `context`
+/// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -253,16 +255,16 @@ fn request(
     Ok(request)
 }
 
-/// The sources of argument text: the command line, files, and the standard input, which is read at
-/// most once.
+/// Sources of argument text: the command line, files, and the standard input, which can be read
+/// only once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,
 }
 
 impl Sources {
-    /// Reads the bytes that a word refers to: `@FILE`, or `-` for the standard input. `None` if the
-    /// word is itself the argument.
+    /// Reads the bytes of a word `@FILE`, or of the standard input for `-`. Returns `None` for any
+    /// other word, which is the argument itself.
     fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
         let mut octets = Vec::new();
         let (name, read) = if let Some(path) = word.strip_prefix('@') {
@@ -286,8 +288,8 @@ impl Sources {
     }
 }
 
-/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is text.
-/// Octet sequences and arrays are hexadecimal digits.
+/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is a string.
+/// Sequences and arrays of octets are hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

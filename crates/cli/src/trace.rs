@@ -1,5 +1,5 @@
-//! `corelane trace`: writes one request's path through client and server as a trace for Perfetto
-//! and Chrome.
+//! The command `corelane trace`, which records requests in client and server and writes a trace for
+//! Perfetto and Chrome.
 
 mod switches;
 
@@ -43,10 +43,10 @@ struct TraceOptions {
     placement: Placement,
 }
 
-/// Number of calls before the first recorded one.
+/// Number of calls before the first recorded call.
 const WARM_UP: usize = 1000;
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [option("out", "FILE"), option("op", "NAME"), option("calls", "N")];
     let command = arguments::command("trace", USAGE).args(options);
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     DONE
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -123,7 +123,7 @@ fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     })
 }
 
-/// Returns the object that a thread waited for, if the time before this point was a wait.
+/// Returns the object for which a thread waited, if the time before this probe was a wait.
 fn wait(point: &str) -> Option<&'static str> {
     match point {
         "octets read" | "reply read" => Some("socket"),
@@ -133,9 +133,10 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// Formats trace events in the JSON array format of Chrome's trace viewer. A slice covers the time
-/// between two points of a thread and has the name of its last point. Arrows connect the two
-/// processes at each message.
+/// Formats trace events in the JSON array format of Chrome's trace viewer.
+///
+/// A slice covers the time between two probes of a thread and has the name of the later probe.
+/// Arrows connect the two processes at each message.
 fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
     let all = processes.iter().flat_map(|process| &process.points);
     let Some(origin) = all.map(|point| point.at).min() else { return "[]\n".to_owned() };
@@ -187,8 +188,8 @@ fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>)
     let mut request = 0;
     for (index, pair) in points.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A point without an id belongs to the thread's current request, which the next point with
-        // an id names.
+        // A probe without an id belongs to the thread's current request. The next probe with an id
+        // has the id of this request.
         request = points[index + 1..].iter().find(|later| later.id != 0).map_or(request, |later| later.id);
         let waited = wait(&point.name);
         let name = waited.map_or_else(|| point.name.clone(), |what| format!("waiting for the {what}"));
@@ -217,8 +218,8 @@ fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preempt
     }
 }
 
-/// Returns the time that a request spent between two threads. The time has a line of its own,
-/// because no thread owns it.
+/// Returns the time that a request spent between two threads. This time has its own line in the
+/// trace, because it belongs to no thread.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
     let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
@@ -229,12 +230,14 @@ fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
     event("e", "waiting in the queue", pid, to.thread, to.at - origin).whole("id", number as u64)
 }
 
-/// Returns the hand-overs of requests between threads of a process. A request passes through the
-/// queue of a pool. Or it goes from the receiving thread to a lane, whose thread parses it again.
+/// Returns the hand-overs of requests between threads of a process.
+///
+/// A request either passes through the queue of a pool, or goes from the receiving thread to a
+/// lane, whose thread parses it again.
 fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // The queue is first in, first out.
+    // The queue is first in, first out, so the pairs match by position.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
         let again = |point: &&PassedProbe| point.id == first.id && point.at > first.at && point.thread != first.thread;
@@ -243,12 +246,13 @@ fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
-/// A point with the id of its process.
+/// A passed probe with the id of its process.
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Pairs the departure of each message with its arrival in another process. The arrival has the
-/// same request id, or none yet, and is the nearest in time. The reply to an earlier call, which
-/// was not recorded, may also appear among the arrivals.
+/// Pairs each sent message with its arrival in another process.
+///
+/// The arrival is the nearest in time that has the request's id or no id yet. Arrivals may include
+/// the reply to an earlier call that was not recorded.
 fn messages(processes: &[Process]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
@@ -259,7 +263,7 @@ fn messages(processes: &[Process]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> 
         let arrivals = of(arrives);
         for from in of(leaves) {
             // The receiver may have the message before the sender's own call returns, so the
-            // nearest arrival counts.
+            // arrival may be earlier than the departure.
             let others = arrivals.iter().filter(|to| to.0 != from.0 && (to.1.id == from.1.id || to.1.id == 0));
             found.extend(others.min_by_key(|to| to.1.at.abs_diff(from.1.at)).map(|to| (from, *to)));
         }
@@ -301,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_becomes_slices_waits_and_arrows() {
+    fn call_is_shown_as_slices_waits_and_arrows() {
         let preemption = Preemption { thread: 3, from: 2000, until: 4000, by: "other".into() };
         let elsewhere = Preemption { from: 100, ..preemption.clone() };
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        // Two processes, and the two threads that passed points.
+        // Names of two processes, and of the two threads that passed probes.
         assert_eq!(of("M").len(), 4);
         assert_eq!(of("X").len(), 5);
         let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();
@@ -324,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_to_a_call_before_has_no_arrow() {
+    fn reply_to_an_unrecorded_call_has_no_arrow() {
         let [client, mut server] = call();
         server.points.insert(0, point(3, 900, 4, "reply sent"));
         assert_eq!(messages(&[client, server]).len(), 2);
     }
 
     #[test]
-    fn a_request_that_goes_from_thread_to_thread_waits_in_between() {
+    fn request_waits_between_its_threads() {
         let points = vec![
             point(3, 100, 0, "request queued"),
             point(4, 130, 0, "taken from the queue"),
@@ -351,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_lists_the_choices() {
+    fn wrong_usage_has_a_reason_and_the_usage_text() {
         for line in ["--calls 0", "--calls", "--op oneway", "--op what", "--cores 1", "--nothing"] {
             let mut out = Vec::new();
             assert_eq!(run(line.split(' ').map(OsString::from), &mut out), WRONG_USAGE, "{line}");

@@ -1,8 +1,8 @@
-//! Findings of an examination: the state, and what to change.
+//! Findings of an examination, each with its state and a remedy.
 
 use serde_json::{Value as Json, json};
 
-/// The result of one check.
+/// Outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
     /// The check found no obstacle to a call.
@@ -13,28 +13,28 @@ pub(super) enum CheckResult {
     Unsure,
 }
 
-/// An object that is examined.
+/// The object to which a finding applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The object that the reference names.
+    /// The object of the reference.
     Object,
-    /// The context of a `corbaname:`, in which its name is looked up.
+    /// The naming context of a `corbaname:`, in which the name is resolved.
     NameServer,
 }
 
-/// One check with its cause and its remedy.
+/// The outcome of one check, with its cause and a remedy.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// The object that is concerned.
+    /// The object to which the finding applies.
     pub(super) subject: Subject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// The profile that the check is about, from 1.
+    /// Number of the profile to which the finding applies, starting at 1.
     pub(super) profile: Option<usize>,
-    /// The address that the check is about.
+    /// Address to which the finding applies.
     pub(super) endpoint: Option<String>,
     pub(super) found: String,
-    /// The change that helps; empty if none is needed.
+    /// A change that corrects the problem. Empty if no change is necessary.
     pub(super) remedy: String,
 }
 
@@ -56,12 +56,12 @@ impl Finding {
         Finding { subject: Subject::Object, check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
     }
 
-    /// Adds the profile and the address.
+    /// Sets the profile and the address of the finding.
     pub(super) fn at(self, profile: usize, endpoint: Option<String>) -> Self {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// Returns the finding as a line, and the remedy as a second one.
+    /// Formats the finding as a line, with the remedy on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",

@@ -1,5 +1,7 @@
-//! `corelane doctor`: shows which real-time guarantees hold on this machine, or why an object cannot
-//! be called, and what to change.
+//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an
+//! object cannot be called.
+//!
+//! Both reports contain remedies.
 
 mod finding;
 mod reference;
@@ -35,7 +37,7 @@ its host name, its route and its server, GIOP version, code sets and limits. Eac
 Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
 ";
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
         .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
@@ -48,8 +50,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// Runs the command. `examine_machine` tests the machine, which disturbs it: only the form without a
-/// reference does that.
+/// Runs the command. `examine_machine` disturbs the machine while it measures, so it is called only
+/// without a reference.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -68,7 +70,7 @@ fn run_with(
     status
 }
 
-/// Returns the report on the machine.
+/// Returns the exit status and the report on the machine.
 fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (u8, String) {
     let is_broken = |one: &&GuaranteeReport| one.holds != Holds::Yes && required.contains(&one.name);
     let broken: Vec<&str> = report.iter().filter(is_broken).map(|one| one.name).collect();
@@ -93,7 +95,7 @@ fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (
     (status, text)
 }
 
-/// Returns the report on an object.
+/// Returns the exit status and the report on an object.
 fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     let text = match input::reference(word) {
         Ok(text) => text,
@@ -111,7 +113,7 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     (status, text)
 }
 
-/// The request in the words.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct DoctorRequest {
     required: Vec<&'static str>,
@@ -120,7 +122,7 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
@@ -149,7 +151,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// Text about reachable lanes, which only the server process itself can report.
+/// Text about reachable lanes, because only the server's process can report them.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_state_and_remedy_are_on_separate_lines_where_needed() {
+    fn wanted_state_and_remedy_have_lines_unless_the_guarantee_holds() {
         let text = render(&[
             guarantee("first", Holds::Yes),
             guarantee("second", Holds::No),
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn required_guarantees_are_known_ones() {
+    fn unknown_required_guarantee_is_refused() {
         let parse = |words: &[&str]| parse(words.iter().map(OsString::from));
         let required = |words: &[&str]| parse(words).map(|request| request.required);
         assert_eq!(required(&["--require", "timer-slack"]), Ok(vec!["timer-slack"]));
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_tested_only_for_its_own_report() {
+    fn machine_is_examined_only_without_a_reference() {
         let tested = |words: &[&str]| {
             let mut is_tested = false;
             let examine_machine = || {
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn long_advice_is_wrapped() {
+    fn long_text_is_wrapped() {
         assert_eq!(wrapped("one two three", 2, 9), "  one two\n  three\n");
         assert_eq!(wrapped("", 2, 9), "  \n");
     }

@@ -18,15 +18,15 @@ use super::{NamingArguments, NamingCommand, import, prune, walk, watch};
 use crate::input;
 use crate::text::{excerpt, printable};
 
-/// The name server that is used without `--at`.
+/// Name server to use without `--at`.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2809/NameService";
-/// Text of a nil reference.
+/// Stringified nil reference.
 const NIL: &str = "IOR:00000000000000010000000000000000";
 /// Default time-out of each call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Default time between two comparisons of `watch`.
+/// Default time between two readings of `watch`.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Default time-out of each call to an object that `prune` checks.
+/// Default time-out of each call of `prune` to an object.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
@@ -113,7 +113,7 @@ pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String>
     }
 }
 
-/// Returns the context that a name is bound to, or `root` for an empty name.
+/// Returns the context that is bound to a name, or `root` for an empty name.
 fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
     if name.is_empty() {
         return Ok(root.clone());
@@ -123,7 +123,7 @@ fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingC
     context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
 }
 
-/// Returns a name in the form in which it is printed.
+/// Formats a name for output, with escaped control characters.
 fn shown(name: &[NameComponent]) -> String {
     printable(&walk::text_of(name))
 }

@@ -1,8 +1,8 @@
-//! The command `import`: copies all names below a context of any name server.
+//! The command `import`, which copies all names below a context of any name server.
 //!
-//! Names are read in batches and bound by several threads at a time, or many in one step over the
-//! control socket of a Corelane server. Memory does not depend on the number of names, only on the
-//! number of contexts.
+//! Names are read in batches. Several threads bind them, or the control socket of a Corelane server
+//! binds many names in one call. The memory depends only on the number of contexts, not on the
+//! number of names.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,35 +19,35 @@ use super::control;
 use super::output::Output;
 use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, text_of};
 
-/// Maximum number of names listed as not copied. Further ones are only counted.
+/// Maximum number of uncopied names that are listed. Further ones are only counted.
 const MAX_LISTED: usize = 20;
-/// Number of names between two lines about the progress.
+/// Number of names between two progress messages.
 const PROGRESS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import<'a> {
-    /// Number of threads that resolve and bind.
+    /// Number of threads that resolve and bind names.
     pub(super) jobs: usize,
-    /// True to replace objects to which names are already bound.
+    /// True to replace objects that are already bound in the destination.
     pub(super) replace: bool,
-    /// Control socket of the server that receives the names.
+    /// Control socket of the destination server. `None` means that the names are bound one by one.
     pub(super) control: Option<&'a Path>,
-    /// The context in which the name of the copies' place begins.
+    /// The context to which the names of `bind_all` are relative.
     pub(super) root: &'a NamingContextRef,
 }
 
-/// A context to copy.
+/// A context to copy, and its copy.
 struct ContextCopy {
     from: NamingContextRef,
     to: NamingContextRef,
-    /// Name of `to` in the server that receives the names.
+    /// Name of the copy in the destination server.
     name: Vec<NameComponent>,
 }
 
-/// The result for one object.
+/// Outcome of the copy of one object.
 enum ImportOutcome {
     Bound,
-    /// The name is already bound to the same object.
+    /// The name is already bound to an equivalent object.
     Same,
     NotBound(String),
 }
@@ -60,7 +60,8 @@ struct ImportCounts {
     not_bound: usize,
 }
 
-/// Copies all names below `from` to the context `to`, whose name below the root is `name`.
+/// Copies all names below `from` into the context `to`. `name` is the name of `to` in the
+/// destination server.
 pub(super) fn import(
     orb: &Orb,
     from: &NamingContextRef,
@@ -98,12 +99,12 @@ pub(super) fn import(
 struct Importer<'a, 'o> {
     import: Import<'a>,
     control: Option<ControlRef>,
-    /// The server that has the names.
+    /// The source server.
     server: OwnServer,
-    /// Contexts of that server that were copied, with their copies.
+    /// Contexts of the source server that were copied, with their copies.
     copied: ObjectMap<ObjectRef>,
-    /// The copies. If a server is copied into itself, they are below the contexts to copy, so they
-    /// are left out.
+    /// The copies. If a server is copied into itself, its names may contain the copies, which are
+    /// not copied again.
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
@@ -180,8 +181,8 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Copies a context of the source's server. A context of another server, or one that has been
-    /// copied already, is only bound.
+    /// Copies a context of the source server. If the context belongs to another server or has
+    /// already been copied, only binds it.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -212,8 +213,8 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // An earlier run has made the context, or the name has other bindings, to which these
-            // are added.
+            // The context is of an earlier run, or already has other names, to which the copied
+            // names are added.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
@@ -230,8 +231,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference that a Corelane server gives for a context. For other servers it is the
-/// same reference.
+/// Returns the reference that a Corelane server gives for a context. Returns `context` itself for
+/// other servers.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
@@ -242,7 +243,7 @@ fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Optio
     context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
 }
 
-/// Runs `task` for the names, on several threads. Returns the results in the order of the names.
+/// Runs `task` for each name, on several threads. Returns the results in the order of the names.
 fn in_parallel<T: Send>(
     jobs: usize,
     names: &[Vec<NameComponent>],
@@ -260,7 +261,7 @@ fn in_parallel<T: Send>(
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..jobs.min(names.len())).map(|_| scope.spawn(worker)).collect();
         let mut done = worker();
-        // A panic of a worker continues in this thread.
+        // Continues a worker's panic in this thread.
         done.extend(
             others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
         );
@@ -270,7 +271,7 @@ fn in_parallel<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Binds names by the operations of the Naming Service.
+/// Binds names one by one with the operations of the Naming Service.
 fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<ImportOutcome> {
     in_parallel(import.jobs, names, |name| {
         let object = match work.from.resolve(name) {
@@ -289,7 +290,7 @@ fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_
     })
 }
 
-/// Binds names in one step, over the control socket.
+/// Binds names in one call over the control socket.
 fn bind_at_once(
     control: &ControlRef,
     work: &ContextCopy,
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_the_order_of_the_names() {
+    fn parallel_results_have_the_order_of_the_names() {
         let names: Vec<Vec<NameComponent>> =
             (0..50).map(|number| vec![NameComponent { id: number.to_string(), kind: String::new() }]).collect();
         for jobs in [1, 7, 100] {

@@ -1,4 +1,4 @@
-//! `corelane naming`: a name server, and commands for any CORBA name server.
+//! The command `corelane naming`: a name server, and commands for any CORBA name server.
 
 mod client;
 mod control;
@@ -87,12 +87,12 @@ OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// The reason why the value of `--interval` is refused.
+/// Error message for an invalid value of `--interval`.
 const NO_INTERVAL: &str = "an interval is a number of seconds";
-/// Number of calls that `import` makes at a time.
+/// Default number of concurrent calls of `import`.
 const DEFAULT_JOBS: usize = 16;
 
-/// A command that works on a name server.
+/// A subcommand that works on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamingCommand {
     List,
@@ -132,11 +132,11 @@ struct NamingArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let on_server = |name: &'static str| {
         let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
-        // The number of words is checked separately.
+        // `refine` checks the number of names.
         command.arg(arguments::words("NAME"))
     };
     let serve = arguments::command("serve", USAGE)
@@ -208,13 +208,13 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
     let naming = command();
     if let Some(subcommand) = naming.find_subcommand(&name) {
-        // A name may begin with `-`.
+        // A name may start with `-`.
         let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
         let placed = arguments::words_last(subcommand, words.drain(1..), is_word);
         words.extend(placed);
@@ -227,7 +227,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
     Ok((name, arguments))
 }
 
-/// Converts the values of options, and checks the number of words.
+/// Converts the values of options and checks the number of words.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
@@ -283,7 +283,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
     Ok(arguments)
 }
 
-/// Checks options that need each other.
+/// Checks options that require or exclude each other.
 fn check(command: &str, parsed: &NamingArguments) -> Result<(), String> {
     let has_path = parsed.store.is_some() || parsed.control.is_some();
     let complaint = match command {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_make_no_sense_are_refused() {
+    fn invalid_arguments_are_refused() {
         for (words, reason) in [
             (&[][..], "error: no command is given"),
             (&["what"], "error: there is no command `naming what`"),

@@ -1,4 +1,4 @@
-//! The command `prune`: unbinds names whose objects do not exist any more.
+//! The command `prune`, which unbinds names whose objects do not exist any more.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prune {
-    /// Maximum time of a call to an object that is checked.
+    /// Maximum time of a call that checks an object.
     pub(super) timeout: Duration,
     /// True to report dead names without unbinding them.
     pub(super) dry_run: bool,
-    /// True to prune the contexts of other servers too.
+    /// True to prune contexts of other servers too.
     pub(super) follow: bool,
 }
 
 /// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
-/// context's own name.
+/// name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -41,19 +41,20 @@ pub(super) fn prune(
 
 struct PruneWalk {
     prune: Prune,
-    /// The contexts that lead to the present one.
+    /// The contexts on the path from the first context to the current one.
     path: Vec<ObjectRef>,
-    /// Contexts that have been checked, each with the reason why it counts as dead.
+    /// Contexts that were checked, each with the reason if it is dead.
     checked: ObjectMap<Option<String>>,
     server: OwnServer,
-    /// Number of dead names that stay bound, and of contexts that were not checked completely.
+    /// Number of dead names that remain bound, plus the number of contexts that were not checked
+    /// completely.
     not_done: usize,
 }
 
-/// A name that is to be unbound.
+/// A name to unbind.
 struct Dead {
     name: Vec<NameComponent>,
-    /// The name from the beginning, in the form in which it is printed.
+    /// The full name, in printed form.
     whole: String,
     object: ObjectRef,
     reason: String,
@@ -119,15 +120,15 @@ impl PruneWalk {
         Ok(reason.map(|reason| Dead { name, whole, object, reason }))
     }
 
-    /// Counts and prints a context that was not checked to its end.
+    /// Reports and counts a context that was not checked completely.
     fn leave(&mut self, name: &str, reason: &str, out: &mut Output<'_>) -> Result<(), String> {
         self.not_done += 1;
         let members = || json!({ "name": name, "found": null, "is_unbound": false, "error": reason });
         out.line(|| format!("{name}: {reason}"), members)
     }
 
-    /// Checks a context and prunes the names below it. Returns the reason why it counts as dead, if
-    /// it does.
+    /// Checks a context and prunes the names below it. Returns the reason if the context itself is
+    /// dead.
     fn check_context(
         &mut self,
         object: &ObjectRef,
@@ -163,9 +164,10 @@ impl PruneWalk {
     }
 }
 
-/// Unbinds a name if it is still bound to `object`. While other names were checked, the object's
-/// server may have started again and bound the name to another object. The function then returns
-/// false.
+/// Unbinds a name if it is still bound to `object`, and otherwise returns false.
+///
+/// During the checks of other names, the object's server may have restarted and bound the name to
+/// another object.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
     let found = context.resolve(name).map_err(of_rebind)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
@@ -174,7 +176,7 @@ fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &Obje
     context.unbind(name).map(|()| true).map_err(of_rebind)
 }
 
-/// Returns the reason why an object counts as dead, or `None` if it does not.
+/// Returns the reason if an object is dead, or `None` if it is not.
 fn death(object: &ObjectRef) -> Option<String> {
     match object.non_existent() {
         Ok(true) => Some("does not exist".to_owned()),
@@ -183,8 +185,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason why an exception means that an object is dead. A slow server, or one that
-/// answers TRANSIENT, is alive.
+/// Returns the reason if an exception means that the object is dead. A server that is slow or
+/// answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
     match exception.kind() {

@@ -1,7 +1,7 @@
-//! The command `watch`: prints the changes of names below a context.
+//! The command `watch`, which prints changes of the names below a context.
 //!
-//! Corelane's name servers report their changes. For other servers the command repeatedly reads all
-//! names and compares them.
+//! Corelane's name servers report their changes. From other servers the command repeatedly reads
+//! all names and compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,20 +16,20 @@ use serde_json::json;
 use super::output::Output;
 use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, mark};
 
-/// Maximum time in milliseconds for which the server waits for a change.
+/// Maximum time in milliseconds for which the server waits for a change before it answers.
 const PATIENCE_MS: u32 = 1_000;
-/// Pause before the next call, after an answer without changes that came at once.
+/// Pause before the next request if the server answered at once without changes.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Time between two readings of a server that reports no changes.
+    /// Time between two readings of a server that does not report changes.
     pub(super) interval: Duration,
-    /// Number of changes after which the command ends; `None` for no end.
+    /// Number of changes after which the command ends. `None` means that it does not end.
     pub(super) count: Option<u64>,
 }
 
-/// Prints the changes below a context as they come. `prefix` is the context's own name.
+/// Prints each change below a context. `prefix` is the name of the context.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
@@ -72,7 +72,7 @@ impl Printer<'_, '_> {
     }
 }
 
-/// The target of a name: true for a context, and a hash of the reference.
+/// Target of a name: true for a context, and a hash of the reference.
 type WatchedBinding = (bool, u64);
 
 fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
@@ -81,11 +81,11 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
     (is_context, hasher.finish())
 }
 
-/// The contexts that were found, each with the first name that led to it.
+/// Contexts that were found, each with the first name under which it was found.
 #[derive(Default)]
 struct WatchedContexts {
     by_object: ObjectMap<String>,
-    /// The names, so that those below a name are found without a look at all contexts.
+    /// Names in order, so that the names below a name are found without visiting all contexts.
     names: BTreeSet<String>,
 }
 
@@ -104,7 +104,7 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Removes the context with a name and those below it. Returns true if there were any.
+    /// Removes the context with this name and all contexts below. Returns true if there were any.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);
@@ -118,13 +118,13 @@ impl WatchedContexts {
 }
 
 /// Reads names below a context. Each context of the server is read once, under the first name that
-/// leads to it. Contexts of other servers are not read.
+/// leads to the context. Contexts of other servers are not read.
 struct Reader<'r> {
     server: &'r mut OwnServer,
     contexts: WatchedContexts,
-    /// Receives each name below the context.
+    /// Called with each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
-    /// True to resolve the names of objects, in order to get their references.
+    /// True to resolve the names of objects to their references.
     resolves: bool,
 }
 
@@ -154,7 +154,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // The context has been destroyed, and its name is still bound.
+                    // The context has been destroyed, but its name is still bound.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }
@@ -164,7 +164,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads all names below a context in `server`. Returns its contexts with their names.
+/// Reads all names below a context of `server`. Returns the server's contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
@@ -177,7 +177,7 @@ fn read(
     Ok(reader.contexts)
 }
 
-/// Prints the differences between one reading and the next.
+/// Prints the differences between two successive readings.
 fn compare(
     context: &NamingContextRef,
     prefix: &str,
@@ -232,12 +232,12 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server permits no further client to wait.
+            // The server has reached its maximum number of waiting clients, so it answers at once.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // The contexts below may have other names.
+                // A removed context may still have another name.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -250,8 +250,8 @@ fn read_contexts(context: &NamingContextRef, prefix: &str, server: &mut OwnServe
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Prints a change if it is in one of the contexts, which the change may add to or reduce. Returns
-/// true if it has removed contexts.
+/// Prints a change if it belongs to one of the contexts, and updates the contexts. Returns true if
+/// the change removed contexts.
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,
@@ -265,10 +265,10 @@ fn print(
     printer.print(change.kind, &name, is_context)?;
     let bound = change.target.as_ref().filter(|_| is_context && change.kind == ChangeKind::Bound);
     if bound.is_some_and(|object| contexts.name(object) == Some(&name)) {
-        // The last reading came after this change.
+        // The last reading already contains this change.
         return Ok(false);
     }
-    // The name may have been bound to a context. The names below that context are then gone too.
+    // The name may have been bound to a context. If so, the names below the context are gone too.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()
@@ -291,10 +291,9 @@ mod tests {
 
     use super::*;
 
-    /// A burst of new contexts below a context that was read after them must not cause a further
-    /// reading for each.
+    /// Several new contexts that one reading already contained must not cause further readings.
     #[test]
-    fn a_change_that_was_read_before_removes_nothing() {
+    fn change_in_the_last_reading_removes_no_context() {
         let orb = Orb::new().unwrap();
         let object = |key: &str| orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:1/{key}")).unwrap().unwrap();
         let root = object("root");

@@ -1,4 +1,4 @@
-//! `corelane sniff`: shows the GIOP messages in captured traffic.
+//! The command `corelane sniff`, which shows the GIOP messages in captured traffic.
 
 mod show;
 mod typed;
@@ -47,7 +47,7 @@ Octets that the capture lacks are said on a line of their own. The messages arou
 Exit status: 0 shown, 1 the file was not read to its end, 2 wrong usage.
 ";
 
-/// The place that packets come from.
+/// The source of the packets.
 #[derive(Debug)]
 enum CaptureSource {
     File(OsString),
@@ -66,7 +66,7 @@ struct SniffArguments {
     is_json: bool,
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let many = [("port", "PORT"), ("operation", "NAME")];
     let command = arguments::command("sniff", USAGE)
@@ -151,7 +151,7 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
         None => outcome,
         Some(mut dumpcap) => {
             if outcome.is_err() {
-                // Ignore errors: it may have ended.
+                // Ignore errors: dumpcap may have ended.
                 let _ = dumpcap.kill();
             }
             let status = dumpcap.wait().map_err(|error| format!("dumpcap: {error}"))?;
@@ -183,7 +183,7 @@ fn show_all(
     let read = read_capture(source, &mut |packet| {
         last = packet.at;
         sniffer.packet(&packet, &mut |seen| show.seen(&seen));
-        // A reader of a pipe gets each line when it happens.
+        // Flushes each line, so that the reader of a pipe gets it immediately.
         show.written()
     });
     sniffer.finish(last, &mut |seen| show.seen(&seen));
@@ -192,7 +192,7 @@ fn show_all(
     read.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Says what was left out.
+/// Prints how many packets and connections were not evaluated.
 fn left_out(counts: SniffCounts, show: &mut Show<'_, '_>) -> Result<(), String> {
     let SniffCounts { ip_fragments, unknown_links, forgotten, .. } = counts;
     for (count, what) in [
