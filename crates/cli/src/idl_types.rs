@@ -24,10 +24,10 @@ pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
     /// Types under construction. A type that contains one of these types gets a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// Complete TypeCodes by definition. A TypeCode that contains a recursion to a type in `open`
-    /// is not complete.
+    /// TypeCodes by definition. A TypeCode with a recursion to a type in `open` is incomplete and
+    /// therefore not in the map.
     made: HashMap<DefinitionId, TypeCode>,
-    /// Number of the next value (IDL `valuetype`).
+    /// Number of values (IDL `valuetype`) that already have a number.
     values: u32,
 }
 
@@ -44,7 +44,7 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// Returns the number of the next value (IDL `valuetype`) and increments the number.
+    /// Returns the number of the next value (IDL `valuetype`), starting at 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values

@@ -18,8 +18,8 @@ const RT_APP_SECONDS: u64 = 10;
 /// A task with its placement in the schedule.
 struct TaskRow<'s> {
     named: &'s NamedTask,
-    /// Placement of the task. A rejected task has the placement that was tried. `None` if no core
-    /// may run the task.
+    /// Placement of the task. A rejected task has the placement at which it would miss a deadline.
+    /// `None` if no core may run the task.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }
