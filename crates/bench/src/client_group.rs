@@ -7,7 +7,7 @@ use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::Failure;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
 /// A client of a group, which the group moves from thread to thread.
@@ -41,7 +41,7 @@ struct ClientResult<M> {
     ended: Monotonic,
 }
 
-impl<M: GroupClient> Subject for ClientGroup<M> {
+impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let members = std::mem::take(&mut self.members);
         let many = members.len().max(1);
@@ -54,8 +54,8 @@ impl<M: GroupClient> Subject for ClientGroup<M> {
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
             // The new thread inherits the cores and the scheduling class of this thread.
             let thread = builder.spawn(move || {
-                let mut samples = Samples::with_room(own);
-                let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_room(warm_up));
+                let mut samples = Samples::with_capacity(own);
+                let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_capacity(warm_up));
                 barrier.wait();
                 let began = clock::now();
                 let outcome = warm.and_then(|()| member.calls(own, &mut samples));
@@ -68,7 +68,7 @@ impl<M: GroupClient> Subject for ClientGroup<M> {
         for thread in threads {
             let back = thread.join().map_err(|_| Failure::new("a client thread panicked"))?;
             self.members.push(back.member);
-            back.samples.since(0).iter().for_each(|&time| into.push(time));
+            back.samples.skip_first(0).iter().for_each(|&time| into.push(time));
             outcome = outcome.and(back.outcome);
             (first, last) = (first.min(back.began), last.max(back.ended));
         }
@@ -104,13 +104,13 @@ mod tests {
         let members = (0..3).map(|_| Counting { made: 0, fails: false }).collect();
         let mut crowd = ClientGroup::new(members, 1);
         for turn in 1..=2 {
-            let mut samples = Samples::with_room(10);
+            let mut samples = Samples::with_capacity(10);
             let whole = crowd.run(0, 10, &mut samples).unwrap();
             assert!(whole >= Duration::from_nanos(15), "the total time covers the longest client");
             assert_eq!((samples.len(), crowd.members.len()), (10, 3));
             assert_eq!(crowd.members.iter().map(|member| member.made).sum::<usize>(), 10 * turn);
         }
         crowd.members[1].fails = true;
-        assert!(crowd.run(0, 10, &mut Samples::with_room(10)).is_err());
+        assert!(crowd.run(0, 10, &mut Samples::with_capacity(10)).is_err());
     }
 }

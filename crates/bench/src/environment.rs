@@ -26,7 +26,7 @@ pub(crate) struct Environment {
     /// Cores that the process may use.
     pub(crate) cores: Vec<usize>,
     /// Clock source of the kernel.
-    pub(crate) clock: String,
+    pub(crate) clock_source: String,
     /// Idle states of the cores, and how the run handles them.
     pub(crate) idle_states: String,
     /// Scheduling class of clients and servers.
@@ -43,7 +43,7 @@ pub(crate) struct Environment {
     /// Date and time at the beginning, in UTC.
     pub(crate) date: String,
     /// Load average over the minute before the run.
-    pub(crate) load: f64,
+    pub(crate) load_average: f64,
 }
 
 /// Load average above which the figures are only indications.
@@ -62,7 +62,8 @@ impl Environment {
             processor: field(&information, "model name").unwrap_or_else(unknown),
             virtual_machine: field(&information, "flags").is_some_and(|flags| flags.contains(" hypervisor")),
             cores,
-            clock: text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_else(unknown),
+            clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .unwrap_or_else(unknown),
             idle_states: format!("{}, {idle_held}", idle_states()),
             scheduling: scheduling(placement.scheduling),
             pinning: placement.cores.to_string(),
@@ -70,7 +71,7 @@ impl Environment {
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_else(unknown),
             timing: timing(),
             date: date(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())),
-            load: load_average(),
+            load_average: load_average(),
         }
     }
 
@@ -89,15 +90,15 @@ impl Environment {
             self.cores.len(),
             self.kernel,
             self.preemption,
-            self.clock,
+            self.clock_source,
             self.idle_states,
             self.scheduling,
             self.pinning,
         );
-        if self.load > QUIET {
+        if self.load_average > QUIET {
             lines.push_str(&format!(
                 "warning: the load average is {:.2}: other programs share the machine, so the figures are indications only\n",
-                self.load
+                self.load_average
             ));
         }
         lines
@@ -106,22 +107,22 @@ impl Environment {
     pub(crate) fn record(&self, object: Object) -> Object {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         object
-            .text("host", &self.host)
-            .text("kernel", &self.kernel)
-            .text("preemption", &self.preemption)
-            .text("processor", &self.processor)
-            .truth("virtual_machine", self.virtual_machine)
-            .texts("cores", cores.iter().map(String::as_str))
-            .text("clock", &self.clock)
-            .text("idle_states", &self.idle_states)
-            .text("scheduling", &self.scheduling)
-            .text("pinning", &self.pinning)
-            .texts("realtime_threads", self.realtime_threads.iter().map(String::as_str))
-            .text("governor", &self.governor)
-            .text("timing", &self.timing)
-            .text("date", &self.date)
-            .number("load", self.load)
-            .truth("quiet", self.load <= QUIET)
+            .string("host", &self.host)
+            .string("kernel", &self.kernel)
+            .string("preemption", &self.preemption)
+            .string("processor", &self.processor)
+            .boolean("virtual_machine", self.virtual_machine)
+            .strings("cores", cores.iter().map(String::as_str))
+            .string("clock", &self.clock_source)
+            .string("idle_states", &self.idle_states)
+            .string("scheduling", &self.scheduling)
+            .string("pinning", &self.pinning)
+            .strings("realtime_threads", self.realtime_threads.iter().map(String::as_str))
+            .string("governor", &self.governor)
+            .string("timing", &self.timing)
+            .string("date", &self.date)
+            .number("load", self.load_average)
+            .boolean("quiet", self.load_average <= QUIET)
     }
 }
 
@@ -129,7 +130,7 @@ impl Environment {
 #[derive(Clone, Debug)]
 pub(crate) struct RunEnd {
     seconds: f64,
-    load: f64,
+    load_average: f64,
     steal_ms: f64,
     steal_percent: f64,
 }
@@ -153,21 +154,21 @@ impl RunEnd {
         let steal_ms = (stolen_ms() - beginning.steal_ms).max(0.0);
         let cores = thread::affinity(None).map_or(1, |set| set.len()).max(1) as f64;
         let steal_percent = steal_ms / (1e3 * seconds.max(1e-3) * cores) * 100.0;
-        RunEnd { seconds, load: load_average(), steal_ms, steal_percent }
+        RunEnd { seconds, load_average: load_average(), steal_ms, steal_percent }
     }
 
     /// Describes the values for a reader, in one line.
     pub(crate) fn describe(&self) -> String {
         format!(
             "\nthe run took {:.0} s; the hypervisor gave {:.2} % of the cores' time to others; load average at the end {:.2}\n",
-            self.seconds, self.steal_percent, self.load
+            self.seconds, self.steal_percent, self.load_average
         )
     }
 
     pub(crate) fn record(&self, object: Object) -> Object {
         object
             .number("seconds", self.seconds)
-            .number("load_end", self.load)
+            .number("load_end", self.load_average)
             .number("run_steal_ms", self.steal_ms)
             .number("run_steal_percent", self.steal_percent)
     }
@@ -341,9 +342,9 @@ mod tests {
     #[test]
     fn high_load_average_gives_a_warning() {
         let mut environment = Environment::read(&Placement::default(), "held");
-        environment.load = 0.1;
+        environment.load_average = 0.1;
         assert!(!environment.describe().contains("warning"));
-        environment.load = 1.9;
+        environment.load_average = 1.9;
         assert!(environment.describe().contains("warning"), "{}", environment.describe());
     }
 }

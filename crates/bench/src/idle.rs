@@ -1,7 +1,7 @@
 //! Keeps cores out of idle states.
 //!
 //! While [`IdleStateLock`] holds /dev/cpu_dma_latency open with the value 0, no core enters an idle
-//! state that takes time to leave. In a virtual machine this is not enough: the hypervisor takes an
+//! state that takes time to leave. In a virtual machine this is not enough. The hypervisor takes an
 //! idle core away, and at least 20 us pass before the core is back. Benchmarks whose clients pause
 //! between calls therefore keep the cores [busy](BusyCores).
 
@@ -41,8 +41,8 @@ pub(crate) struct BusyCores {
 impl BusyCores {
     pub(crate) fn start(placement: &Placement) -> Result<Self, Failure> {
         let cores = match placement.cores {
-            CoreChoice::One(core) => vec![core],
-            CoreChoice::Two(client, server) => vec![client, server],
+            CoreChoice::Shared(core) => vec![core],
+            CoreChoice::Separate(client, server) => vec![client, server],
             CoreChoice::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
         };
         let mut busy = BusyCores { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
@@ -66,7 +66,7 @@ impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread cannot panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn busy_cores_start_and_stop() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
-        let busy = BusyCores::start(&Placement { cores: CoreChoice::One(core), scheduling: None }).unwrap();
+        let busy = BusyCores::start(&Placement { cores: CoreChoice::Shared(core), scheduling: None }).unwrap();
         assert_eq!(busy.threads.len(), 1);
         let stop = busy.stop.clone();
         drop(busy);

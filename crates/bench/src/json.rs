@@ -15,7 +15,7 @@ impl Object {
 
     /// Adds a member with a string.
     #[must_use]
-    pub fn text(mut self, name: &str, value: &str) -> Self {
+    pub fn string(mut self, name: &str, value: &str) -> Self {
         self.name(name);
         quote(&mut self.0, value);
         self
@@ -23,7 +23,7 @@ impl Object {
 
     /// Adds a member with an integer.
     #[must_use]
-    pub fn whole(mut self, name: &str, value: u64) -> Self {
+    pub fn integer(mut self, name: &str, value: u64) -> Self {
         self.name(name);
         let _ = write!(self.0, "{value}");
         self
@@ -40,7 +40,7 @@ impl Object {
 
     /// Adds a member with true or false.
     #[must_use]
-    pub fn truth(mut self, name: &str, value: bool) -> Self {
+    pub fn boolean(mut self, name: &str, value: bool) -> Self {
         self.name(name);
         self.0.push_str(if value { "true" } else { "false" });
         self
@@ -48,7 +48,7 @@ impl Object {
 
     /// Adds a member with a list of strings.
     #[must_use]
-    pub fn texts<'t>(mut self, name: &str, values: impl IntoIterator<Item = &'t str>) -> Self {
+    pub fn strings<'t>(mut self, name: &str, values: impl IntoIterator<Item = &'t str>) -> Self {
         self.list(name, values, quote);
         self
     }
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn finished_text_is_valid_json() {
         let text = Object::new()
-            .text("a \"b\"", "line\nend\u{1}\\ \u{e9}")
-            .whole("n", u64::MAX)
+            .string("a \"b\"", "line\nend\u{1}\\ \u{e9}")
+            .integer("n", u64::MAX)
             .number("x", 1.0 / 3.0)
             .number("nothing", f64::NAN)
-            .truth("yes", true)
-            .texts("words", ["one", "two"])
+            .boolean("yes", true)
+            .strings("words", ["one", "two"])
             .numbers("none", &[])
-            .object("one", Object::new().whole("z", 1))
+            .object("one", Object::new().integer("z", 1))
             .objects("inner", vec![Object::new(), Object::new().number("y", 2.0)])
             .finish();
         let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();

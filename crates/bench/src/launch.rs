@@ -1,37 +1,37 @@
 //! Starts the servers and clients of benchmarks, each in a process of its own. Such a process runs
-//! this program in a hidden mode ([`MODE`]).
+//! this program in a hidden mode ([`HIDDEN_MODE`]).
 
 use std::process::Command;
 
 use crate::Failure;
 use crate::address::free_address;
-use crate::baseline::{BaselineTransport, Spinning, StreamSpin};
+use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy};
 use crate::orb::ServerArchitecture;
-use crate::orb::keys::Keys;
+use crate::orb::keys::KeyLifetime;
 use crate::placement::{Placement, Side};
 use crate::service::RunningProgram;
 
 /// First argument of the hidden mode in which the program serves a benchmark.
-pub const MODE: &str = "__bench-server";
+pub const HIDDEN_MODE: &str = "__bench-server";
 
 /// Starts a baseline server and returns its address.
 ///
 /// # Errors
 /// The server does not start.
-pub(crate) fn start_floor(
-    carrier: BaselineTransport,
-    waiting: Spinning,
+pub(crate) fn start_baseline(
+    transport: BaselineTransport,
+    waiting: WaitStrategy,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     let waiting = match waiting {
-        Spinning::Blocking => "blocking".to_owned(),
-        Spinning::Looking => "looking".to_owned(),
-        Spinning::Parts => "parts".to_owned(),
-        Spinning::Stream(StreamSpin::Never) => "stream".to_owned(),
-        Spinning::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
-        Spinning::Epoll(threads) => format!("epoll:{threads}"),
+        WaitStrategy::Blocking => "blocking".to_owned(),
+        WaitStrategy::SpinThenSleep => "looking".to_owned(),
+        WaitStrategy::Pipelined => "parts".to_owned(),
+        WaitStrategy::Stream(StreamSpin::Never) => "stream".to_owned(),
+        WaitStrategy::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
+        WaitStrategy::Epoll(threads) => format!("epoll:{threads}"),
     };
-    start("the floor server", &["floor", carrier.name(), &waiting], placement)
+    start("the floor server", &["floor", transport.name(), &waiting], placement)
 }
 
 /// Starts a Corelane server with one object at `address`. Returns the object's reference.
@@ -44,7 +44,7 @@ pub(crate) fn start_echo(
 }
 
 /// Starts the server of [`start_echo`] with threads that never poll before they sleep.
-pub(crate) fn start_sleeping_echo(
+pub(crate) fn start_non_polling_echo(
     architecture: ServerArchitecture,
     address: &str,
     placement: &Placement,
@@ -54,52 +54,59 @@ pub(crate) fn start_sleeping_echo(
 
 /// Starts a Corelane server with one object, whose POA declares one priority for all calls. Returns
 /// the object's reference.
-pub(crate) fn start_declared(
+pub(crate) fn start_single_priority_server(
     architecture: ServerArchitecture,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client that calls the object of a reference when its standard input says so.
-pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
+/// Starts a Corelane client that calls the object of a reference on request by its standard input.
+pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
 /// Starts a Corelane server with an object and a lane for each native priority. The server answers
 /// any line with the objects' references.
-pub(crate) fn start_laned(
+pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     placement: &Placement,
 ) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
-    let words = ["laned", &list.join(","), &free_address(carrier)];
+    let words = ["laned", &list.join(","), &free_address(transport)];
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
 /// Starts a Corelane server with an object for each CORBA priority and a lane for each native level
 /// in use. The server answers any line with the objects' references.
-pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
+pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
 /// Starts a Corelane server whose pool has no lanes and one native priority. Returns its object's
 /// reference.
-pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
+pub(crate) fn start_server_without_lanes(
+    priority: u8,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
 /// Starts a Corelane server with `count` objects and a thread for each connection.
-pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<RunningProgram, Failure> {
+pub(crate) fn start_server_with_objects(
+    count: usize,
+    keys: KeyLifetime,
+    placement: &Placement,
+) -> Result<RunningProgram, Failure> {
     start_pool(count, keys, ServerArchitecture::PerConnection, placement)
 }
 
 /// Starts a Corelane server with `count` objects and the given dispatch architecture.
 pub(crate) fn start_pool(
     count: usize,
-    keys: Keys,
+    keys: KeyLifetime,
     architecture: ServerArchitecture,
     placement: &Placement,
 ) -> Result<RunningProgram, Failure> {
@@ -110,9 +117,9 @@ pub(crate) fn start_pool(
 
 /// Starts a Corelane server with an object in a POA that is `depth` levels below the root POA.
 /// Returns the object's reference.
-pub(crate) fn start_nested(
+pub(crate) fn start_server_with_nested_poa(
     depth: usize,
-    keys: Keys,
+    keys: KeyLifetime,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     // The argument counts the root POA too, because numbers in arguments start at 1.
@@ -122,12 +129,15 @@ pub(crate) fn start_nested(
 
 /// Starts a Corelane server with an object that has `count` operations. Returns the object's
 /// reference.
-pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
+pub(crate) fn start_server_with_operations(
+    count: usize,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
 /// Starts a name server and returns the reference of its initial context.
-pub(crate) fn start_naming(
+pub(crate) fn start_name_server(
     place: &str,
     durability: &str,
     placement: &Placement,
@@ -145,6 +155,6 @@ fn ourselves(words: &[&str]) -> Result<Command, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
     let mut command = Command::new(own);
-    command.arg(MODE).args(words);
+    command.arg(HIDDEN_MODE).args(words);
     Ok(command)
 }

@@ -26,7 +26,7 @@ pub enum MeasuredOperation {
     /// Sends and returns this number of octets.
     Octets(usize),
     /// Sends and returns a string of this length in bytes.
-    Text(usize),
+    String(usize),
     /// Sends an octet in a oneway.
     Oneway,
     /// Sends this number of longs and returns the number.
@@ -36,11 +36,11 @@ pub enum MeasuredOperation {
 }
 
 /// Maximum size in bytes of an argument, without the length field of a sequence.
-const MOST_OCTETS: usize = 64 << 20;
+const MAX_OCTETS: usize = 64 << 20;
 
 impl MeasuredOperation {
     /// Operations that the benchmark `call` measures by default.
-    pub const USUAL: [MeasuredOperation; 6] = [
+    pub const DEFAULT_OPERATIONS: [MeasuredOperation; 6] = [
         MeasuredOperation::Octet,
         MeasuredOperation::Long,
         MeasuredOperation::Struct,
@@ -66,17 +66,17 @@ impl MeasuredOperation {
             ("longs", Some(count)) => Some(MeasuredOperation::Longs(count)),
             ("structs", Some(count)) => Some(MeasuredOperation::Structs(count)),
             ("octets", Some(count)) => Some(MeasuredOperation::Octets(count)),
-            ("string", Some(count)) => Some(MeasuredOperation::Text(count)),
+            ("string", Some(count)) => Some(MeasuredOperation::String(count)),
             ("take_longs", Some(count)) => Some(MeasuredOperation::TakeLongs(count)),
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             _ => None,
         };
         // Checks the number of elements first, so that the computation of the size cannot overflow.
-        let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
-        bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
+        let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
+        bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN, \
-                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MOST_OCTETS} octets"
+                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MAX_OCTETS} octets"
             ))
         })
     }
@@ -88,13 +88,13 @@ impl MeasuredOperation {
     }
 
     /// Returns true if a client makes one uncounted call first to compare the whole result.
-    pub(crate) fn compares_first(self) -> bool {
+    pub(crate) fn has_comparison_call(self) -> bool {
         matches!(
             self,
             MeasuredOperation::Longs(_)
                 | MeasuredOperation::Structs(_)
                 | MeasuredOperation::Octets(_)
-                | MeasuredOperation::Text(_)
+                | MeasuredOperation::String(_)
         )
     }
 
@@ -109,7 +109,7 @@ impl MeasuredOperation {
             MeasuredOperation::Longs(_) => "echo_longs",
             MeasuredOperation::Structs(_) => "echo_structs",
             MeasuredOperation::Octets(_) => "echo_octets",
-            MeasuredOperation::Text(_) => "echo_string",
+            MeasuredOperation::String(_) => "echo_string",
             MeasuredOperation::TakeLongs(_) => "take_longs",
             MeasuredOperation::TakeOctets(_) => "take_octets",
             MeasuredOperation::Oneway => "take_octet",
@@ -134,24 +134,24 @@ impl MeasuredOperation {
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
             // The terminating NUL is part of the message.
-            MeasuredOperation::Text(count) => 4 + count + 1,
+            MeasuredOperation::String(count) => 4 + count + 1,
         }
     }
 
     /// Returns true if the operation returns its argument.
     #[must_use]
-    pub fn echoes(self) -> bool {
+    pub fn is_echo(self) -> bool {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
     }
 
     /// Returns an operation with an octet sequence and messages of equal size. Returns `None` for a
     /// oneway, and for an argument smaller than an empty sequence.
     #[must_use]
-    pub fn as_octets(self) -> Option<MeasuredOperation> {
+    pub fn equally_sized_octets(self) -> Option<MeasuredOperation> {
         let length = self.body().checked_sub(4)?;
         match self {
             MeasuredOperation::Oneway => None,
-            _ if self.echoes() => Some(MeasuredOperation::Octets(length)),
+            _ if self.is_echo() => Some(MeasuredOperation::Octets(length)),
             _ => Some(MeasuredOperation::TakeOctets(length)),
         }
     }
@@ -159,7 +159,7 @@ impl MeasuredOperation {
     /// Returns the GIOP 1.2 message sizes for an object key of this length.
     #[cfg(test)]
     pub(crate) fn sizes(self, key: usize) -> MessageSizes {
-        let result = if self.echoes() { self.body() } else { 4 };
+        let result = if self.is_echo() { self.body() } else { 4 };
         let sizes = MessageSizes::giop(key, self.idl_name().len(), self.body(), result);
         if self.is_oneway() { MessageSizes { reply: 0, ..sizes } } else { sizes }
     }
@@ -176,7 +176,7 @@ impl fmt::Display for MeasuredOperation {
             MeasuredOperation::Longs(count) => write!(f, "longs{count}"),
             MeasuredOperation::Structs(count) => write!(f, "structs{count}"),
             MeasuredOperation::Octets(count) => write!(f, "octets{count}"),
-            MeasuredOperation::Text(count) => write!(f, "string{count}"),
+            MeasuredOperation::String(count) => write!(f, "string{count}"),
             MeasuredOperation::Oneway => f.write_str("oneway"),
             MeasuredOperation::TakeLongs(count) => write!(f, "take_longs{count}"),
             MeasuredOperation::TakeOctets(count) => write!(f, "take_octets{count}"),
@@ -207,9 +207,12 @@ mod tests {
     fn argument_sizes_include_padding() {
         assert_eq!(MeasuredOperation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(MeasuredOperation::Longs(1024).body(), 4100);
-        assert_eq!(MeasuredOperation::Structs(3).as_octets(), Some(MeasuredOperation::Octets(26)));
-        assert_eq!(MeasuredOperation::TakeLongs(3).as_octets(), Some(MeasuredOperation::TakeOctets(12)));
-        assert_eq!((MeasuredOperation::Octet.as_octets(), MeasuredOperation::Oneway.as_octets()), (None, None));
+        assert_eq!(MeasuredOperation::Structs(3).equally_sized_octets(), Some(MeasuredOperation::Octets(26)));
+        assert_eq!(MeasuredOperation::TakeLongs(3).equally_sized_octets(), Some(MeasuredOperation::TakeOctets(12)));
+        assert_eq!(
+            (MeasuredOperation::Octet.equally_sized_octets(), MeasuredOperation::Oneway.equally_sized_octets()),
+            (None, None)
+        );
         assert_eq!(MeasuredOperation::Oneway.sizes(12).reply, 0);
         assert_eq!(MeasuredOperation::Octet.sizes(12).request, 65);
     }

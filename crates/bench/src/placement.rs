@@ -15,17 +15,17 @@ pub enum CoreChoice {
     #[default]
     Any,
     /// Both sides on this core.
-    One(usize),
+    Shared(usize),
     /// The client on the first core and the server on the second.
-    Two(usize, usize),
+    Separate(usize, usize),
 }
 
 impl fmt::Display for CoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CoreChoice::Any => f.write_str("not pinned"),
-            CoreChoice::One(core) => write!(f, "client and server on core {core}"),
-            CoreChoice::Two(client, server) => write!(f, "client on core {client}, server on core {server}"),
+            CoreChoice::Shared(core) => write!(f, "client and server on core {core}"),
+            CoreChoice::Separate(client, server) => write!(f, "client on core {client}, server on core {server}"),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Placement {
     /// The kernel does not report the cores.
     pub fn one_core() -> io::Result<Self> {
         let last = thread::affinity(None)?.iter().last();
-        Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::One), scheduling: None })
+        Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::Shared), scheduling: None })
     }
 
     /// Moves the calling thread to the cores and class of a side until the guard is dropped.
@@ -105,9 +105,9 @@ impl Placement {
     fn core(&self, side: Side) -> Option<usize> {
         match (self.cores, side) {
             (CoreChoice::Any, _) => None,
-            (CoreChoice::One(core), _)
-            | (CoreChoice::Two(core, _), Side::Client)
-            | (CoreChoice::Two(_, core), Side::Server) => Some(core),
+            (CoreChoice::Shared(core), _)
+            | (CoreChoice::Separate(core, _), Side::Client)
+            | (CoreChoice::Separate(_, core), Side::Server) => Some(core),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn threads_and_programs_run_in_their_placement() {
         let here = Placement::one_core().unwrap();
-        let CoreChoice::One(core) = here.cores else { panic!("no core to run on") };
+        let CoreChoice::Shared(core) = here.cores else { panic!("no core to run on") };
         let set = here.run(Side::Client, || thread::affinity(None).unwrap()).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [core]);
         let before = thread::affinity(None).unwrap();
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn placement_on_a_missing_core_is_refused() {
-        let nowhere = Placement { cores: CoreChoice::Two(1020, 1021), scheduling: None };
+        let nowhere = Placement { cores: CoreChoice::Separate(1020, 1021), scheduling: None };
         assert_eq!(nowhere.run(Side::Server, || ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(nowhere.start(Side::Client, Command::new("true")).is_err());
     }

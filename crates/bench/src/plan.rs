@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Vec<PlanStep>, String> {
 }
 
 fn step(at: usize, run: &Json) -> Result<PlanStep, String> {
-    let wrong = |what: &str| format!("run {}: {what}", at + 1);
+    let wrong = |reason: &str| format!("run {}: {reason}", at + 1);
     let text = |name: &str| match &run[name] {
         Json::Null => Ok(None),
         Json::String(text) if !text.is_empty() => Ok(Some(text.clone())),
@@ -151,7 +151,7 @@ impl PlanStep {
         let mut taken = 0_usize;
         for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
             let line = line.map_err(|error| error.to_string())?;
-            match is_ours(&line) {
+            match is_result_line(&line) {
                 true => {
                     taken += 1;
                     writeln!(lines, "{line}").map_err(|error| error.to_string())?;
@@ -199,7 +199,7 @@ impl PlanStep {
     }
 }
 
-fn is_ours(line: &str) -> bool {
+fn is_result_line(line: &str) -> bool {
     serde_json::from_str::<Json>(line)
         .is_ok_and(|line| line["schema"] == "corelane-bench" && line["version"] == SCHEMA_VERSION)
 }

@@ -8,10 +8,12 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::environment::{Environment, RunEnd};
-use crate::harness::{self, AxisPoint, Compare, Extent, Figure, FigureLabel, Group, Measured, Progress, Ratio};
+use crate::harness::{
+    self, AxisPoint, ComparedQuantity, Figure, FigureLabel, Group, GroupResult, Progress, Ratio, RunLength,
+};
 use crate::json::Object;
 use crate::placement::{CoreChoice, Placement};
-use crate::sample::CDF_PARTS;
+use crate::sample::CDF_FRACTIONS;
 use crate::targets;
 use crate::value::SingleValue;
 
@@ -28,7 +30,7 @@ pub(crate) struct Report<'o> {
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures of benchmarks that have no [verdict](Self::verdict) yet. `bounded` holds the single
+    /// Figures of benchmarks that have no [verdict](Self::add_verdict) yet. `bounded` holds the single
     /// numbers with a bound, in the same way.
     figures: Vec<Figure>,
     bounded: Vec<SingleValue>,
@@ -64,55 +66,60 @@ impl<'o> Report<'o> {
         &mut self,
         name: Option<&str>,
         environment: &Environment,
-        extent: &Extent,
+        run_length: &RunLength,
     ) -> Result<(), Failure> {
         let text = format!(
             "{}each variant, unless a benchmark sets its own numbers: {} x {} calls, interleaved, {} calls of warm-up before each\n",
             environment.describe(),
-            extent.repetitions,
-            extent.count,
-            extent.warm_up
+            run_length.repetitions,
+            run_length.count,
+            run_length.warm_up
         );
-        self.text(&text)?;
+        self.add_text(&text)?;
         let mut object = self.object("run");
         if let Some(name) = name {
-            object = object.text("name", name);
+            object = object.string("name", name);
         }
         let object = object
-            .text("corelane", env!("CARGO_PKG_VERSION"))
-            .truth("debug_build", cfg!(debug_assertions))
-            .whole("repetitions", extent.repetitions as u64)
-            .whole("count", extent.count as u64)
-            .whole("warm_up", extent.warm_up as u64)
-            .numbers("cdf_parts", &CDF_PARTS);
+            .string("corelane", env!("CARGO_PKG_VERSION"))
+            .boolean("debug_build", cfg!(debug_assertions))
+            .integer("repetitions", run_length.repetitions as u64)
+            .integer("count", run_length.count as u64)
+            .integer("warm_up", run_length.warm_up as u64)
+            .numbers("cdf_parts", &CDF_FRACTIONS);
         self.line(environment.record(object))
     }
 
     /// Measures a group and reports its figures. If another ORB fails, it is reported as
-    /// [missing](Self::missing).
+    /// [missing](Self::add_missing).
     ///
     /// # Errors
     /// A variant of Corelane or of bare sockets fails, or the output cannot be written.
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
-        extent: &Extent,
+        run_length: &RunLength,
         placement: &Placement,
         progress: &mut Progress,
     ) -> Result<Vec<Figure>, Failure> {
-        let Measured { figures, failed } = harness::measure(&mut group, extent, placement, progress)?;
-        self.figures(&group.title, group.compare, &figures)?;
+        let GroupResult { figures, failed } = harness::measure(&mut group, run_length, placement, progress)?;
+        self.add_figures(&group.title, group.compare, &figures)?;
         for (label, reason) in failed {
-            self.missing(label.bench, label.peer, &reason.to_string())?;
+            self.add_missing(label.bench, label.peer, &reason.to_string())?;
         }
         Ok(figures)
     }
 
     /// Reports the figures of a measured group.
-    pub(crate) fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
-        self.text(&table(title, compare, figures))?;
+    pub(crate) fn add_figures(
+        &mut self,
+        title: &str,
+        compare: ComparedQuantity,
+        figures: &[Figure],
+    ) -> Result<(), Failure> {
+        self.add_text(&table(title, compare, figures))?;
         for figure in figures {
-            let object = record(self.object("result").text("group", title), compare, figure);
+            let object = record(self.object("result").string("group", title), compare, figure);
             self.line(object)?;
         }
         self.figures.extend_from_slice(figures);
@@ -120,34 +127,34 @@ impl<'o> Report<'o> {
     }
 
     /// Reports single numbers under a title.
-    pub(crate) fn values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
+    pub(crate) fn add_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
         for value in values {
             let FigureLabel { peer, config, op, .. } = &value.label;
             let bound = value.bound.map_or(String::new(), |bound| {
-                format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, plain(bound))
+                format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, format_number(bound))
             });
             let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
             let _ = writeln!(
                 text,
                 "  {:<9} {config:<columns$} {op:<12} {:<34} {:>12}{unit}{bound}",
                 peer,
-                value.what,
-                plain(value.value)
+                value.quantity,
+                format_number(value.value)
             );
         }
-        self.text(&text)?;
-        self.records(title, values)
+        self.add_text(&text)?;
+        self.add_json_values(title, values)
     }
 
     /// Writes single numbers as JSON lines only. The caller writes their text itself.
-    pub(crate) fn records(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
+    pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
-            let mut object = labelled(self.object("value").text("group", title), &value.label)
-                .text("what", &value.what)
+            let mut object = labelled(self.object("value").string("group", title), &value.label)
+                .string("what", &value.quantity)
                 .number("value", value.value)
-                .text("unit", value.unit);
+                .string("unit", value.unit);
             if let Some(bound) = value.bound {
                 object = object.number("bound", bound);
             }
@@ -159,9 +166,9 @@ impl<'o> Report<'o> {
 
     /// Reports which goals a finished benchmark meets: the goals of the hot path, and all bounds of
     /// single numbers. Writes nothing if there are no goals.
-    pub(crate) fn verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
-        let compared = targets::of(&std::mem::take(&mut self.figures), cores);
-        self.records(&format!("{bench}: goals"), &compared)?;
+    pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
+        let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
+        self.add_json_values(&format!("{bench}: goals"), &compared)?;
         let bounded = std::mem::take(&mut self.bounded);
         let (met, missed): (Vec<_>, Vec<_>) =
             bounded.iter().partition(|value| value.bound.is_some_and(|bound| written(value.value) <= written(bound)));
@@ -179,44 +186,49 @@ impl<'o> Report<'o> {
             let _ = writeln!(text, "\n{bench}: without a verdict, since the goals are for other cores");
         }
         compared.iter().filter(|value| value.bound.is_none()).for_each(|value| judged(&mut text, "", value));
-        self.text(&text)
+        self.add_text(&text)
     }
 
     /// Writes the values that are known only at the end: the duration of the run, and other
     /// programs' use of the machine.
     pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
-            self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
+            self.add_text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
         }
-        self.text(&ending.describe())?;
-        let object = ending.record(self.object("end")).whole("goals", self.goals).whole("goals_met", self.met);
+        self.add_text(&ending.describe())?;
+        let object = ending.record(self.object("end")).integer("goals", self.goals).integer("goals_met", self.met);
         self.line(object)
     }
 
     /// Reports a measurement that belongs to the benchmark and was not made.
-    pub(crate) fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
+    pub(crate) fn add_missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
-        self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
-        let object = self.object("missing").text("bench", bench).text("peer", peer).text("reason", reason);
+        self.add_text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
+        let object = self.object("missing").string("bench", bench).string("peer", peer).string("reason", reason);
         self.line(object)
     }
 
-    /// Unwraps a result. Reports an error as a [missing](Self::missing) measurement and returns
+    /// Unwraps a result. Reports an error as a [missing](Self::add_missing) measurement and returns
     /// `None`.
-    pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
-        match what {
+    pub(crate) fn or_report_missing<T>(
+        &mut self,
+        bench: &str,
+        peer: &str,
+        result: Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        match result {
             Ok(found) => Ok(Some(found)),
-            Err(reason) => self.missing(bench, peer, &reason.to_string()).map(|()| None),
+            Err(reason) => self.add_missing(bench, peer, &reason.to_string()).map(|()| None),
         }
     }
 
     /// Writes text for readers.
-    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn add_text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
-    /// Returns true if any measurement is [missing](Self::missing).
+    /// Returns true if any measurement is [missing](Self::add_missing).
     #[must_use]
     pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
@@ -224,10 +236,10 @@ impl<'o> Report<'o> {
 
     fn object(&self, record: &str) -> Object {
         Object::new()
-            .text("schema", "corelane-bench")
-            .whole("version", SCHEMA_VERSION)
-            .text("run", &self.run)
-            .text("record", record)
+            .string("schema", "corelane-bench")
+            .integer("version", SCHEMA_VERSION)
+            .string("run", &self.run)
+            .string("record", record)
     }
 
     fn line(&mut self, object: Object) -> Result<(), Failure> {
@@ -252,28 +264,34 @@ fn judged(text: &mut String, word: &str, value: &SingleValue) {
     // In a group with several transports, the configuration already begins with the transport.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
-    let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
+    let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", format_number(bound)));
     let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
-    let _ = writeln!(text, "  {word:<8} {}: {} is {}{unit}{bound}", named.join(", "), value.what, plain(value.value));
+    let _ = writeln!(
+        text,
+        "  {word:<8} {}: {} is {}{unit}{bound}",
+        named.join(", "),
+        value.quantity,
+        format_number(value.value)
+    );
 }
 
 fn labelled(object: Object, label: &FigureLabel) -> Object {
     let object = object
-        .text("bench", label.bench)
-        .text("peer", label.peer)
-        .text("transport", label.transport)
-        .text("op", &label.op)
-        .text("config", &label.config);
-    match &label.along {
+        .string("bench", label.bench)
+        .string("peer", label.peer)
+        .string("transport", label.transport)
+        .string("op", &label.op)
+        .string("config", &label.config);
+    match &label.axis_point {
         None => object,
-        Some(AxisPoint { series, axis, x }) => object.text("series", series).text("axis", axis).whole("x", *x),
+        Some(AxisPoint { series, axis, x }) => object.string("series", series).string("axis", axis).integer("x", *x),
     }
 }
 
-fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
+fn record(object: Object, compare: ComparedQuantity, figure: &Figure) -> Object {
     let summary = &figure.summary;
     let object = labelled(object, &figure.label)
-        .whole("n", summary.n as u64)
+        .integer("n", summary.n as u64)
         .number("min_us", summary.min_us)
         .number("p50_us", summary.p50_us)
         .number("p99_us", summary.p99_us)
@@ -288,7 +306,7 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
     let object = match figure.ratios.first() {
         None => object,
         Some(baseline) => object
-            .text("baseline", &name(&baseline.with))
+            .string("baseline", &name(&baseline.with))
             .number("baseline_p50_us", baseline.p50_us)
             .number("ratio", baseline.ratio),
     };
@@ -300,10 +318,10 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
             .number("ratio_high", ratio.range.1)
     };
     let compared = match compare {
-        Compare::Median => "p50_us",
-        Compare::Rate => "per_s",
+        ComparedQuantity::Median => "p50_us",
+        ComparedQuantity::Rate => "per_s",
     };
-    object.text("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
+    object.string("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
 }
 
 fn name(label: &FigureLabel) -> String {
@@ -317,13 +335,13 @@ fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
 
 /// Formats a table of call times in microseconds. Each variant has one line, which ends with its
 /// ratios.
-fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
-    let what = match compare {
-        Compare::Median => "ratio of medians (lowest to highest of a repetition)",
-        Compare::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
+fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
+    let quantity = match compare {
+        ComparedQuantity::Median => "ratio of medians (lowest to highest of a repetition)",
+        ComparedQuantity::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
     };
     let width = width(figures.iter().map(|figure| &figure.label.config));
-    let mut text = format!("\n{title}; microseconds; {what}\n");
+    let mut text = format!("\n{title}; microseconds; {quantity}\n");
     let _ = writeln!(
         text,
         "  {:<9} {:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7} {:>8} {:>8} {:>6}  against",
@@ -361,8 +379,8 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
             summary.per_s,
             figure.cost.client_us / calls,
             figure.cost.server_us / calls,
-            figure.cost.voluntary,
-            figure.cost.involuntary,
+            figure.cost.voluntary_switches,
+            figure.cost.involuntary_switches,
             figure.cost.steal_ms,
         );
         for ratio in &figure.ratios {
@@ -375,15 +393,15 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
 }
 
 /// Formats a number, followed by its bound if the number exceeds it.
-pub(crate) fn bounded(value: &SingleValue) -> String {
+pub(crate) fn format_with_bound(value: &SingleValue) -> String {
     match value.bound {
-        Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
-        _ => plain(value.value),
+        Some(bound) if value.value > bound => format!("{} ABOVE {}", format_number(value.value), format_number(bound)),
+        _ => format_number(value.value),
     }
 }
 
 /// Formats a number with three decimal digits, or as an integer if it is one.
-pub(crate) fn plain(value: f64) -> String {
+pub(crate) fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
@@ -401,7 +419,7 @@ mod tests {
             transport: "tcp",
             op: "octet".into(),
             config: config.into(),
-            along: None,
+            axis_point: None,
         }
     }
 
@@ -410,7 +428,7 @@ mod tests {
             label: label(config),
             summary: Summary::of(&[time; 10], Duration::from_micros(100)).unwrap(),
             medians_us: vec![5.0, 5.5],
-            cdf_us: vec![5.0; CDF_PARTS.len()],
+            cdf_us: vec![5.0; CDF_FRACTIONS.len()],
             ratios: Vec::new(),
             cost: Cost { client_us: 20.0, ..Cost::default() },
             calls: 10,
@@ -422,7 +440,7 @@ mod tests {
         let mut with_baseline = figure("epoll", 6000);
         with_baseline.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         for figure in [figure("blocking", 5000), with_baseline] {
-            let line = record(Object::new(), Compare::Median, &figure).finish();
+            let line = record(Object::new(), ComparedQuantity::Median, &figure).finish();
             let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
             for name in ["bench", "peer", "transport", "op", "config"] {
                 assert!(parsed[name].is_string(), "{name} in {line}");
@@ -442,18 +460,19 @@ mod tests {
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);
         compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
-        compared.cost = Cost { voluntary: 1234, involuntary: 56, steal_ms: 70.0, ..compared.cost };
-        report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
-        let value = |value| SingleValue { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
-        report.values("counts", &[value(2.0), value(2.5)]).unwrap();
-        report.records("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
+        compared.cost = Cost { voluntary_switches: 1234, involuntary_switches: 56, steal_ms: 70.0, ..compared.cost };
+        report.add_figures("call octet", ComparedQuantity::Median, &[figure("blocking", 5000), compared]).unwrap();
+        let value =
+            |value| SingleValue { label: label("x"), quantity: "calls".into(), value, unit: "", bound: Some(2.0) };
+        report.add_values("counts", &[value(2.0), value(2.5)]).unwrap();
+        report.add_json_values("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
         // A difference that rounding hides does not miss a goal.
-        report.records("counts", &[value(2.000_4)]).unwrap();
-        report.verdict("counts", CoreChoice::One(0)).unwrap();
+        report.add_json_values("counts", &[value(2.000_4)]).unwrap();
+        report.add_verdict("counts", CoreChoice::Shared(0)).unwrap();
         // The figures of a benchmark with a verdict are not judged again.
-        report.verdict("switch", CoreChoice::One(0)).unwrap();
+        report.add_verdict("switch", CoreChoice::Shared(0)).unwrap();
         assert!(!report.is_incomplete());
-        report.missing("call", "omniORB", "not installed").unwrap();
+        report.add_missing("call", "omniORB", "not installed").unwrap();
         assert!(report.is_incomplete());
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches("verdict").count(), 1, "{text}");

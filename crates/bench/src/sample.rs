@@ -13,7 +13,7 @@ pub(crate) struct Samples {
 impl Samples {
     /// Reserves memory for `count` call times.
     #[must_use]
-    pub(crate) fn with_room(count: usize) -> Self {
+    pub(crate) fn with_capacity(count: usize) -> Self {
         let mut nanoseconds = vec![u64::MAX; count];
         nanoseconds.clear();
         Samples { nanoseconds }
@@ -37,7 +37,7 @@ impl Samples {
 
     /// Returns the call times from index `first` on.
     #[must_use]
-    pub(crate) fn since(&self, first: usize) -> &[u64] {
+    pub(crate) fn skip_first(&self, first: usize) -> &[u64] {
         self.nanoseconds.get(first..).unwrap_or_default()
     }
 }
@@ -51,7 +51,7 @@ impl Samples {
 /// # Errors
 /// The error of the first call that fails; no further call is made.
 #[inline(always)]
-pub(crate) fn timed<E>(
+pub(crate) fn time_calls<E>(
     count: usize,
     into: &mut Samples,
     mut call: impl FnMut() -> Result<(), E>,
@@ -110,13 +110,13 @@ impl Summary {
 }
 
 /// Fractions of all calls at which [`cdf_us`] gives the call time.
-pub(crate) const CDF_PARTS: [f64; 31] = [
+pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
 /// Returns the distribution of call times: the time in microseconds at each fraction of
-/// [`CDF_PARTS`]. Empty if there are no times.
+/// [`CDF_FRACTIONS`]. Empty if there are no times.
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {
@@ -124,7 +124,7 @@ pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     }
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
-    CDF_PARTS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
+    CDF_FRACTIONS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
 }
 
 /// Returns the smallest value that at least the fraction `part` of the sorted values do not exceed
@@ -161,8 +161,8 @@ mod tests {
         assert!((summary.sd_us - 288.675).abs() < 0.001, "{}", summary.sd_us);
         assert_eq!(median_us(&times), 500.0);
         let cdf = cdf_us(&times);
-        assert_eq!((cdf.len(), cdf[0], cdf[13], cdf[30]), (CDF_PARTS.len(), 1.0, 500.0, 1000.0));
-        assert!(cdf.is_sorted() && CDF_PARTS.is_sorted());
+        assert_eq!((cdf.len(), cdf[0], cdf[13], cdf[30]), (CDF_FRACTIONS.len(), 1.0, 500.0, 1000.0));
+        assert!(cdf.is_sorted() && CDF_FRACTIONS.is_sorted());
         assert!(cdf_us(&[]).is_empty());
     }
 
@@ -177,20 +177,20 @@ mod tests {
 
     #[test]
     fn timing_stops_at_the_first_failure_and_does_not_allocate() {
-        let mut samples = Samples::with_room(10);
+        let mut samples = Samples::with_capacity(10);
         let room = samples.nanoseconds.capacity();
-        let whole = timed(6, &mut samples, || Ok::<(), ()>(())).unwrap();
+        let whole = time_calls(6, &mut samples, || Ok::<(), ()>(())).unwrap();
         assert_eq!(samples.len(), 6);
-        assert!(samples.since(0).iter().sum::<u64>() <= whole.as_nanos() as u64);
+        assert!(samples.skip_first(0).iter().sum::<u64>() <= whole.as_nanos() as u64);
         let mut left = 3;
-        let failed = timed(6, &mut samples, || {
+        let failed = time_calls(6, &mut samples, || {
             left -= 1;
             if left == 0 { Err("third") } else { Ok(()) }
         });
         assert_eq!(failed, Err("third"));
         assert_eq!((samples.len(), samples.nanoseconds.capacity()), (8, room));
         samples.truncate(6);
-        assert_eq!(samples.since(4).len(), 2);
-        assert!(samples.since(7).is_empty());
+        assert_eq!(samples.skip_first(4).len(), 2);
+        assert!(samples.skip_first(7).is_empty());
     }
 }

@@ -18,9 +18,9 @@ enum CoreArrangement {
 impl CoreArrangement {
     fn of(cores: CoreChoice) -> Option<CoreArrangement> {
         match cores {
-            CoreChoice::One(_) => Some(CoreArrangement::OneCore),
-            CoreChoice::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
-            CoreChoice::Two(..) => Some(CoreArrangement::BothCores),
+            CoreChoice::Shared(_) => Some(CoreArrangement::OneCore),
+            CoreChoice::Separate(client, server) if client == server => Some(CoreArrangement::OneCore),
+            CoreChoice::Separate(..) => Some(CoreArrangement::BothCores),
             // The kernel chooses the cores and may change them between calls, so no goal applies.
             CoreChoice::Any => None,
         }
@@ -60,7 +60,7 @@ impl OperationSet {
                 config.strip_suffix(", batches").is_some_and(|rest| per_connection(rest) || followers(rest))
             }
             OperationSet::Along(axis, x) => {
-                label.along.as_ref().is_some_and(|along| (along.axis, along.x) == (axis, x))
+                label.axis_point.as_ref().is_some_and(|axis_point| (axis_point.axis, axis_point.x) == (axis, x))
             }
         }
     }
@@ -178,42 +178,42 @@ pub(crate) mod floods {
     /// Maximum number of requests that the server takes during a call of median time. The bound is
     /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
     /// and 4 running requests.
-    pub(crate) const HALF_SYNC_REQUESTS: f64 = 140.0;
+    pub(crate) const MAX_HALF_SYNC_REQUESTS: f64 = 140.0;
     /// Maximum 99th percentile of the good clients, relative to that with leader/followers beside
     /// the same floods.
-    pub(crate) const HALF_SYNC_P99: f64 = 2.0;
+    pub(crate) const MAX_HALF_SYNC_P99_RATIO: f64 = 2.0;
 }
 
 /// Goals of the Naming Service, which apply to any cores.
 pub(crate) mod naming {
     /// Maximum median of resolving one component among 10 bindings, relative to a call that returns
     /// as many octets.
-    pub(crate) const RESOLVE_TO_CALL: f64 = 1.25;
+    pub(crate) const MAX_RESOLVE_TO_CALL_RATIO: f64 = 1.25;
     /// Minimum rate of resolving, relative to the rate of omniNames.
-    pub(crate) const RESOLVE_TO_OMNINAMES: f64 = 1.15;
+    pub(crate) const MIN_RESOLVE_TO_OMNINAMES_RATIO: f64 = 1.15;
     /// Maximum median of resolving among more bindings, relative to the median among 10.
-    pub(crate) const FLAT_MEDIAN: f64 = 1.05;
+    pub(crate) const MAX_MEDIAN_RATIO: f64 = 1.05;
     /// Maximum 99th percentile of resolving among more bindings, relative to the percentile among
     /// 10.
-    pub(crate) const FLAT_P99: f64 = 1.5;
+    pub(crate) const MAX_P99_RATIO: f64 = 1.5;
     /// Maximum time in microseconds by which each further component of a name increases the median.
-    pub(crate) const COMPONENT_US: f64 = 0.3;
+    pub(crate) const MAX_COMPONENT_US: f64 = 0.3;
     /// Maximum 99th percentile of resolving beside clients that bind, relative to the percentile
     /// without them.
-    pub(crate) const BESIDE_P99: f64 = 1.5;
+    pub(crate) const MAX_P99_RATIO_BESIDE_CHANGES: f64 = 1.5;
     /// Minimum rate of one client's durable changes, relative to the rate at which the disk can
     /// sync.
-    pub(crate) const DURABLE_ONE: f64 = 0.35;
+    pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_1_CLIENT: f64 = 0.35;
     /// Minimum rate of 16 clients' durable changes, relative to the rate at which the disk can
     /// sync.
-    pub(crate) const DURABLE_MANY: f64 = 8.0;
+    pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS: f64 = 8.0;
     /// Minimum rate of relaxed changes, relative to the rate of omniNames.
-    pub(crate) const RELAXED_TO_OMNINAMES: f64 = 1.0;
+    pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
-    pub(crate) const START_S: f64 = 1.0;
+    pub(crate) const MAX_START_S: f64 = 1.0;
     /// Maximum growth in bytes of the server's memory while a million bindings are listed: a few
     /// batches.
-    pub(crate) const LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
+    pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
 /// Returns a goal for both dispatch architectures, with client and server on one core.
@@ -233,18 +233,18 @@ const fn on_both(operations: &'static [&'static str], transport: &'static str, b
 
 /// Returns every comparison of Corelane's figures that a goal covers. A comparison has the goal's
 /// bound only if the goal is for these cores. A comparison whose figures are missing is left out.
-pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
+pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
     let values = ours.flat_map(|figure| {
         GOALS.iter().filter(|goal| goal.fits(&figure.label)).filter_map(move |goal| {
-            let (value, unit, what, at_most) = goal.bound.value(figure)?;
-            let what = match goal.calls {
-                OperationSet::Along(axis, x) => format!("{x} {axis}, {what}"),
-                _ => what,
+            let (value, unit, quantity, at_most) = goal.bound.value(figure)?;
+            let quantity = match goal.calls {
+                OperationSet::Along(axis, x) => format!("{x} {axis}, {quantity}"),
+                _ => quantity,
             };
             let bound = (here == Some(goal.place)).then_some(at_most);
-            Some(SingleValue { label: figure.label.clone(), what, value, unit, bound })
+            Some(SingleValue { label: figure.label.clone(), quantity, value, unit, bound })
         })
     });
     values.collect()
@@ -268,7 +268,7 @@ mod tests {
     use std::time::Duration;
 
     fn label(peer: &'static str, transport: &'static str, op: &str, config: &str) -> FigureLabel {
-        FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), along: None }
+        FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), axis_point: None }
     }
 
     /// Returns a figure with a median of 1.2 us and these ratios.
@@ -292,11 +292,11 @@ mod tests {
 
     /// Returns the value and the bound of each comparison.
     fn judged(figure: Figure, cores: CoreChoice) -> Vec<(f64, Option<f64>)> {
-        of(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
+        compare_with_goals(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
     }
 
-    const ONE: CoreChoice = CoreChoice::One(1);
-    const BOTH: CoreChoice = CoreChoice::Two(0, 1);
+    const ONE: CoreChoice = CoreChoice::Shared(1);
+    const BOTH: CoreChoice = CoreChoice::Separate(0, 1);
 
     #[test]
     fn small_calls_are_compared_with_the_baseline_of_their_architecture_and_omniorb() {
@@ -376,18 +376,18 @@ mod tests {
 
     #[test]
     fn goals_of_scale_apply_at_their_position_on_the_axis() {
-        let along = |config: &str, axis, x| {
-            let along = AxisPoint { series: String::new(), axis, x };
-            FigureLabel { bench: "scale", along: Some(along), ..label("Corelane", "tcp", "octet", config) }
+        let axis_point = |config: &str, axis, x| {
+            let axis_point = AxisPoint { series: String::new(), axis, x };
+            FigureLabel { bench: "scale", axis_point: Some(axis_point), ..label("Corelane", "tcp", "octet", config) }
         };
-        let pairs = along("blocking pairs", "client threads", 64);
+        let pairs = axis_point("blocking pairs", "client threads", 64);
         let threads = figure(
-            along("leader/followers, 4", "client threads", 64),
+            axis_point("leader/followers, 4", "client threads", 64),
             &[(FigureLabel { peer: "floor", ..pairs }, 1.2)],
         );
         assert_eq!(judged(threads, ONE), [(1.2, Some(1.0 / 0.9))]);
-        let alone = along("0 idle connections", "connections", 1);
-        let among = |x| figure(along("idle connections", "connections", x), &[(alone.clone(), 1.05)]);
+        let alone = axis_point("0 idle connections", "connections", 1);
+        let among = |x| figure(axis_point("idle connections", "connections", x), &[(alone.clone(), 1.05)]);
         assert_eq!((judged(among(10_000), ONE), judged(among(1001), ONE)), (vec![(1.05, Some(1.10))], vec![]));
     }
 }

@@ -107,7 +107,7 @@ fn paragraphs(help: &str) -> (String, String) {
 
 /// Adds the descriptions of a help text to a command's options and subcommands. An option without a
 /// description is hidden.
-pub(crate) fn described(command: Command, help: &str) -> Command {
+pub(crate) fn with_descriptions(command: Command, help: &str) -> Command {
     let entries = entries(help);
     let text = |name: &str| {
         let entry = entries.iter().find(|entry| entry.forms().any(|(form, _)| form == name));
@@ -173,7 +173,7 @@ pub(crate) fn option(long: &'static str, value: &'static str) -> Arg {
 }
 
 /// Returns an option of one letter with a value.
-pub(crate) fn letter(short: char, id: &'static str, value: &'static str) -> Arg {
+pub(crate) fn short_option(short: char, id: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(id).short(short), value)
 }
 
@@ -193,15 +193,15 @@ pub(crate) fn positional(name: &'static str) -> Arg {
 }
 
 /// Returns a positional argument with any number of values.
-pub(crate) fn words(name: &'static str) -> Arg {
+pub(crate) fn positionals(name: &'static str) -> Arg {
     positional(name).num_args(0..).action(ArgAction::Append)
 }
 
 /// Returns the options from which [`idl_options_of`] makes `CompileOptions`.
 pub(crate) fn idl_options() -> [Arg; 4] {
     [
-        letter('I', "include", "DIR").action(ArgAction::Append),
-        letter('D', "define", "NAME[=VALUE]").action(ArgAction::Append),
+        short_option('I', "include", "DIR").action(ArgAction::Append),
+        short_option('D', "define", "NAME[=VALUE]").action(ArgAction::Append),
         flag("idl-4"),
         flag("case-sensitive"),
     ]
@@ -236,9 +236,9 @@ pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration,
 }
 
 /// Minimum value in seconds of an option with a time-out.
-pub(crate) const LEAST_TIMEOUT: f64 = 0.001;
+pub(crate) const MIN_TIMEOUT_S: f64 = 0.001;
 /// Error message for an invalid value of `--timeout`.
-pub(crate) const NO_TIMEOUT: &str = "a time-out is a number of seconds";
+pub(crate) const INVALID_TIMEOUT: &str = "a time-out is a number of seconds";
 
 /// The reason why words were not parsed.
 #[derive(Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ impl ArgumentRefusal {
 }
 
 /// Prints the help text, after the reason if there is one. Returns the exit status.
-pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
+pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
     // Ignore errors: the reader may have closed the pipe.
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
@@ -327,7 +327,7 @@ pub(crate) fn parse_subcommand(
 ///
 /// `is_word` returns true for a positional word. Its arguments are the word and the number of
 /// positional words before it. It is not called for the values of options.
-pub(crate) fn words_last(
+pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,
     is_word: impl Fn(&str, usize) -> bool,
@@ -335,7 +335,7 @@ pub(crate) fn words_last(
     let takes_next = |word: &str| {
         let is_named = |argument: &&Arg| match (word.strip_prefix("--"), word.strip_prefix('-')) {
             (Some(long), _) => argument.get_long() == Some(long),
-            (None, Some(short)) => argument.get_short().is_some_and(|letter| short.chars().eq([letter])),
+            (None, Some(short)) => argument.get_short().is_some_and(|short_option| short.chars().eq([short_option])),
             (None, None) => false,
         };
         command.get_arguments().find(is_named).is_some_and(|argument| argument.get_action().takes_values())
@@ -399,22 +399,26 @@ Exit status: 0 done.
             ("--quick, --full", "fewer or more"),
         ];
         assert_eq!(names, expected.map(|(names, text)| (names, text.to_owned())));
-        let described = described(
+        let with_descriptions = with_descriptions(
             command("thing", HELP)
                 .arg(option("timeout", "SECONDS"))
-                .arg(letter('I', "include", "DIR"))
+                .arg(short_option('I', "include", "DIR"))
                 .arg(flag("secret"))
                 .subcommand(command("remake", HELP).arg(flag("quick"))),
             HELP,
         );
-        let help = |id: &str| described.get_arguments().find(|one| one.get_id() == id).map(|one| one.get_help());
+        let help =
+            |id: &str| with_descriptions.get_arguments().find(|one| one.get_id() == id).map(|one| one.get_help());
         assert_eq!(help("timeout").flatten().unwrap().to_string(), "give up");
         assert_eq!(help("include").flatten().unwrap().to_string(), "a folder and more");
-        assert!(described.get_arguments().find(|one| one.get_id() == "secret").unwrap().is_hide_set());
-        let remake = described.find_subcommand("remake").unwrap();
+        assert!(with_descriptions.get_arguments().find(|one| one.get_id() == "secret").unwrap().is_hide_set());
+        let remake = with_descriptions.find_subcommand("remake").unwrap();
         assert_eq!(remake.get_about().unwrap().to_string(), "make a thing");
-        assert_eq!(described.get_long_about().unwrap().to_string(), "Does a thing with WORDs.\n\nAlso another one.");
-        let after = described.get_after_help().unwrap().to_string();
+        assert_eq!(
+            with_descriptions.get_long_about().unwrap().to_string(),
+            "Does a thing with WORDs.\n\nAlso another one."
+        );
+        let after = with_descriptions.get_after_help().unwrap().to_string();
         assert_eq!(after, "Times are in seconds.\n\nExit status: 0 done.");
         let options: Vec<String> =
             from_help("thing", HELP).get_arguments().map(|one| one.get_id().to_string()).collect();
@@ -437,7 +441,7 @@ Exit status: 0 done.
 
     #[test]
     fn positional_words_are_moved_to_the_end() {
-        let command = command("thing", HELP).args([option("timeout", "SECONDS"), letter('I', "include", "DIR")]);
+        let command = command("thing", HELP).args([option("timeout", "SECONDS"), short_option('I', "include", "DIR")]);
         let until_two = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
         for (words, expected) in [
             ("a b --timeout -x", "-- a b --timeout -x"),
@@ -448,7 +452,7 @@ Exit status: 0 done.
             ("--timeout --timeout a b c", "--timeout --timeout -- a b c"),
             ("a --timeout", "--timeout"),
         ] {
-            let placed = words_last(&command, words.split(' ').map(OsString::from), until_two);
+            let placed = move_positionals_last(&command, words.split(' ').map(OsString::from), until_two);
             assert_eq!(placed.join(std::ffi::OsStr::new(" ")), expected);
         }
     }

@@ -14,7 +14,7 @@ use corelane_idl::compile::CompileOptions;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json, json};
 
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, positional};
 use crate::idl_types::{Types, compile};
 use crate::operations::{self, ListedInterface, Signature};
 use crate::text::{excerpt, json_line, json_text};
@@ -79,15 +79,15 @@ pub(crate) fn command() -> Command {
         .args(arguments::idl_options())
         .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list"), flag("json")])
         .args([option("context", "NAME=VALUE").action(ArgAction::Append), option("idl", "FILE")])
-        .args([positional("REFERENCE"), positional("OPERATION"), arguments::words("ARGUMENT")]);
-    arguments::described(command, USAGE)
+        .args([positional("REFERENCE"), positional("OPERATION"), arguments::positionals("ARGUMENT")]);
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     if arguments.list {
         let (status, text) = match list(&arguments) {
@@ -113,7 +113,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<
     let command = command();
     // Every word after the operation is an argument, because negative numbers start with `-`.
     let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
-    let words = arguments::words_last(&command, words, is_word);
+    let words = arguments::move_positionals_last(&command, words, is_word);
     let parsed = arguments::parse(command, words).map_err(ArgumentRefusal::reason)?;
     refine(&parsed).map_err(Some)
 }
@@ -121,7 +121,8 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<
 /// Converts the values of options and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
-    let timeout = arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT));
+    let timeout =
+        arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT));
     let mut context = Context::default();
     for property in arguments::texts(parsed, "context") {
         let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
@@ -154,7 +155,7 @@ fn list(arguments: &CallArguments) -> Result<String, String> {
         None => String::new(),
         Some(reference) => {
             let orb = Orb::new().map_err(|error| error.to_string())?;
-            let object = naming::named(&orb, reference)?;
+            let object = naming::object_of_word(&orb, reference)?;
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
@@ -173,7 +174,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
         return Err("no operation is given".to_owned());
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    let object = naming::named(&orb, reference)?.ok_or("the reference is nil")?;
+    let object = naming::object_of_word(&orb, reference)?.ok_or("the reference is nil")?;
     let object = object.with_timeout(timeout.unwrap_or(Duration::from_secs(30)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {
@@ -193,18 +194,18 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
         Ok(response) => {
             let mut shown = Map::new();
             if signature.result.is_some() {
-                shown.insert("result".to_owned(), json::of_any(&response.result));
+                shown.insert("result".to_owned(), json::any_to_json(&response.result));
             }
             let names = signature.parameters.iter().filter(|(direction, ..)| *direction != Direction::In);
             for ((_, name, _), value) in names.zip(&response.outputs) {
-                shown.insert(name.clone(), json::of_any(value));
+                shown.insert(name.clone(), json::any_to_json(value));
             }
             Ok(Ok(Json::Object(shown)))
         }
         Err(RequestError::User(exception)) => {
             let mut shown = Map::new();
             shown.insert("raised".to_owned(), Json::String(exception.type_code().id().to_owned()));
-            shown.insert("members".to_owned(), json::of_any(&exception));
+            shown.insert("members".to_owned(), json::any_to_json(&exception));
             Ok(Err(Json::Object(shown)))
         }
         Err(RequestError::System(exception)) => Err(exception.to_string()),

@@ -11,7 +11,7 @@ use crate::text::printable;
 
 /// Limits of an ORB that calls candidates. A `corbaloc:` more than doubles its length as `IOR:`, so
 /// the maximum text is larger.
-pub(crate) const LIMITS: Limits =
+pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 
 /// One address of a reference.
@@ -73,7 +73,7 @@ impl Candidate {
     }
 
     /// Returns the address with the priority of its lane.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn address_and_lane(&self) -> String {
         let lane = self.priority.map_or(String::new(), |priority| format!(", lane of priority {priority}"));
         format!("{}{lane}", self.address())
     }
@@ -112,7 +112,7 @@ mod tests {
         let components = [TaggedComponent::lane_endpoints(&[lane("x", None, 1), lane("y", None, 2)]).unwrap()];
         let third = TaggedProfile::of(Version::GIOP_1_2, pipe, b"i", &components).unwrap();
         let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second, third] });
-        let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.place())).collect();
+        let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.address_and_lane())).collect();
         let expected = [
             (1, "tcp:h:1, lane of priority 5"),
             (1, "tcp:[::1]:3"),

@@ -46,15 +46,15 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let show = arguments::command("show", USAGE).args([flag("json"), arguments::words("COMMAND")]);
-    arguments::described(arguments::command("config", USAGE).subcommand(show), USAGE)
+    let show = arguments::command("show", USAGE).args([flag("json"), arguments::positionals("COMMAND")]);
+    arguments::with_descriptions(arguments::command("config", USAGE).subcommand(show), USAGE)
 }
 
 /// Runs the command with the arguments after `corelane config`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let (_, parsed) = match arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let is_json = parsed.get_flag("json");
     let wanted = arguments::texts(&parsed, "COMMAND").join(" ");
@@ -234,7 +234,7 @@ impl Settings {
 
     /// Returns the words of a command after the configured options. Options that the words contain
     /// are not added.
-    fn applied(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
+    fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
         let has_subcommand = self.options.iter().any(|one| one.command == subcommand);
@@ -311,13 +311,13 @@ impl Settings {
 
 /// Returns the words of a command after its configured options. The error is a message for the
 /// user.
-pub(crate) fn applied(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
     if !CONFIGURED.contains(&tool) || asks_for_help || !is_set() {
         return Ok(words);
     }
-    Ok(Settings::read()?.applied(tool, words))
+    Ok(Settings::read()?.with_configured_options(tool, words))
 }
 
 fn read_file(path: &PathBuf) -> Result<String, String> {
@@ -372,32 +372,35 @@ mod tests {
         settings.take_environment(variables).map(|()| settings)
     }
 
-    fn applied(file: &str, variables: &[(&str, &str)], words: &str) -> String {
+    fn with_configured_options(file: &str, variables: &[(&str, &str)], words: &str) -> String {
         let settings = settings(file, variables).unwrap();
         let (tool, words) = words.split_once(' ').unwrap_or((words, ""));
         let words = words.split_whitespace().map(OsString::from).collect();
-        settings.applied(tool, words).join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
+        settings.with_configured_options(tool, words).join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
     }
 
     #[test]
     fn words_precede_the_environment_and_the_environment_precedes_the_file() {
         let file = "[naming]\nat = 'a'\n[naming.serve]\nlisten = ['x', 'y']\nread-only = true\n[ping]\ncount = 3\ninterval = 0.5\n";
-        assert_eq!(applied(file, &[], "naming list shop"), "list --at=a shop");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list shop"), "list --at=b shop");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at c"), "list --at c");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at=c"), "list --at=c");
+        assert_eq!(with_configured_options(file, &[], "naming list shop"), "list --at=a shop");
+        assert_eq!(
+            with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list shop"),
+            "list --at=b shop"
+        );
+        assert_eq!(with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at c"), "list --at c");
+        assert_eq!(with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at=c"), "list --at=c");
         let both = [("CORELANE_NAMING_AT", "b"), ("CORELANE_NAMING_LIST_AT", "d")];
-        assert_eq!(applied(file, &both, "naming list"), "list --at=d");
-        assert_eq!(applied(file, &both, "naming tree -- --at"), "tree --at=b -- --at");
-        assert_eq!(applied(file, &[], "naming serve"), "serve --listen=x --listen=y --read-only");
-        assert_eq!(applied(file, &[], "naming serve --listen z"), "serve --read-only --listen z");
+        assert_eq!(with_configured_options(file, &both, "naming list"), "list --at=d");
+        assert_eq!(with_configured_options(file, &both, "naming tree -- --at"), "tree --at=b -- --at");
+        assert_eq!(with_configured_options(file, &[], "naming serve"), "serve --listen=x --listen=y --read-only");
+        assert_eq!(with_configured_options(file, &[], "naming serve --listen z"), "serve --read-only --listen z");
         let none = [("CORELANE_NAMING_SERVE_LISTEN", " p  q"), ("CORELANE_NAMING_SERVE_READ_ONLY", "false")];
-        assert_eq!(applied(file, &none, "naming serve"), "serve --listen=p --listen=q");
-        assert_eq!(applied(file, &[], "ping r"), "--count=3 --interval=0.5 r");
-        // The subcommand's table has precedence wherever it is in the file.
+        assert_eq!(with_configured_options(file, &none, "naming serve"), "serve --listen=p --listen=q");
+        assert_eq!(with_configured_options(file, &[], "ping r"), "--count=3 --interval=0.5 r");
+        // The subcommand's table has precedence over the command's table, whichever is first in the file.
         for file in ["[naming]\nat = 'a'\n[naming.list]\nat = 'b'\n", "[naming.list]\nat = 'b'\n[naming]\nat = 'a'\n"] {
-            assert_eq!(applied(file, &[], "naming list"), "list --at=b");
-            assert_eq!(applied(file, &[], "naming tree"), "tree --at=a");
+            assert_eq!(with_configured_options(file, &[], "naming list"), "list --at=b");
+            assert_eq!(with_configured_options(file, &[], "naming tree"), "tree --at=a");
         }
     }
 

@@ -30,19 +30,19 @@ Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 
 /// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::words("FILE"));
-    arguments::described(command, corelane_idl::command::USAGE)
+    let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::positionals("FILE"));
+    arguments::with_descriptions(command, corelane_idl::command::USAGE)
 }
 
 /// Runs the command with the arguments after `corelane idl dump`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(command(), arguments) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), USAGE, out),
     };
     let files: Vec<&OsString> = parsed.get_many("FILE").into_iter().flatten().collect();
     let [file] = files.as_slice() else {
-        return arguments::refused(Some("one file is needed".to_owned()), USAGE, out);
+        return arguments::print_refusal(Some("one file is needed".to_owned()), USAGE, out);
     };
     let (file, options) = (Path::new(file), arguments::idl_options_of(&parsed));
     match compile(file, &options) {

@@ -29,7 +29,7 @@ use crate::idl_types::Types;
 use crate::text::excerpt;
 
 /// Converts a value to JSON.
-pub(crate) fn of_any(any: &Any) -> Json {
+pub(crate) fn any_to_json(any: &Any) -> Json {
     match any.value() {
         Ok(value) => shown(&value, any.type_code()),
         Err(error) => Json::String(format!("({error})")),
@@ -37,7 +37,7 @@ pub(crate) fn of_any(any: &Any) -> Json {
 }
 
 /// Converts a value of the given type to JSON.
-pub(crate) fn of_value(value: &Value, type_code: &TypeCode) -> Json {
+pub(crate) fn value_to_json(value: &Value, type_code: &TypeCode) -> Json {
     shown(value, type_code)
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn hexadecimal(octets: &[u8]) -> String {
 }
 
 /// Parses hexadecimal digits as octets. White space between two octets is ignored.
-pub(crate) fn octets_of(text: &str) -> Option<Octets> {
+pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
         let digits = word.as_bytes().chunks(2).map(|pair| match pair {
@@ -263,7 +263,7 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         },
         Kind::Union => read_union(json, &resolved, types)?,
         Kind::Sequence | Kind::Array if json.is_string() && is_of_octets(&resolved) => {
-            let octets = json.as_str().and_then(octets_of);
+            let octets = json.as_str().and_then(parse_hexadecimal);
             Value::Octets(octets.ok_or_else(|| format!("{} (octets are pairs of hexadecimal digits)", wrong()))?)
         }
         Kind::Sequence | Kind::Array => {

@@ -109,7 +109,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
-    let mut arguments = match config::applied(command, arguments) {
+    let mut arguments = match config::with_configured_options(command, arguments) {
         Ok(arguments) => arguments.into_iter(),
         Err(reason) => {
             print(&format!("error: {reason}\n"));
@@ -122,7 +122,7 @@ fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
             None => print(USAGE),
             Some(command) => help(&command.to_string_lossy()),
         },
-        server::MODE => server::run(arguments),
+        server::HIDDEN_MODE => server::run(arguments),
         "" => wrong_usage("no command is given"),
         _ => match TOOLS.iter().find(|tool| tool.name == command) {
             Some(tool) => (tool.run)(arguments, &mut io::stdout()),
@@ -144,7 +144,7 @@ fn help(command: &str) -> u8 {
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
-    compile.arg(arguments::words("FILE")).subcommand(dump::command().about(about))
+    compile.arg(arguments::positionals("FILE")).subcommand(dump::command().about(about))
 }
 
 fn idl_help() -> String {
@@ -163,7 +163,7 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
 /// Returns the options of `corelane bench`. The benchmarks parse their own words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
-    arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::words("NAME")])
+    arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])
 }
 
 /// Prints a text to the standard output. Ignores errors, because the reader may have closed the

@@ -48,12 +48,12 @@ pub(crate) fn program() -> Command {
         .subcommands(TOOLS.iter().map(|tool| (tool.command)()))
         .subcommand(arguments::command("version", USAGE))
         .subcommand(arguments::command("help", USAGE).arg(arguments::positional("COMMAND")));
-    arguments::described(program, USAGE)
+    arguments::with_descriptions(program, USAGE)
 }
 
 /// Returns the options and positional words of `corelane completions`.
 pub(crate) fn completions_command() -> Command {
-    arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::words("SHELL"))
+    arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::positionals("SHELL"))
 }
 
 /// Runs `corelane completions`.
@@ -61,14 +61,14 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
     let parsed = arguments::parse(completions_command(), words);
     let names = match parsed {
         Ok(parsed) => arguments::texts(&parsed, "SHELL"),
-        Err(refusal) => return arguments::refused(refusal.reason(), COMPLETIONS_USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), COMPLETIONS_USAGE, out),
     };
     let [name] = names.as_slice() else {
-        return arguments::refused(Some("one shell is needed".to_owned()), COMPLETIONS_USAGE, out);
+        return arguments::print_refusal(Some("one shell is needed".to_owned()), COMPLETIONS_USAGE, out);
     };
     let Ok(shell) = Shell::from_str(name, false) else {
         let reason = format!("there are no completions for `{}`", excerpt(name));
-        return arguments::refused(Some(reason), COMPLETIONS_USAGE, out);
+        return arguments::print_refusal(Some(reason), COMPLETIONS_USAGE, out);
     };
     // The generator panics if its output fails, so it writes to memory.
     let mut text = Vec::new();
@@ -80,18 +80,18 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
 
 /// Returns the options and positional words of `corelane man`.
 pub(crate) fn man_command() -> Command {
-    arguments::command("man", MAN_USAGE).arg(arguments::words("DIR"))
+    arguments::command("man", MAN_USAGE).arg(arguments::positionals("DIR"))
 }
 
 /// Runs `corelane man`.
 pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(man_command(), words) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), MAN_USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), MAN_USAGE, out),
     };
     let folders: Vec<&OsString> = parsed.get_many("DIR").into_iter().flatten().collect();
     let [folder] = folders.as_slice() else {
-        return arguments::refused(Some("one folder is needed".to_owned()), MAN_USAGE, out);
+        return arguments::print_refusal(Some("one folder is needed".to_owned()), MAN_USAGE, out);
     };
     let folder = Path::new(folder);
     let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(program(), folder));

@@ -15,8 +15,8 @@ use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, flag, option, positional};
-use crate::candidates::{Candidate, LIMITS, candidates};
+use crate::arguments::{self, ArgumentRefusal, MIN_TIMEOUT_S, flag, option, positional};
+use crate::candidates::{CANDIDATE_LIMITS, Candidate, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
 
@@ -56,7 +56,7 @@ pub(crate) fn command() -> Command {
         flag("json"),
         positional("REFERENCE"),
     ]);
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 #[derive(Debug)]
@@ -86,8 +86,8 @@ impl PingArguments {
         Ok(PingArguments {
             rounds: rounds.unwrap_or(Ok(10))?,
             interval: seconds("interval", 0.0, 0.1)?,
-            timeout: seconds("timeout", LEAST_TIMEOUT, 3.0)?,
-            deadline: seconds("deadline", LEAST_TIMEOUT, 60.0)?,
+            timeout: seconds("timeout", MIN_TIMEOUT_S, 3.0)?,
+            deadline: seconds("deadline", MIN_TIMEOUT_S, 60.0)?,
             type_id: arguments::text(parsed, "type"),
             is_json: parsed.get_flag("json"),
             reference: arguments::text(parsed, "REFERENCE").ok_or("no reference is given")?,
@@ -100,7 +100,7 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| PingArguments::of(&parsed).map_err(Some)) {
         Ok(arguments) => arguments,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, text) = match ping(&arguments) {
         Ok(report) => {
@@ -208,9 +208,9 @@ struct PingReport {
 fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     let began = Instant::now();
     let left = || arguments.deadline.saturating_sub(Clock::elapsed(&began));
-    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(LIMITS).build();
+    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(CANDIDATE_LIMITS).build();
     let orb = orb.map_err(|error| error.to_string())?;
-    let object = naming::object(&orb, &input::reference(&arguments.reference)?)?;
+    let object = naming::object_of_reference(&orb, &input::reference(&arguments.reference)?)?;
     let object = object.ok_or("the reference is nil")?;
     let type_id = object.type_id().to_owned();
     let asked_type = arguments.type_id.clone().unwrap_or_else(|| type_id.clone());
@@ -311,10 +311,11 @@ impl PingReport {
         let type_id = if self.type_id.is_empty() { "(none)".to_owned() } else { printable(&self.type_id) };
         let mut text = format!("type          {type_id}\n");
         for (candidate, reason) in &self.silent {
-            text += &format!("no answer     profile {}, {}: {reason}\n", candidate.profile, candidate.place());
+            text +=
+                &format!("no answer     profile {}, {}: {reason}\n", candidate.profile, candidate.address_and_lane());
         }
         if let Some(candidate) = &self.answered {
-            let (profile, place, version) = (candidate.profile, candidate.place(), candidate.version);
+            let (profile, place, version) = (candidate.profile, candidate.address_and_lane(), candidate.version);
             text += &format!("answer        profile {profile}, {place}, IIOP {version}\n");
         }
         for question in &self.questions {

@@ -28,8 +28,10 @@ fn also(name: &str) -> &'static [&'static str] {
     if name == "counts" { &["--op", "octet"] } else { &[] }
 }
 
-/// Returns true if Corelane's figures may be missing for this reason: a program that the test does
-/// not build, a measurement that runs only on request, or a missing permission.
+/// Returns true if Corelane's figures may be missing for this reason.
+///
+/// The reasons are a program that the test does not build, a measurement that runs only on request,
+/// and a missing permission.
 fn may_be_missing(reason: &str) -> bool {
     ["build ", "permitted", "ulimit", "no symbols", "only with --"].iter().any(|words| reason.contains(words))
 }

@@ -252,7 +252,11 @@ fn calls_are_compared_with_the_floor_of_their_architecture() {
     let met = judged.iter().filter(|line| line["value"].as_f64() <= line["bound"].as_f64()).count();
     assert_eq!((&end["goals"], &end["goals_met"]), (&8.into(), &met.into()));
     assert!(text(&output.stdout).contains(&format!("verdict of call: {met} of 8 goals are met")));
-    assert_eq!(ours.len(), 16, "2 operations x 2 transports x 2 architectures, each also as batches (oneways) or without polling (octets)");
+    assert_eq!(
+        ours.len(),
+        16,
+        "2 operations x 2 transports x 2 architectures, each also as batches (oneways) or without polling (octets)"
+    );
     for line in ours {
         let config = line["config"].as_str().expect("a text");
         let pool = config.starts_with("leader/followers, 4") && line["op"] == "octet";

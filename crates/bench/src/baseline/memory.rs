@@ -15,8 +15,8 @@ use corelane_sys::socket::{self, Address, SocketOptions};
 
 use super::{MessageSizes, read_preamble};
 use crate::Failure;
-use crate::harness::Subject;
-use crate::sample::{Samples, timed};
+use crate::harness::MeasuredSubject;
+use crate::sample::{Samples, time_calls};
 
 /// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
@@ -85,19 +85,19 @@ pub(super) fn serve_parts(mut bare: BareStream, sizes: MessageSizes) {
 
 /// The minimum work of an exchange through shared memory: one thread copies both messages in and
 /// out.
-pub(crate) struct Copies {
+pub(crate) struct MemoryCopies {
     pub(super) request: [Vec<u8>; 3],
     pub(super) reply: [Vec<u8>; 3],
 }
 
-impl Copies {
+impl MemoryCopies {
     /// Creates buffers for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
         // Fills the buffers with values other than zero, because untouched pages all map one page
         // of zeroes.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
-        Copies { request: places(sizes.request), reply: places(sizes.reply) }
+        MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }
 
     #[inline]
@@ -109,10 +109,10 @@ impl Copies {
     }
 }
 
-impl Subject for Copies {
+impl MeasuredSubject for MemoryCopies {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         (0..warm_up).for_each(|_| self.once());
-        timed(count, into, || {
+        time_calls(count, into, || {
             self.once();
             Ok(())
         })

@@ -27,8 +27,8 @@ use std::time::Duration;
 use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, WaitMode};
 
-pub(crate) use client::{BaselineClient, Exchange, OnewayFlood};
-pub(crate) use memory::Copies;
+pub(crate) use client::{BaselineClient, OnewayFlood, TwoWayExchange};
+pub(crate) use memory::MemoryCopies;
 pub(crate) use server::run as run_server;
 
 use crate::Failure;
@@ -44,7 +44,7 @@ pub(crate) struct MessageSizes {
 
 impl MessageSizes {
     /// Maximum of either size. It bounds the server's allocation and suffices for all benchmarks.
-    pub(crate) const LARGEST: usize = 65 << 20;
+    pub(crate) const MAX: usize = 65 << 20;
 
     /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service
     /// contexts. The arguments are the lengths of the object key, of the operation's name and of
@@ -75,7 +75,7 @@ impl MessageSizes {
 fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     let number = |at: usize| {
         let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
-        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= MessageSizes::LARGEST)
+        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= MessageSizes::MAX)
     };
     let sizes = MessageSizes { request: number(0)?, reply: number(8)? };
     (sizes.request > 0).then_some(sizes)
@@ -83,14 +83,14 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 
 /// The way in which both sides wait for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spinning {
+pub(crate) enum WaitStrategy {
     /// A thread for each connection blocks in `recv` or sleeps on a futex.
     Blocking,
     /// A thread for each connection spins before it sleeps, and so does the client.
-    Looking,
-    /// Both sides wait as with `Looking` and copy one message at the same time, part by part. Only
+    SpinThenSleep,
+    /// Both sides wait as with `SpinThenSleep` and copy one message at the same time, part by part. Only
     /// for shared memory.
-    Parts,
+    Pipelined,
     /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
     /// This number of threads wait in one edge-triggered `epoll_wait`.
@@ -123,7 +123,7 @@ impl BaselineTransport {
 
     #[must_use]
     pub(crate) fn from_name(name: &str) -> Option<BaselineTransport> {
-        BaselineTransport::ALL.into_iter().find(|carrier| carrier.name() == name)
+        BaselineTransport::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
     /// Returns the transport's name in labels.
@@ -181,7 +181,7 @@ impl fmt::Display for BaselineAddress {
     }
 }
 
-pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
+pub(crate) fn parse_address(text: &str) -> Result<BaselineAddress, Failure> {
     let stripped = MEDIA.iter().find_map(|(name, medium)| Some((text.strip_prefix(name)?, *medium)));
     let (text, medium) = stripped.unwrap_or((text, Medium::Socket { spins: false }));
     let socket = if let Some(name) = text.strip_prefix("unix:@") {
@@ -195,8 +195,8 @@ pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
     Ok(BaselineAddress { socket, medium })
 }
 
-fn listening_address(carrier: BaselineTransport) -> Address {
-    match carrier {
+fn listening_address(transport: BaselineTransport) -> Address {
+    match transport {
         BaselineTransport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         BaselineTransport::Unix | BaselineTransport::SharedMemory => Address::Abstract(unused_name().into_bytes()),
     }
@@ -233,7 +233,7 @@ fn recv_spinning(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize>
 mod tests {
     use super::server::BaselineServer;
     use super::*;
-    use crate::harness::Subject;
+    use crate::harness::MeasuredSubject;
     use crate::sample::Samples;
 
     #[test]
@@ -256,28 +256,28 @@ mod tests {
                 "spinning-shm-stream:unix:/tmp/x",
             ])
         {
-            assert_eq!(address_of(text).unwrap().to_string(), text);
+            assert_eq!(parse_address(text).unwrap().to_string(), text);
         }
-        assert!(address_of("nonsense").is_err());
+        assert!(parse_address("nonsense").is_err());
     }
 
     #[test]
     fn every_baseline_answers_and_its_server_ends() {
-        for (carrier, both) in [
-            (BaselineTransport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
-            (BaselineTransport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
-            (BaselineTransport::SharedMemory, [Spinning::Looking, Spinning::Parts]),
+        for (transport, both) in [
+            (BaselineTransport::Tcp, [WaitStrategy::Epoll(2), WaitStrategy::SpinThenSleep]),
+            (BaselineTransport::Unix, [WaitStrategy::Epoll(2), WaitStrategy::SpinThenSleep]),
+            (BaselineTransport::SharedMemory, [WaitStrategy::SpinThenSleep, WaitStrategy::Pipelined]),
         ] {
-            let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
-            for waiting in both.into_iter().chain(streams).chain([Spinning::Blocking]) {
-                let server = BaselineServer::open(carrier, waiting).unwrap();
+            let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(WaitStrategy::Stream);
+            for waiting in both.into_iter().chain(streams).chain([WaitStrategy::Blocking]) {
+                let server = BaselineServer::open(transport, waiting).unwrap();
                 for sizes in [
                     MessageSizes { request: 1, reply: 1 },
                     MessageSizes { request: 100, reply: 25 },
                     MessageSizes { request: 1_000_000, reply: 300_000 },
                 ] {
                     let mut client = BaselineClient::connect(server.address(), sizes).unwrap();
-                    let mut samples = Samples::with_room(50);
+                    let mut samples = Samples::with_capacity(50);
                     client.exchange(5, 50, &mut samples).unwrap();
                     assert_eq!(samples.len(), 50);
                 }
@@ -287,16 +287,16 @@ mod tests {
 
     #[test]
     fn baseline_refuses_settings_that_its_transport_does_not_support() {
-        assert!(BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Epoll(2)).is_err());
-        assert!(BaselineServer::open(BaselineTransport::Tcp, Spinning::Parts).is_err());
-        let server = BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Blocking).unwrap();
+        assert!(BaselineServer::open(BaselineTransport::SharedMemory, WaitStrategy::Epoll(2)).is_err());
+        assert!(BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Pipelined).is_err());
+        let server = BaselineServer::open(BaselineTransport::SharedMemory, WaitStrategy::Blocking).unwrap();
         assert!(BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 0 }).is_err());
     }
 
     #[test]
     fn copied_messages_arrive() {
-        let mut copies = Copies::new(MessageSizes { request: 5, reply: 3 });
-        let mut samples = Samples::with_room(4);
+        let mut copies = MemoryCopies::new(MessageSizes { request: 5, reply: 3 });
+        let mut samples = Samples::with_capacity(4);
         copies.run(1, 4, &mut samples).unwrap();
         assert_eq!(samples.len(), 4);
         assert!(copies.request[2] == [1; 5] && copies.reply[2] == [1; 3]);
@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn flood_ends_after_the_server_has_read_it() {
-        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
+        let server = BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 77, reply: 0 }).unwrap();
-        let mut samples = Samples::with_room(20_000);
+        let mut samples = Samples::with_capacity(20_000);
         for _ in 0..2 {
             client.flood(10, 10_000, &mut samples).unwrap();
         }
@@ -315,11 +315,11 @@ mod tests {
 
     #[test]
     fn sizes_out_of_range_are_refused() {
-        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
+        let server = BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 8 }).unwrap();
-        client.exchange(0, 1, &mut Samples::with_room(1)).unwrap();
+        client.exchange(0, 1, &mut Samples::with_capacity(1)).unwrap();
         let absurd =
-            BaselineClient::connect(server.address(), MessageSizes { request: MessageSizes::LARGEST + 1, reply: 1 });
+            BaselineClient::connect(server.address(), MessageSizes { request: MessageSizes::MAX + 1, reply: 1 });
         assert!(absurd.is_err());
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. If the
 //! reply size is 0, the messages are oneways. The server then answers only a request whose first
-//! byte is [`SETTLE`], with one byte.
+//! byte is [`REQUESTS_ANSWER`], with one byte.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,9 +15,9 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
 use corelane_sys::thread::ThreadBuilder;
 
-use super::client::SETTLE;
+use super::client::REQUESTS_ANSWER;
 use super::{
-    BaselineAddress, BaselineTransport, Medium, MessageSizes, Spinning, listening_address, memory, read_preamble,
+    BaselineAddress, BaselineTransport, Medium, MessageSizes, WaitStrategy, listening_address, memory, read_preamble,
     recv_spinning, stream,
 };
 use crate::Failure;
@@ -49,8 +49,9 @@ impl BaselineServer {
     ///
     /// # Errors
     /// A limit of the process is reached, or the transport does not support the wait strategy.
-    pub(crate) fn open(carrier: BaselineTransport, waiting: Spinning) -> Result<Self, Failure> {
-        Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
+    pub(crate) fn open(transport: BaselineTransport, waiting: WaitStrategy) -> Result<Self, Failure> {
+        Self::start(transport, waiting)
+            .map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
     #[must_use]
@@ -58,28 +59,28 @@ impl BaselineServer {
         &self.address
     }
 
-    fn start(carrier: BaselineTransport, waiting: Spinning) -> io::Result<Self> {
-        let in_memory = carrier == BaselineTransport::SharedMemory;
+    fn start(transport: BaselineTransport, waiting: WaitStrategy) -> io::Result<Self> {
+        let in_memory = transport == BaselineTransport::SharedMemory;
         let (medium, threads) = match (waiting, in_memory) {
-            (Spinning::Blocking, false) => (Medium::Socket { spins: false }, None),
-            (Spinning::Looking, false) => (Medium::Socket { spins: true }, None),
-            (Spinning::Epoll(threads), false) => (Medium::Socket { spins: false }, Some(threads)),
-            (Spinning::Blocking, true) => (Medium::Memory { spins: false }, None),
-            (Spinning::Looking, true) => (Medium::Memory { spins: true }, None),
-            (Spinning::Parts, true) => (Medium::MemoryParts, None),
-            (Spinning::Stream(spin), _) => {
-                let (acceptor, address) = stream::serve(carrier, spin)?;
+            (WaitStrategy::Blocking, false) => (Medium::Socket { spins: false }, None),
+            (WaitStrategy::SpinThenSleep, false) => (Medium::Socket { spins: true }, None),
+            (WaitStrategy::Epoll(threads), false) => (Medium::Socket { spins: false }, Some(threads)),
+            (WaitStrategy::Blocking, true) => (Medium::Memory { spins: false }, None),
+            (WaitStrategy::SpinThenSleep, true) => (Medium::Memory { spins: true }, None),
+            (WaitStrategy::Pipelined, true) => (Medium::MemoryParts, None),
+            (WaitStrategy::Stream(spin), _) => {
+                let (acceptor, address) = stream::serve(transport, spin)?;
                 return Ok(BaselineServer { accepting: Accepting::Stream { _acceptor: acceptor }, address });
             }
-            (Spinning::Parts, false) | (Spinning::Epoll(_), true) => {
-                let reason = format!("this wait strategy is not supported over {}", carrier.name());
+            (WaitStrategy::Pipelined, false) | (WaitStrategy::Epoll(_), true) => {
+                let reason = format!("this wait strategy is not supported over {}", transport.name());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
         let pool = threads.map(BaselinePool::start).transpose()?;
         // A client over shared memory passes a descriptor, so its socket must accept one.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
-        let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
+        let listener = Arc::new(socket::listen(&listening_address(transport), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
         let (accepting, watching) = (listener.clone(), pool.clone());
         ThreadBuilder::new()
@@ -106,8 +107,8 @@ impl Drop for BaselineServer {
 ///
 /// # Errors
 /// The server cannot listen.
-pub(crate) fn run(carrier: BaselineTransport, waiting: Spinning) -> Result<(), Failure> {
-    let server = BaselineServer::open(carrier, waiting)?;
+pub(crate) fn run(transport: BaselineTransport, waiting: WaitStrategy) -> Result<(), Failure> {
+    let server = BaselineServer::open(transport, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
@@ -169,7 +170,7 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
         while ahead < count {
             // After this request the client waits for the answer, so the unread bytes belong to
             // this message.
-            if chunk[ahead] == SETTLE {
+            if chunk[ahead] == REQUESTS_ANSWER {
                 let mut missing = vec![0; (ahead + size).saturating_sub(count)];
                 if fill(socket, &mut missing, 0, false).is_none() || send_all(socket, &[0]).is_none() {
                     return;

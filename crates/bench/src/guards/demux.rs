@@ -8,13 +8,15 @@ use corelane_sys::process;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{AxisPoint, Compare, FigureLabel, Group, Progress, Variant};
-use crate::launch::{start_echo, start_many, start_nested, start_operations};
+use crate::harness::{AxisPoint, ComparedQuantity, FigureLabel, Group, Progress, Variant};
+use crate::launch::{
+    start_echo, start_server_with_nested_poa, start_server_with_objects, start_server_with_operations,
+};
 use crate::options::BenchOptions;
-use crate::orb::client::{OperationCycle, Rounds, object};
+use crate::orb::client::{ObjectCycle, OperationCycle, object};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::keys::Keys;
-use crate::orb::server::Scatter;
+use crate::orb::keys::KeyLifetime;
+use crate::orb::server::PseudoRandom;
 use crate::orb::wide::WIDTHS;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
@@ -32,7 +34,7 @@ const SAME: usize = 64;
 const RANDOM: usize = 16_384;
 
 /// Maximum memory in bytes of an active object without its servant.
-const MOST_OCTETS: f64 = 160.0;
+const MAX_OCTETS: f64 = 160.0;
 
 /// Maximum time in which a server of a million objects must list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -47,10 +49,10 @@ const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    for keys in [Keys::Transient, Keys::Persistent] {
+    for keys in [KeyLifetime::Transient, KeyLifetime::Persistent] {
         depths(&orb, keys, options, report, progress)?;
     }
-    for keys in Keys::ALL {
+    for keys in KeyLifetime::ALL {
         objects(&orb, keys, options, report, progress)?;
     }
     operations(&orb, options, report, progress)
@@ -70,7 +72,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         progress.show(&format!("demux: {count} connections"));
         if limit < wanted && count > 100 {
             let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
-            report.missing("demux", "Corelane", &reason)?;
+            report.add_missing("demux", "Corelane", &reason)?;
             continue;
         }
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
@@ -82,7 +84,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
         let config = format!("{count} connection{}", if count == 1 { "" } else { "s" });
         let label = label("connections in turn", config, &architecture.config(), ("connections", count));
-        let subject = Box::new(Rounds { targets, next: 0, server: server.pid() });
+        let subject = Box::new(ObjectCycle { targets, next: 0, server: server.pid() });
         variants.push(Variant { label, subject, against: Vec::new() });
         servers.push(server);
     }
@@ -91,22 +93,22 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
 
 fn depths(
     orb: &Orb,
-    keys: Keys,
+    keys: KeyLifetime,
     options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
     // Persistent objects need a POA of their own, below the root POA.
-    let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
+    let depths = DEPTHS.into_iter().filter(|&depth| keys == KeyLifetime::Transient || depth > 0);
     for depth in depths {
-        let (server, reference) = start_nested(depth, keys, &options.placement)?;
+        let (server, reference) = start_server_with_nested_poa(depth, keys, &options.placement)?;
         let targets = vec![CountedTargetRef::from_object(object(orb, &reference)?)];
         let config = format!("{depth} POA{} below the root, {}", if depth == 1 { "" } else { "s" }, keys.name());
         let label = label("POA depth", config, keys.name(), ("POAs below the root", depth));
         variants.push(Variant {
             label,
-            subject: Box::new(Rounds { targets, next: 0, server: server.pid() }),
+            subject: Box::new(ObjectCycle { targets, next: 0, server: server.pid() }),
             against: Vec::new(),
         });
         servers.push(server);
@@ -116,7 +118,7 @@ fn depths(
 
 fn objects(
     orb: &Orb,
-    keys: Keys,
+    keys: KeyLifetime,
     options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
@@ -124,7 +126,7 @@ fn objects(
     let mut servers = Vec::with_capacity(OBJECTS.len());
     for count in OBJECTS {
         progress.show(&format!("demux: activating {count} objects"));
-        servers.push((count, start_many(count, keys, &options.placement)?));
+        servers.push((count, start_server_with_objects(count, keys, &options.placement)?));
     }
     for (word, number, op) in [("same", SAME, "64 targets"), ("random", RANDOM, "random targets")] {
         let mut variants = Vec::with_capacity(servers.len());
@@ -150,22 +152,22 @@ fn objects(
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
             values.push(SingleValue {
                 label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
-                what: "resident memory per active object".into(),
+                quantity: "resident memory per active object".into(),
                 value,
                 unit: "octets",
-                bound: Some(MOST_OCTETS),
+                bound: Some(MAX_OCTETS),
             });
         }
     }
     let title = format!("demux, memory of active objects with {} keys, besides their servants", keys.name());
-    report.values(&title, &values)
+    report.add_values(&title, &values)
 }
 
-fn objects_text(count: usize, keys: Keys) -> String {
+fn objects_text(count: usize, keys: KeyLifetime) -> String {
     format!("{count} object{}, {}", if count == 1 { "" } else { "s" }, keys.name())
 }
 
-fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> Result<Rounds, Failure> {
+fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> Result<ObjectCycle, Failure> {
     let line = server.ask(&format!("{word} {number}"), PATIENCE)?;
     let targets = line.split(' ').map(|text| Ok(CountedTargetRef::from_object(object(orb, text)?)));
     let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
@@ -176,7 +178,7 @@ fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> 
     for target in &targets {
         target.echo_octet(1)?;
     }
-    Ok(Rounds { targets, next: 0, server: server.pid() })
+    Ok(ObjectCycle { targets, next: 0, server: server.pid() })
 }
 
 fn operations(
@@ -187,7 +189,7 @@ fn operations(
 ) -> Result<(), Failure> {
     let mut servers = Vec::with_capacity(WIDTHS.len());
     for width in WIDTHS {
-        let (server, reference) = start_operations(width, &options.placement)?;
+        let (server, reference) = start_server_with_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
     // The ORB requires operations of static lifetime, so the names are leaked.
@@ -197,7 +199,7 @@ fn operations(
     for op in ["first operation", "random operations"] {
         let mut variants = Vec::with_capacity(servers.len());
         for (width, server, object) in &servers {
-            let chosen = Scatter::new().take(RANDOM).map(|number| match op {
+            let chosen = PseudoRandom::new().take(RANDOM).map(|number| match op {
                 "first operation" => names[0],
                 _ => names[number as usize % width],
             });
@@ -220,11 +222,11 @@ fn compare(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
-    let group = Group { title, compare: Compare::Median, variants };
-    report.measure(group, &options.extent, &options.placement, progress).map(drop)
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    report.measure(group, &options.run_length, &options.placement, progress).map(drop)
 }
 
 fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> FigureLabel {
-    let along = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
-    FigureLabel { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
+    let axis_point = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
+    FigureLabel { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, axis_point }
 }

@@ -16,7 +16,7 @@ use corelane_sys::{clock, thread};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::ClientGroup;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::launch::start_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
@@ -40,13 +40,13 @@ const CLIENTS: usize = 4;
 const FIRST: u64 = 2_000;
 
 /// Maximum number of calls in a turn.
-const MOST_CALLS: usize = 2_000;
+const MAX_CALLS: usize = 2_000;
 
 /// Measures the good clients of each dispatch architecture without and beside floods.
 pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let placement = apart(&options.placement);
-    let Extent { warm_up, count, repetitions } = options.extent;
-    let extent = Extent { warm_up: warm_up.min(MOST_CALLS / 10), count: count.min(MOST_CALLS), repetitions };
+    let RunLength { warm_up, count, repetitions } = options.run_length;
+    let run_length = RunLength { warm_up: warm_up.min(MAX_CALLS / 10), count: count.min(MAX_CALLS), repetitions };
     let architectures = [
         ServerArchitecture::LeaderFollowers(options.threads),
         ServerArchitecture::HalfSync(options.threads),
@@ -71,23 +71,30 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
         servers.push(server);
     }
     let title = format!("floods: {CLIENTS} clients beside {FLOODS} connections of oneways, octet; {}", placement.cores);
-    let group = Group { title, compare: Compare::Median, variants };
-    let figures = report.measure(group, &extent, &placement, progress)?;
-    report.values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let figures = report.measure(group, &run_length, &placement, progress)?;
+    report.add_values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
 }
 
 /// Returns a placement with one core for each side if another core is permitted.
 fn apart(placement: &Placement) -> Placement {
-    let CoreChoice::One(server) = placement.cores else { return *placement };
+    let CoreChoice::Shared(server) = placement.cores else { return *placement };
     let cores = thread::affinity(None).ok();
     let client = cores.and_then(|cores| cores.iter().find(|&core| core != server));
-    Placement { cores: client.map_or(placement.cores, |client| CoreChoice::Two(client, server)), ..*placement }
+    Placement { cores: client.map_or(placement.cores, |client| CoreChoice::Separate(client, server)), ..*placement }
 }
 
 fn label(architecture: ServerArchitecture, has_floods: bool) -> FigureLabel {
     let beside = if has_floods { "beside floods" } else { "no other client" };
     let config = format!("{}, {beside}", architecture.config());
-    FigureLabel { bench: "floods", peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along: None }
+    FigureLabel {
+        bench: "floods",
+        peer: "Corelane",
+        transport: "tcp",
+        op: "octet".to_owned(),
+        config,
+        axis_point: None,
+    }
 }
 
 /// Returns the ratios of medians and 99th percentiles, the goals, and the rates of the floods.
@@ -100,8 +107,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
     let mut values = Vec::new();
     for (&architecture, sent) in architectures.iter().zip(sent) {
         let (Some(alone), Some(beside)) = (found(architecture, false), found(architecture, true)) else { continue };
-        let mut value = |what: &str, value, unit, bound| {
-            values.push(SingleValue { label: beside.label.clone(), what: what.to_owned(), value, unit, bound });
+        let mut value = |quantity: &str, value, unit, bound| {
+            values.push(SingleValue { label: beside.label.clone(), quantity: quantity.to_owned(), value, unit, bound });
         };
         let (own, alone) = (beside.summary, alone.summary);
         value("median, over that without floods", own.p50_us / alone.p50_us, "x", None);
@@ -110,13 +117,13 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
         if let Some(first) = first.filter(|_| architecture != architectures[0]) {
             let (first, name) = (first.summary, architectures[0].config());
             value(&format!("median, over {name}"), own.p50_us / first.p50_us, "x", None);
-            let bound = is_half_sync.then_some(goals::HALF_SYNC_P99);
+            let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_P99_RATIO);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
         // The server is never idle, so its rate and the time of a call give the number of requests
         // that it takes during the call.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
-        let bound = is_half_sync.then_some(goals::HALF_SYNC_REQUESTS);
+        let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);
         value("oneways of all floods", sent.per_second(), "/s", None);
     }
@@ -152,7 +159,7 @@ impl GoodClients {
     }
 }
 
-impl Subject for GoodClients {
+impl MeasuredSubject for GoodClients {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.group.run(warm_up, count, into)
     }
@@ -176,7 +183,7 @@ impl Flooded {
     }
 }
 
-impl Subject for Flooded {
+impl MeasuredSubject for Flooded {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (begun, end) = (AtomicUsize::new(0), AtomicBool::new(false));
         let Flooded { clients, floods, sent } = self;
@@ -258,21 +265,21 @@ mod tests {
         let cores: Vec<usize> = thread::affinity(None).unwrap().iter().collect();
         let (first, last) = (cores[0], *cores.last().unwrap());
         let of = |cores| apart(&Placement { cores, scheduling: None }).cores;
-        let expected = if first == last { CoreChoice::One(last) } else { CoreChoice::Two(first, last) };
-        assert_eq!(of(CoreChoice::One(last)), expected);
-        for chosen in [CoreChoice::Any, CoreChoice::Two(last, first)] {
+        let expected = if first == last { CoreChoice::Shared(last) } else { CoreChoice::Separate(first, last) };
+        assert_eq!(of(CoreChoice::Shared(last)), expected);
+        for chosen in [CoreChoice::Any, CoreChoice::Separate(last, first)] {
             assert_eq!(of(chosen), chosen);
         }
     }
 
     #[test]
     fn floods_end_with_the_turn_and_are_counted() {
-        let orb = crate::orb::server::start(ServerArchitecture::LeaderFollowers(2), LOOPBACK).unwrap();
+        let orb = crate::orb::server::start_orb(ServerArchitecture::LeaderFollowers(2), LOOPBACK).unwrap();
         let servant = crate::orb::generated::cubit::CountedTarget::servant(crate::orb::servant::Echo);
         let reference = orb.root_poa().activate(&servant).unwrap().to_string();
         orb.root_poa().manager().activate().unwrap();
         let mut flooded = Flooded::new(&reference, std::process::id()).unwrap();
-        let mut samples = Samples::with_room(8);
+        let mut samples = Samples::with_capacity(8);
         for turn in 1..=2 {
             flooded.run(0, 4, &mut samples).unwrap();
             assert_eq!(samples.len(), 4 * turn);

@@ -49,8 +49,8 @@ pub(crate) fn front_end(
     let back_end = vec![format!("-p{}", folder.0.display()), format!("-b{NO_BACK_END}")];
     let omniidl = Compiler { peer: "omniORB", program: "omniidl".into(), arguments: back_end };
     match (options.without_peers, omniidl.time(&empty)) {
-        (true, _) => report.missing("idl-front-end", "omniORB", "left out by --without-peers")?,
-        (false, Err(reason)) => report.missing("idl-front-end", "omniORB", &reason.to_string())?,
+        (true, _) => report.add_missing("idl-front-end", "omniORB", "left out by --without-peers")?,
+        (false, Err(reason)) => report.add_missing("idl-front-end", "omniORB", &reason.to_string())?,
         (false, Ok(_)) => compilers.push(omniidl),
     }
     for parts in PARTS {
@@ -81,7 +81,7 @@ pub(crate) fn front_end(
         }
         let title =
             format!("idl-front-end, {} lines, {lines} of them without comments and blank ones", text.lines().count());
-        report.values(&title, &values)?;
+        report.add_values(&title, &values)?;
     }
     Ok(())
 }
@@ -135,16 +135,16 @@ impl Drop for TemporaryFolder {
     }
 }
 
-fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: Option<f64>) -> SingleValue {
+fn value(peer: &'static str, quantity: &str, value: f64, unit: &'static str, bound: Option<f64>) -> SingleValue {
     let label = FigureLabel {
         bench: "idl-front-end",
         peer,
         transport: "none",
         op: String::new(),
         config: "shortest of 15 turns".to_owned(),
-        along: None,
+        axis_point: None,
     };
-    SingleValue { label, what: what.to_owned(), value, unit, bound }
+    SingleValue { label, quantity: quantity.to_owned(), value, unit, bound }
 }
 
 /// Counts the lines that are neither blank nor only a comment.

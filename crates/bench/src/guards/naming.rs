@@ -23,16 +23,16 @@ use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::{ClientGroup, GroupClient};
-use crate::cost::resident;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
-use crate::launch::{start_echo, start_naming};
+use crate::cost::resident_memory_kib;
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
+use crate::launch::{start_echo, start_name_server};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, object, target};
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
-use crate::sample::{Samples, timed};
+use crate::sample::{Samples, time_calls};
 use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
@@ -169,12 +169,12 @@ impl Resolves {
     }
 }
 
-impl Subject for Resolves {
+impl MeasuredSubject for Resolves {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.resolve()?;
         }
-        timed(count, into, || self.resolve())
+        time_calls(count, into, || self.resolve())
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -210,7 +210,7 @@ impl Changes {
 
 impl GroupClient for Changes {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
-        timed(count, into, || self.change()).map(drop)
+        time_calls(count, into, || self.change()).map(drop)
     }
 }
 
@@ -246,7 +246,7 @@ impl Beside {
     }
 }
 
-impl Subject for Beside {
+impl MeasuredSubject for Beside {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.is_running.store(true, Ordering::Relaxed);
         // Waits until all changing clients have begun.
@@ -295,12 +295,12 @@ impl Syncs {
     }
 }
 
-impl Subject for Syncs {
+impl MeasuredSubject for Syncs {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.sync()?;
         }
-        timed(count, into, || self.sync())
+        time_calls(count, into, || self.sync())
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -396,10 +396,10 @@ struct Scene<'o> {
 
 /// Measures resolving, changes, the start of a server, and the listing of a large context.
 pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let is_small = options.asked.count.is_some_and(|count| count < 1_000);
+    let is_small = options.requested.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
     let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new()?, most };
-    report.text(
+    report.add_text(
         "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
          1,000 bindings here, and its changes are compared with relaxed ones\n",
     )?;
@@ -410,7 +410,7 @@ pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: 
 }
 
 fn label(peer: &'static str, transport: &'static str, op: &str, config: String) -> FigureLabel {
-    FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, along: None }
+    FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, axis_point: None }
 }
 
 /// Returns the figure with this configuration.
@@ -419,8 +419,8 @@ fn found<'f>(figures: &'f [Figure], config: &str) -> Option<&'f Figure> {
 }
 
 /// Returns a single number of a figure with its goal.
-fn judged(figure: &Figure, what: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
-    SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: Some(bound) }
+fn judged(figure: &Figure, quantity: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
+    SingleValue { label: figure.label.clone(), quantity: quantity.to_owned(), value, unit, bound: Some(bound) }
 }
 
 impl Scene<'_> {
@@ -431,7 +431,7 @@ impl Scene<'_> {
         durability: &str,
         placement: &Placement,
     ) -> Result<(RunningProgram, NamingContextExtRef), Failure> {
-        let (server, reference) = start_naming(place, durability, placement)?;
+        let (server, reference) = start_name_server(place, durability, placement)?;
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
 
@@ -485,7 +485,7 @@ impl Scene<'_> {
             against: vec![1],
         });
         let theirs = |size: usize| format!("omniNames, {size} bindings");
-        let names = report.found("naming", "omniORB", self.omninames("resolve"))?;
+        let names = report.or_report_missing("naming", "omniORB", self.omninames("resolve"))?;
         if let Some(names) = &names {
             for size in [SIZES[0], SIZES[1]] {
                 let path = format!("context{size}");
@@ -498,29 +498,35 @@ impl Scene<'_> {
                 });
             }
         }
-        let group = Group { title: "naming: resolve".to_owned(), compare: Compare::Median, variants };
-        let figures = report.measure(group, &options.extent, &options.placement, progress)?;
+        let group = Group { title: "naming: resolve".to_owned(), compare: ComparedQuantity::Median, variants };
+        let figures = report.measure(group, &options.run_length, &options.placement, progress)?;
         let Some(base) = found(&figures, &config(sizes[0])) else { return Ok(()) };
         let mut values = Vec::new();
         if let Some(call) = found(&figures, &plain) {
             let ratio = base.summary.p50_us / call.summary.p50_us;
-            values.push(judged(base, "median against the call", ratio, "x", goals::RESOLVE_TO_CALL));
+            values.push(judged(base, "median against the call", ratio, "x", goals::MAX_RESOLVE_TO_CALL_RATIO));
         }
         if let Some(theirs) = found(&figures, &theirs(sizes[0])) {
             let ratio = theirs.summary.per_s / base.summary.per_s;
-            values.push(judged(base, "time per call against omniNames", ratio, "x", 1.0 / goals::RESOLVE_TO_OMNINAMES));
+            values.push(judged(
+                base,
+                "time per call against omniNames",
+                ratio,
+                "x",
+                1.0 / goals::MIN_RESOLVE_TO_OMNINAMES_RATIO,
+            ));
         }
         for size in &sizes[1..] {
             let Some(figure) = found(&figures, &config(*size)) else { continue };
             let (p50, p99) = (figure.summary.p50_us / base.summary.p50_us, figure.summary.p99_us / base.summary.p99_us);
-            values.push(judged(figure, "median against 10 bindings", p50, "x", goals::FLAT_MEDIAN));
-            values.push(judged(figure, "p99 against 10 bindings", p99, "x", goals::FLAT_P99));
+            values.push(judged(figure, "median against 10 bindings", p50, "x", goals::MAX_MEDIAN_RATIO));
+            values.push(judged(figure, "p99 against 10 bindings", p99, "x", goals::MAX_P99_RATIO));
         }
         if let Some(figure) = found(&figures, &deep) {
             let each = (figure.summary.p50_us - base.summary.p50_us) / 3.0;
-            values.push(judged(figure, "median of each further component", each, "us", goals::COMPONENT_US));
+            values.push(judged(figure, "median of each further component", each, "us", goals::MAX_COMPONENT_US));
         }
-        report.values("naming: goals of resolve", &values)
+        report.add_values("naming: goals of resolve", &values)
     }
 
     fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -543,27 +549,27 @@ impl Scene<'_> {
             },
         ];
         let title = "naming: resolve beside clients that bind; not pinned".to_owned();
-        let group = Group { title, compare: Compare::Median, variants };
-        let figures = report.measure(group, &self.options.extent, &placement, progress)?;
+        let group = Group { title, compare: ComparedQuantity::Median, variants };
+        let figures = report.measure(group, &self.options.run_length, &placement, progress)?;
         let (Some(alone), Some(beside)) = (found(&figures, &alone), found(&figures, &beside)) else { return Ok(()) };
         let ratio = beside.summary.p99_us / alone.summary.p99_us;
-        report.values(
+        report.add_values(
             "naming: goal of resolve beside clients that bind",
-            &[judged(beside, "p99 against no other client", ratio, "x", goals::BESIDE_P99)],
+            &[judged(beside, "p99 against no other client", ratio, "x", goals::MAX_P99_RATIO_BESIDE_CHANGES)],
         )
     }
 
     fn changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let options = self.options;
-        let count = options.extent.count.min(1_000);
-        let extent = Extent { warm_up: options.extent.warm_up.min(50), count, ..options.extent };
+        let count = options.run_length.count.min(1_000);
+        let run_length = RunLength { warm_up: options.run_length.warm_up.min(50), count, ..options.run_length };
         let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
         // Each client changes a name of its own.
         let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
             ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
         };
         let (one, many) = ("durable, 1 client".to_owned(), format!("durable, {CLIENTS} clients"));
-        let variant = |peer, transport, config: &str, subject: Box<dyn Subject + Send>, against| Variant {
+        let variant = |peer, transport, config: &str, subject: Box<dyn MeasuredSubject + Send>, against| Variant {
             label: label(peer, transport, "bind", config.to_owned()),
             subject,
             against,
@@ -574,25 +580,30 @@ impl Scene<'_> {
             variant("Corelane", "tcp", &many, Box::new(group_of(&root, CLIENTS, server.pid())), vec![0]),
         ];
         let title = format!("naming: bind and unbind in turn, store in {}", self.folder.0.display());
-        let group =
-            Group { title: "naming: durable bind and unbind in turn".to_owned(), compare: Compare::Rate, variants };
-        report.text(&format!("\n{title}\n"))?;
-        let figures = report.measure(group, &extent, &options.placement, progress)?;
+        let group = Group {
+            title: "naming: durable bind and unbind in turn".to_owned(),
+            compare: ComparedQuantity::Rate,
+            variants,
+        };
+        report.add_text(&format!("\n{title}\n"))?;
+        let figures = report.measure(group, &run_length, &options.placement, progress)?;
         let mut values = Vec::new();
         let sync = found(&figures, "sync of one page").map(|figure| figure.summary.per_s);
-        for (config, rate) in [(&one, goals::DURABLE_ONE), (&many, goals::DURABLE_MANY)] {
+        for (config, rate) in
+            [(&one, goals::MIN_DURABLE_TO_SYNC_RATIO_1_CLIENT), (&many, goals::MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS)]
+        {
             let (Some(figure), Some(sync)) = (found(&figures, config), sync) else { continue };
             let ratio = sync / figure.summary.per_s;
             values.push(judged(figure, "time per bind against a sync", ratio, "x", 1.0 / rate));
         }
         drop((server, root));
-        self.relaxed(&extent, report, progress, &mut values)?;
-        report.values("naming: goals of bind", &values)
+        self.relaxed(&run_length, report, progress, &mut values)?;
+        report.add_values("naming: goals of bind", &values)
     }
 
     fn relaxed(
         &self,
-        extent: &Extent,
+        run_length: &RunLength,
         report: &mut Report<'_>,
         progress: &mut Progress,
         values: &mut Vec<SingleValue>,
@@ -606,7 +617,7 @@ impl Scene<'_> {
             subject: subject(&root, server.pid()),
             against: Vec::new(),
         }];
-        let names = report.found("naming", "omniORB", self.omninames("relaxed"))?;
+        let names = report.or_report_missing("naming", "omniORB", self.omninames("relaxed"))?;
         if let Some(names) = &names {
             variants.insert(
                 0,
@@ -619,12 +630,22 @@ impl Scene<'_> {
             variants[1].against.push(0);
         }
         let title = "naming: relaxed bind and unbind in turn".to_owned();
-        let figures =
-            report.measure(Group { title, compare: Compare::Rate, variants }, extent, &options.placement, progress)?;
+        let figures = report.measure(
+            Group { title, compare: ComparedQuantity::Rate, variants },
+            run_length,
+            &options.placement,
+            progress,
+        )?;
         let [ours, theirs] = ["relaxed, 1 client", "omniNames, 1 client"].map(|config| found(&figures, config));
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
             let ratio = theirs.summary.per_s / ours.summary.per_s;
-            values.push(judged(ours, "time per bind against omniNames", ratio, "x", 1.0 / goals::RELAXED_TO_OMNINAMES));
+            values.push(judged(
+                ours,
+                "time per bind against omniNames",
+                ratio,
+                "x",
+                1.0 / goals::MIN_RELAXED_TO_OMNINAMES_RATIO,
+            ));
         }
         Ok(())
     }
@@ -634,22 +655,22 @@ impl Scene<'_> {
         let (path, placement) = (self.folder.store("largest.db")?, &self.options.placement);
         progress.show("naming: filling the largest context");
         let (mut server, _) = self.server(&path, "synced", placement)?;
-        let empty = resident(server.pid())[0];
+        let empty = resident_memory_kib(server.pid())[0];
         server.ask(&format!("fill largest {}", self.most), PATIENCE)?;
         drop(server);
         let label = label("Corelane", "tcp", "start", format!("{} bindings", self.most));
-        let value = |what: &str, value, unit, bound| SingleValue {
+        let value = |quantity: &str, value, unit, bound| SingleValue {
             label: label.clone(),
-            what: what.to_owned(),
+            quantity: quantity.to_owned(),
             value,
             unit,
             bound,
         };
         let mut values = Vec::new();
-        for (what, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
+        for (quantity, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
             let mut times = Vec::new();
             for _ in 0..3 {
-                progress.show(&format!("naming: {what}"));
+                progress.show(&format!("naming: {quantity}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
                 // The change makes the file differ from that of an orderly end.
                 Changes::new(&root, 0).change()?;
@@ -666,10 +687,10 @@ impl Scene<'_> {
                 drop(server);
             }
             times.sort_by(f64::total_cmp);
-            values.push(value(&format!("{what}, to the first answer"), times[1], "s", Some(goals::START_S)));
+            values.push(value(&format!("{quantity}, to the first answer"), times[1], "s", Some(goals::MAX_START_S)));
         }
         let (server, root) = self.server(&path, "synced", placement)?;
-        let filled = resident(server.pid())[0];
+        let filled = resident_memory_kib(server.pid())[0];
         let each = (filled - empty) * 1_024.0 / self.most as f64;
         values.push(value("resident memory of a binding", each, "octets", None));
         progress.show("naming: listing the largest context");
@@ -678,8 +699,8 @@ impl Scene<'_> {
             return Err(Failure::new(format!("the list has {count} of {} bindings", self.most)));
         }
         values.push(value("list by iterator", count as f64 / seconds, "bindings/s", None));
-        values.push(value("most memory that the list takes", grown * 1_024.0, "octets", Some(goals::LIST_OCTETS)));
-        report.values("naming: the largest context", &values)
+        values.push(value("most memory that the list takes", grown * 1_024.0, "octets", Some(goals::MAX_LIST_OCTETS)));
+        report.add_values("naming: the largest context", &values)
     }
 
     /// Lists the largest context. Returns the number of bindings, the time in seconds, and the
@@ -699,7 +720,7 @@ impl Scene<'_> {
             time += began.elapsed();
             count += bindings.len();
             // The time excludes this reading of the server's memory.
-            grown = grown.max(resident(server)[0] - before);
+            grown = grown.max(resident_memory_kib(server)[0] - before);
             if !has_more {
                 break;
             }

@@ -6,15 +6,15 @@
 
 use super::client::{target, untimed};
 use super::generated::cubit::CountedTargetRef;
-use super::sleeping_client_orb;
+use super::non_polling_client_orb;
 use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
-/// Calls the object of `reference` when a line of the input says so. The caller never polls, so
+/// Calls the object of `reference` on request by a line of the input. The caller never polls, so
 /// that its system calls can be counted.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
-    let orb = sleeping_client_orb()?;
+    let orb = non_polling_client_orb()?;
     let target = target(&orb, reference)?;
     println!("ready");
     let answer = |line: &str| Some(answer(&target, line).unwrap_or_else(|failure| format!("error {failure}")));

@@ -10,9 +10,9 @@ use super::generated::cubit::{CountedTargetRef, Mixed};
 use super::servant::length;
 use crate::Failure;
 use crate::client_group::GroupClient;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
-use crate::sample::{Samples, timed};
+use crate::sample::{Samples, time_calls};
 
 /// Returns the object of a stringified reference.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
@@ -25,7 +25,7 @@ pub(crate) struct StubCalls {
     pub(crate) server: u32,
 }
 
-impl Subject for StubCalls {
+impl MeasuredSubject for StubCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let target = &self.target;
         if self.operation.is_oneway() {
@@ -34,11 +34,11 @@ impl Subject for StubCalls {
             }
             target.echo_nothing()?;
             let began = clock::now();
-            timed(count, into, || target.take_octet(7))?;
+            time_calls(count, into, || target.take_octet(7))?;
             target.echo_nothing()?;
             return Ok(began.elapsed());
         }
-        two_way(target, self.operation, warm_up, &mut Samples::with_room(warm_up))?;
+        two_way(target, self.operation, warm_up, &mut Samples::with_capacity(warm_up))?;
         two_way(target, self.operation, count, into)
     }
 
@@ -79,7 +79,7 @@ struct Timed<'a> {
 impl Repeat for Timed<'_> {
     #[inline(always)]
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure> {
-        timed(self.count, self.into, call)
+        time_calls(self.count, self.into, call)
     }
 }
 
@@ -126,7 +126,7 @@ fn repeated(
             let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
             sequences(&sent, times, || Ok(target.echo_octets(&sent)?))
         }
-        MeasuredOperation::Text(length) => {
+        MeasuredOperation::String(length) => {
             let sent = "x".repeat(length);
             expect(target.echo_string(&sent)? == sent)?;
             times.around(|| expect(target.echo_string(&sent)?.len() == sent.len()))
@@ -171,14 +171,14 @@ pub(crate) struct TwoWayCaller {
 }
 
 /// Two-way calls of one operation on a thread with a CORBA priority.
-pub(crate) struct Prioritised {
+pub(crate) struct PrioritizedCaller {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
     /// Priority that the calling thread still has to take. `None` after the thread has taken it.
     pub(crate) priority: Option<i16>,
 }
 
-impl GroupClient for Prioritised {
+impl GroupClient for PrioritizedCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         if let Some(priority) = self.priority.take() {
             self.orb.current()?.set_priority(priority)?;
@@ -201,20 +201,20 @@ pub(crate) struct ComputingCaller {
 
 impl GroupClient for ComputingCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
-        timed(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
+        time_calls(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
     }
 }
 
 /// Calls of `echo_octet` that go to many objects in turn.
-pub(crate) struct Rounds {
+pub(crate) struct ObjectCycle {
     pub(crate) targets: Vec<CountedTargetRef>,
     pub(crate) next: usize,
     pub(crate) server: u32,
 }
 
-impl Subject for Rounds {
+impl MeasuredSubject for ObjectCycle {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(warm_up, &mut Samples::with_capacity(warm_up))?;
         self.turns(count, into)
     }
 
@@ -223,10 +223,10 @@ impl Subject for Rounds {
     }
 }
 
-impl Rounds {
+impl ObjectCycle {
     fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (targets, next) = (&self.targets, &mut self.next);
-        timed(count, into, || {
+        time_calls(count, into, || {
             let target = &targets[*next];
             *next = if *next + 1 == targets.len() { 0 } else { *next + 1 };
             expect(target.echo_octet(7)? == 7)
@@ -242,9 +242,9 @@ pub(crate) struct OperationCycle {
     pub(crate) server: u32,
 }
 
-impl Subject for OperationCycle {
+impl MeasuredSubject for OperationCycle {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(warm_up, &mut Samples::with_capacity(warm_up))?;
         self.turns(count, into)
     }
 
@@ -256,7 +256,7 @@ impl Subject for OperationCycle {
 impl OperationCycle {
     fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (object, operations, next) = (&self.object, &self.operations, &mut self.next);
-        timed(count, into, || {
+        time_calls(count, into, || {
             let operation = operations[*next];
             *next = if *next + 1 == operations.len() { 0 } else { *next + 1 };
             object.invoke(operation, &|_| Ok(()))?;
@@ -280,7 +280,7 @@ mod tests {
         assert!(sequences(&sent, &mut Untimed { count: 2 }, || Ok(vec![1, 2, 3])).is_ok());
         assert!(sequences(&sent, &mut Untimed { count: 0 }, || Ok(vec![1, 7, 3])).is_err());
         let mut asked = 0;
-        let mut samples = Samples::with_room(2);
+        let mut samples = Samples::with_capacity(2);
         let later = sequences(&sent, &mut Timed { count: 2, into: &mut samples }, || {
             asked += 1;
             Ok(if asked == 1 { vec![1, 2, 3] } else { vec![1, 2, 4] })

@@ -6,7 +6,7 @@ use crate::Failure;
 
 /// Lifetime of the keys of the benchmark's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub(crate) enum KeyLifetime {
     /// Keys that live as long as the server. A key holds the object's slot in the server's tables.
     Transient,
     /// Keys that outlive the server. A key holds the path of the POA and an id of the application,
@@ -17,20 +17,20 @@ pub(crate) enum Keys {
     Hinted,
 }
 
-impl Keys {
-    pub(crate) const ALL: [Keys; 3] = [Keys::Transient, Keys::Persistent, Keys::Hinted];
+impl KeyLifetime {
+    pub(crate) const ALL: [KeyLifetime; 3] = [KeyLifetime::Transient, KeyLifetime::Persistent, KeyLifetime::Hinted];
 
     /// Returns the name in labels and command lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Keys::Transient => "transient",
-            Keys::Persistent => "persistent",
-            Keys::Hinted => "hinted",
+            KeyLifetime::Transient => "transient",
+            KeyLifetime::Persistent => "persistent",
+            KeyLifetime::Hinted => "hinted",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Result<Self, Failure> {
-        let found = Keys::ALL.into_iter().find(|keys| keys.name() == name);
+        let found = KeyLifetime::ALL.into_iter().find(|keys| keys.name() == name);
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 
@@ -39,9 +39,9 @@ impl Keys {
         let persistent =
             PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
         match self {
-            Keys::Transient => PoaPolicies::default(),
-            Keys::Persistent => persistent,
-            Keys::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
+            KeyLifetime::Transient => PoaPolicies::default(),
+            KeyLifetime::Persistent => persistent,
+            KeyLifetime::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
         }
     }
 }

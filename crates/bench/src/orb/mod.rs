@@ -90,7 +90,7 @@ pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
 }
 
 /// Returns an ORB whose threads never poll sockets before they sleep.
-pub(crate) fn sleeping_client_orb() -> Result<Orb, Failure> {
+pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
     build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
 }
 

@@ -31,17 +31,21 @@ struct RelayedBytes {
 }
 
 /// Returns the message sizes of `operation` on an object over TCP. The first calls are not counted.
-pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperation) -> Result<MessageSizes, Failure> {
+pub(crate) fn measure_message_sizes(
+    orb: &Orb,
+    reference: &ObjectRef,
+    operation: MeasuredOperation,
+) -> Result<MessageSizes, Failure> {
     let counts = Arc::new(RelayedBytes::default());
     let text = {
         let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
         let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
-        let server = address_in(reference)?;
+        let server = tcp_address(reference)?;
         let port = start(server, counts.clone()).map_err(|error| Failure::new(format!("the relay: {error}")))?;
         format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}")
     };
     let target = target(orb, &text)?;
-    let mut samples = Samples::with_room(4);
+    let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
     // The first call may carry service contexts that later calls do not carry.
     two_way(&target, MeasuredOperation::Nothing, 2, &mut samples)?;
@@ -66,7 +70,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperati
 }
 
 /// Returns the TCP address of a reference.
-pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
+pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
         ProfileEndpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
@@ -136,7 +140,7 @@ mod tests {
     use crate::orb::ServerArchitecture;
     use crate::orb::generated::cubit::CountedTarget;
     use crate::orb::servant::Echo;
-    use crate::orb::server::start as start_orb;
+    use crate::orb::server::start_orb;
 
     #[test]
     fn relayed_messages_have_the_sizes_of_giop() {
@@ -151,7 +155,7 @@ mod tests {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         for name in single.into_iter().chain(["longs4", "structs3", "octets100", "take_longs4", "take_octets100"]) {
             let operation = MeasuredOperation::from_name(name).unwrap();
-            assert_eq!(sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
+            assert_eq!(measure_message_sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
         }
     }
 }

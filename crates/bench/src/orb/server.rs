@@ -23,23 +23,23 @@ use super::servant::Echo;
 use super::{ServerArchitecture, levels, limits, wide};
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::cost::resident;
-use crate::orb::keys::Keys;
+use crate::cost::resident_memory_kib;
+use crate::orb::keys::KeyLifetime;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
-pub(crate) fn echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
+pub(crate) fn serve_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool(), address, CountedTarget::servant(Echo))
 }
 
-/// Serves as [`echo`] does, with threads that never poll before they sleep.
-pub(crate) fn sleeping_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
+/// Serves as [`serve_echo`] does, with threads that never poll before they sleep.
+pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
 /// Serves one object of a real-time POA that declares one priority for all calls. Threads of the
 /// ORB's pool run the calls and keep their priority. Clients may use one band for all priorities.
-pub(crate) fn declared(architecture: ServerArchitecture) -> Result<(), Failure> {
+pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
     let orb = orb.build().map_err(failed)?;
@@ -58,7 +58,7 @@ pub(crate) fn declared(architecture: ServerArchitecture) -> Result<(), Failure> 
 ///
 /// Also returns a reference that has the object's key and the ORB's own endpoint. Every request of
 /// its caller is therefore handed over to the lane.
-pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
+pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let lanes = (1..=i16::from(number)).map(|lane| LaneConfig::default().priority(100 * lane));
@@ -82,7 +82,7 @@ pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
 }
 
 /// Serves one object whose interface has `width` operations.
-pub(crate) fn operations(width: usize) -> Result<(), Failure> {
+pub(crate) fn serve_operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
     one(ServerArchitecture::PerConnection.pool(), LOOPBACK, servant)
@@ -98,23 +98,27 @@ fn one(pool: PoolConfig, address: &str, servant: Servant) -> Result<(), Failure>
 }
 
 /// Serves `count` objects, each with its own servant.
-pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -> Result<(), Failure> {
-    let orb = start(architecture, LOOPBACK)?;
+pub(crate) fn serve_many_objects(
+    count: usize,
+    keys: KeyLifetime,
+    architecture: ServerArchitecture,
+) -> Result<(), Failure> {
+    let orb = start_orb(architecture, LOOPBACK)?;
     let root = orb.root_poa();
     let poa = match keys {
-        Keys::Transient => root.clone(),
-        Keys::Persistent | Keys::Hinted => {
+        KeyLifetime::Transient => root.clone(),
+        KeyLifetime::Persistent | KeyLifetime::Hinted => {
             root.create_poa("bench", Some(root.manager()), keys.policies()).map_err(failed)?
         }
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
-    let resident = || resident(std::process::id())[0] * 1024.0;
+    let resident = || resident_memory_kib(std::process::id())[0] * 1024.0;
     let before = resident();
     for (number, servant) in servants.iter().enumerate() {
         ids.push(match keys {
-            Keys::Transient => poa.activate_object(servant).map_err(failed)?,
-            Keys::Persistent | Keys::Hinted => {
+            KeyLifetime::Transient => poa.activate_object(servant).map_err(failed)?,
+            KeyLifetime::Persistent | KeyLifetime::Hinted => {
                 let id = ObjectId::from(format!("object {number:07}").as_str());
                 poa.activate_object_with_id(&id, servant).map_err(failed)?;
                 id
@@ -140,7 +144,7 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -
         match word {
             "octets" => Some(format!("{octets:.1}")),
             "same" => Some(list((0..number).map(|index| reference(index * count / number)))),
-            "random" => Some(list(Scatter::new().take(number).map(|index| reference(index as usize % count)))),
+            "random" => Some(list(PseudoRandom::new().take(number).map(|index| reference(index as usize % count)))),
             _ => Some(format!("error unknown line `{word}`")),
         }
     })
@@ -149,8 +153,8 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -
 
 /// Serves an object in a POA that is `depth` levels below the root POA. Persistent keys need a
 /// depth of at least 1.
-pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
-    let orb = start(ServerArchitecture::PerConnection, LOOPBACK)?;
+pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
+    let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
     let policies = keys.policies();
     let mut poa = root.clone();
@@ -159,8 +163,8 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     }
     let servant = CountedTarget::servant(Echo);
     let id = match keys {
-        Keys::Transient => poa.activate_object(&servant).map_err(failed)?,
-        Keys::Persistent | Keys::Hinted => {
+        KeyLifetime::Transient => poa.activate_object(&servant).map_err(failed)?,
+        KeyLifetime::Persistent | KeyLifetime::Hinted => {
             let id = ObjectId::from("object");
             poa.activate_object_with_id(&id, &servant).map_err(failed)?;
             id
@@ -174,7 +178,7 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
 /// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of
 /// Real-time CORBA). Each lane has threads of its priority and its own port. If `address` is a Unix
 /// socket, each lane has its own socket instead.
-pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
+pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
@@ -211,7 +215,7 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
 
 /// Serves an object for each CORBA priority, which the client propagates (CLIENT_PROPAGATED). Each
 /// native level in use has a lane, a port and a priority band.
-pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
+pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let used: BTreeSet<u8> = priorities.iter().map(|&priority| levels::level(priority)).collect();
@@ -237,7 +241,7 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
 
 /// Serves one object in a pool without lanes. The only thread of the pool waits at this native
 /// priority and takes the priority of each request.
-pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
+pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
@@ -254,7 +258,7 @@ pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-pub(crate) fn start(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
+pub(crate) fn start_orb(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
     start_pool(architecture.pool(), address)
 }
 
@@ -277,15 +281,15 @@ fn list(texts: impl Iterator<Item = String>) -> String {
 /// A fixed pseudo-random sequence (splitmix64 of a counter), in which the processor's branch and
 /// cache prediction find no pattern.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scatter(u64);
+pub(crate) struct PseudoRandom(u64);
 
-impl Scatter {
+impl PseudoRandom {
     pub(crate) fn new() -> Self {
-        Scatter(0)
+        PseudoRandom(0)
     }
 }
 
-impl Iterator for Scatter {
+impl Iterator for PseudoRandom {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {

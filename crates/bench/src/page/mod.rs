@@ -78,7 +78,7 @@ fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<Str
         all.find(|(other, _)| other == name).map_or("?", |(_, value)| value.as_str())
     };
     let title = format!("Two-way calls over TCP on {}, {}", of_run("processor"), of_run("date"));
-    Ok(chart::picture(&title, sections::TIMES, &panels, CHART_STYLE))
+    Ok(chart::picture(&title, sections::CALL_TIMES_UNIT, &panels, CHART_STYLE))
 }
 
 /// A section of the page: a benchmark with its title and description.
@@ -235,7 +235,7 @@ fn render(runs: &[RecordedRun]) -> String {
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
-        let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        let all = run.results.iter().map(|line| &line.label).chain(run.values.iter().map(|line| &line.label));
         for name in all.map(|names| names.bench.as_str()) {
             if !names.contains(&name) {
                 names.push(name);
@@ -323,12 +323,12 @@ mod tests {
 
     #[test]
     fn throughput_is_drawn_by_operation() {
-        let of = |what: &str| {
+        let of = |quantity: &str| {
             line(
                 "a",
                 &format!(
                     "\"record\":\"value\",\"bench\":\"cubit\",\"group\":\"all\",\"peer\":\"omniORB\",\"config\":\"as it comes\",\
-                     \"what\":\"{what}\",\"value\":8,\"unit\":\"us per call\""
+                     \"what\":\"{quantity}\",\"value\":8,\"unit\":\"us per call\""
                 ),
             )
         };

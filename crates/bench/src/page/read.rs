@@ -28,7 +28,7 @@ pub(crate) struct RecordedRun {
 
 /// Name of a figure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct RecordedFigure {
+pub(crate) struct RecordedLabel {
     pub(crate) bench: String,
     pub(crate) group: String,
     pub(crate) peer: String,
@@ -39,7 +39,7 @@ pub(crate) struct RecordedFigure {
 
 /// Position on the axis along which a benchmark varies its variants.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AxisPosition {
+pub(crate) struct RecordedAxisPoint {
     pub(crate) series: String,
     pub(crate) axis: String,
     pub(crate) x: f64,
@@ -47,8 +47,8 @@ pub(crate) struct AxisPosition {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultLine {
-    pub(crate) names: RecordedFigure,
-    pub(crate) place: Option<AxisPosition>,
+    pub(crate) label: RecordedLabel,
+    pub(crate) axis_point: Option<RecordedAxisPoint>,
     /// True if ratios compare rates instead of medians.
     pub(crate) by_rate: bool,
     pub(crate) n: f64,
@@ -62,8 +62,8 @@ pub(crate) struct ResultLine {
     pub(crate) per_s: f64,
     pub(crate) client_cpu: f64,
     pub(crate) server_cpu: f64,
-    pub(crate) voluntary: f64,
-    pub(crate) involuntary: f64,
+    pub(crate) voluntary_switches: f64,
+    pub(crate) involuntary_switches: f64,
     pub(crate) steal: f64,
     pub(crate) cdf: Vec<f64>,
     pub(crate) against: Vec<ReferenceRatio>,
@@ -72,7 +72,7 @@ pub(crate) struct ResultLine {
 /// A comparison of a figure with another figure of its run.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceRatio {
-    pub(crate) who: String,
+    pub(crate) other: String,
     pub(crate) ratio: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -81,9 +81,9 @@ pub(crate) struct ReferenceRatio {
 /// A single number of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
-    pub(crate) names: RecordedFigure,
-    pub(crate) place: Option<AxisPosition>,
-    pub(crate) what: String,
+    pub(crate) label: RecordedLabel,
+    pub(crate) axis_point: Option<RecordedAxisPoint>,
+    pub(crate) quantity: String,
     pub(crate) value: f64,
     pub(crate) unit: String,
     pub(crate) bound: Option<f64>,
@@ -103,7 +103,7 @@ pub(crate) struct Missing {
 pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |what: &str| Failure::new(format!("{name}, line {}: {what}", index + 1));
+        let wrong = |reason: &str| Failure::new(format!("{name}, line {}: {reason}", index + 1));
         let line: Json = serde_json::from_str(line).map_err(|error| wrong(&error.to_string()))?;
         if line["schema"] != "corelane-bench" {
             return Err(wrong("not a line of `corelane bench --json`"));
@@ -145,9 +145,9 @@ fn take(run: &mut RecordedRun, line: &Json) {
         }
         Some("result") => run.results.push(result(line)),
         Some("value") => run.values.push(ValueLine {
-            names: names(line),
-            place: place(line),
-            what: text_of(line, "what"),
+            label: names(line),
+            axis_point: place(line),
+            quantity: text_of(line, "what"),
             value: number(line, "value"),
             unit: text_of(line, "unit"),
             bound: line["bound"].as_f64(),
@@ -185,14 +185,14 @@ fn as_text(value: &Json) -> String {
 
 fn result(line: &Json) -> ResultLine {
     let against = line["against"].as_array().into_iter().flatten().map(|other| ReferenceRatio {
-        who: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
+        other: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
         ratio: number(other, "ratio"),
         low: number(other, "ratio_low"),
         high: number(other, "ratio_high"),
     });
     ResultLine {
-        names: names(line),
-        place: place(line),
+        label: names(line),
+        axis_point: place(line),
         by_rate: line["compared"] == "per_s",
         n: number(line, "n"),
         min: number(line, "min_us"),
@@ -205,16 +205,16 @@ fn result(line: &Json) -> ResultLine {
         per_s: number(line, "per_s"),
         client_cpu: number(line, "client_cpu_us"),
         server_cpu: number(line, "server_cpu_us"),
-        voluntary: number(line, "voluntary_switches"),
-        involuntary: number(line, "involuntary_switches"),
+        voluntary_switches: number(line, "voluntary_switches"),
+        involuntary_switches: number(line, "involuntary_switches"),
         steal: number(line, "steal_ms"),
         cdf: numbers(&line["cdf_us"]),
         against: against.collect(),
     }
 }
 
-fn names(line: &Json) -> RecordedFigure {
-    let mut names = RecordedFigure {
+fn names(line: &Json) -> RecordedLabel {
+    let mut names = RecordedLabel {
         bench: text_of(line, "bench"),
         group: text_of(line, "group"),
         peer: text_of(line, "peer"),
@@ -229,8 +229,8 @@ fn names(line: &Json) -> RecordedFigure {
     names
 }
 
-fn place(line: &Json) -> Option<AxisPosition> {
-    Some(AxisPosition {
+fn place(line: &Json) -> Option<RecordedAxisPoint> {
+    Some(RecordedAxisPoint {
         series: line["series"].as_str()?.to_owned(),
         axis: text_of(line, "axis"),
         x: line["x"].as_f64()?,
@@ -270,10 +270,10 @@ mod tests {
         let shown: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(shown, ["file #1", "file #2", "other"]);
         assert_eq!(runs[0].environment[0], ("cores".to_owned(), "0, 1".to_owned()));
-        assert_eq!(runs[0].results[0].names.group, "call octet over tcp");
+        assert_eq!(runs[0].results[0].label.group, "call octet over tcp");
         assert_eq!((runs[0].results[0].p50, runs[0].results[0].max.is_nan()), (5.5, true));
         let value = &runs[1].values[0];
-        assert_eq!((value.value, value.bound, value.place.as_ref().unwrap().x), (2.0, Some(3.0), 7.0));
+        assert_eq!((value.value, value.bound, value.axis_point.as_ref().unwrap().x), (2.0, Some(3.0), 7.0));
         assert_eq!(runs[1].missing[0].reason, "gone");
     }
 

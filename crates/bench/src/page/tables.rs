@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::chart::{escaped, short};
 use super::papers;
-use super::read::{AxisPosition, RecordedFigure, RecordedRun, ResultLine, ValueLine};
+use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
 /// Returns a table of machine and settings with one column for each run. Rows with differences are
@@ -71,8 +71,8 @@ pub(crate) fn goals(runs: &[RecordedRun]) -> String {
             Column::number("at most"),
         ]);
         for (line, bound) in missed {
-            let [bench, op, transport, peer, config] = named(&line.names);
-            table.row().plain(bench).plain(&joined(&[peer, config, op, transport])).plain(&line.what);
+            let [bench, op, transport, peer, config] = named(&line.label);
+            table.row().plain(bench).plain(&joined(&[peer, config, op, transport])).plain(&line.quantity);
             table.cell(format_args!("{} {}", short(line.value), escaped(&line.unit))).cell(short(bound));
         }
         let _ = writeln!(text, "<details><summary>Not met</summary>{}</details>", table.finish());
@@ -119,7 +119,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
             if several {
                 table.plain(&run.name);
             }
-            table.plain(&line.names.peer).plain(&line.names.config);
+            table.plain(&line.label.peer).plain(&line.label.config);
         }
         for number in [line.min, line.p50, line.p99, line.p999, line.max, line.mean, line.sd, line.per_s] {
             times.cell(short(number));
@@ -127,10 +127,12 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
         let against: Vec<String> = line
             .against
             .iter()
-            .map(|other| format!("{:.3} ({:.3}-{:.3}) × {}", other.ratio, other.low, other.high, escaped(&other.who)))
+            .map(|other| format!("{:.3} ({:.3}-{:.3}) × {}", other.ratio, other.low, other.high, escaped(&other.other)))
             .collect();
         times.cell(against.join("<br>"));
-        for number in [line.n, line.client_cpu, line.server_cpu, line.voluntary, line.involuntary, line.steal] {
+        for number in
+            [line.n, line.client_cpu, line.server_cpu, line.voluntary_switches, line.involuntary_switches, line.steal]
+        {
             costs.cell(short(number));
         }
     }
@@ -149,46 +151,46 @@ pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> Stri
     let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
     let subject = |line: &ValueLine| {
-        let parts = [&line.names.peer, &line.names.config, &line.names.op];
+        let parts = [&line.label.peer, &line.label.config, &line.label.op];
         let named: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|part| !part.is_empty()).collect();
         named.join(", ")
     };
     for (run, line) in rows {
-        let what = (line.what.as_str(), line.unit.as_str());
-        if !whats.contains(&what) {
-            whats.push(what);
+        let quantity = (line.quantity.as_str(), line.unit.as_str());
+        if !whats.contains(&quantity) {
+            whats.push(quantity);
         }
         let row = (run.name.as_str(), subject(line));
         if !subjects.contains(&row) {
             subjects.push(row);
         }
     }
-    let cell = |(name, who): &(&str, String), (what, unit): &(&str, &str)| {
+    let cell = |(name, who): &(&str, String), (quantity, unit): &(&str, &str)| {
         let of_cell = |(run, line): &&(&RecordedRun, &ValueLine)| {
-            run.name == *name && line.what == *what && line.unit == *unit && subject(line) == *who
+            run.name == *name && line.quantity == *quantity && line.unit == *unit && subject(line) == *who
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
     // A unit that all numbers share goes into the corner of the table.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
-    let what_name = |(what, unit): &(&str, &str)| {
-        if *unit == shared || unit.is_empty() { (*what).to_owned() } else { format!("{what} ({unit})") }
+    let what_name = |(quantity, unit): &(&str, &str)| {
+        if *unit == shared || unit.is_empty() { (*quantity).to_owned() } else { format!("{quantity} ({unit})") }
     };
     let who_name = |(run, who): &(&str, String)| if several { format!("{who} [{run}]") } else { who.clone() };
     let text = [Column::text(shared)].into_iter();
     if whats.len() > MOST_COLUMNS && whats.len() > subjects.len() {
         let mut table = Table::new(text.chain(subjects.iter().map(|who| Column::number(who_name(who)))).collect());
-        for what in &whats {
-            table.row().plain(&what_name(what));
-            subjects.iter().for_each(|who| _ = table.cell(cell(who, what)));
+        for quantity in &whats {
+            table.row().plain(&what_name(quantity));
+            subjects.iter().for_each(|who| _ = table.cell(cell(who, quantity)));
         }
         return table.finish();
     }
-    let mut table = Table::new(text.chain(whats.iter().map(|what| Column::number(what_name(what)))).collect());
+    let mut table = Table::new(text.chain(whats.iter().map(|quantity| Column::number(what_name(quantity)))).collect());
     for who in &subjects {
         table.row().plain(&who_name(who));
-        whats.iter().for_each(|what| _ = table.cell(cell(who, what)));
+        whats.iter().for_each(|quantity| _ = table.cell(cell(who, quantity)));
     }
     table.finish()
 }
@@ -242,17 +244,17 @@ fn doubts(run: &RecordedRun) -> impl Iterator<Item = &'static str> {
 }
 
 /// Key of a row: benchmark, operation, variant, and position on an axis.
-type Key<'l> = ([&'l str; 5], Option<&'l AxisPosition>, [&'l str; 2]);
+type Key<'l> = ([&'l str; 5], Option<&'l RecordedAxisPoint>, [&'l str; 2]);
 
 fn result_key(line: &ResultLine) -> Key<'_> {
-    (named(&line.names), line.place.as_ref(), [""; 2])
+    (named(&line.label), line.axis_point.as_ref(), [""; 2])
 }
 
 fn value_key(line: &ValueLine) -> Key<'_> {
-    (named(&line.names), line.place.as_ref(), [&line.what, &line.unit])
+    (named(&line.label), line.axis_point.as_ref(), [&line.quantity, &line.unit])
 }
 
-fn named(names: &RecordedFigure) -> [&str; 5] {
+fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
@@ -278,9 +280,9 @@ fn compared<'r, T: 'r>(
             if before.iter().any(|run| find(run).is_some()) || found.iter().all(Option::is_none) {
                 continue;
             }
-            let ([bench, op, transport, peer, config], place, [what, unit]) = wanted;
+            let ([bench, op, transport, peer, config], place, [quantity, unit]) = wanted;
             let place = place.map_or(String::new(), |place| format!("{} {}", short(place.x), place.axis));
-            let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[what, unit])];
+            let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[quantity, unit])];
             let variant: Vec<String> = variant.into_iter().filter(|part| !part.is_empty()).collect();
             table.row().plain(bench).plain(&joined(&[op, transport])).plain(&variant.join(", "));
             (0..at).for_each(|run| table.gap(if run > 0 { 3 } else { 1 }));

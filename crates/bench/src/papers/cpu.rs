@@ -22,12 +22,12 @@ use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, 
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::options::{BenchOptions, Depth};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
-use crate::orb::server::start;
+use crate::orb::server::start_orb;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
@@ -96,7 +96,7 @@ impl Sliced {
     }
 }
 
-impl Subject for Sliced {
+impl MeasuredSubject for Sliced {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.way.call(self.rounds)?;
@@ -207,7 +207,7 @@ impl Drop for Scavenger {
 /// Measures a servant without work, then one with work.
 pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
-        CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
+        CoreChoice::Shared(core) | CoreChoice::Separate(core, _) => core,
         CoreChoice::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
     };
     let fifo = match options.placement.scheduling {
@@ -216,14 +216,14 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
             ThreadBuilder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20))
         }
     };
-    let placement = Placement { cores: CoreChoice::One(core), scheduling: fifo };
+    let placement = Placement { cores: CoreChoice::Shared(core), scheduling: fifo };
     let scavenger = match fifo {
         Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::seen),
         _ => {
             Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so no thread runs below them"))
         }
     };
-    let scavenger = report.found("cpu", "floor", scavenger)?;
+    let scavenger = report.or_report_missing("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
         // Threads of an ORB inherit cores and class from the thread that creates them.
@@ -233,27 +233,27 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
         variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
         let group = Group {
             title: format!("cpu, servant with {work}, client and server in one process"),
-            compare: Compare::Median,
+            compare: ComparedQuantity::Median,
             variants,
         };
-        let figures = report.measure(group, &extent(options, rounds), &placement, progress)?;
+        let figures = report.measure(group, &run_length(options, rounds), &placement, progress)?;
         let mut values = overhead(&figures, &seen, scavenger.is_some());
         if rounds == 0 {
             values.extend(over_virtual(&figures));
         }
-        report.values(&format!("cpu overhead, servant with {work}"), &values)?;
+        report.add_values(&format!("cpu overhead, servant with {work}"), &values)?;
     }
     Ok(())
 }
 
 /// Returns the numbers of calls and turns. The full depth makes the papers' 10,000,000 calls.
 /// Variants with work make at most 2,000 in a turn.
-fn extent(options: &BenchOptions, rounds: u32) -> Extent {
-    let asked = options.extent;
+fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
+    let asked = options.run_length;
     match (options.depth, rounds) {
-        (Depth::Full, 0) if options.asked.count.is_none() => Extent { count: 1_000_000, ..asked },
+        (Depth::Full, 0) if options.requested.count.is_none() => RunLength { count: 1_000_000, ..asked },
         (_, 0) => asked,
-        _ => Extent { count: asked.count.min(2000), warm_up: asked.warm_up.min(200), ..asked },
+        _ => RunLength { count: asked.count.min(2000), warm_up: asked.warm_up.min(200), ..asked },
     }
 }
 
@@ -279,7 +279,7 @@ struct Orbs {
 fn orbs() -> Result<Orbs, Failure> {
     let mut servers = Vec::new();
     for architecture in [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1)] {
-        let orb = start(architecture, LOOPBACK)?;
+        let orb = start_orb(architecture, LOOPBACK)?;
         let poa = orb.root_poa();
         let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let id = poa.activate_object(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
@@ -322,7 +322,7 @@ impl Orbs {
                     transport,
                     op: work.to_owned(),
                     config,
-                    along: None,
+                    axis_point: None,
                 },
                 subject: Box::new(Sliced { way, rounds, batch, scavenger, seen: counts }),
                 against: Vec::new(),
@@ -341,7 +341,7 @@ fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
     let Some((called, others)) = figures.split_first() else { return Vec::new() };
     let over = |(figure, goal): (&Figure, f64)| SingleValue {
         label: figure.label.clone(),
-        what: "over a virtual function".to_owned(),
+        quantity: "over a virtual function".to_owned(),
         value: (figure.summary.p50_us - called.summary.p50_us) * 1e3,
         unit: "ns",
         bound: Some(goal),
@@ -361,8 +361,14 @@ fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleV
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
-        let mut add = |what: &str, value: f64, unit: &'static str| {
-            values.push(SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
+        let mut add = |quantity: &str, value: f64, unit: &'static str| {
+            values.push(SingleValue {
+                label: figure.label.clone(),
+                quantity: quantity.to_owned(),
+                value,
+                unit,
+                bound: None,
+            });
         };
         let (ours, theirs) = (figure.summary.mean_us, collocated.summary.mean_us);
         if figure.label.transport != "none" {
@@ -392,14 +398,14 @@ mod tests {
         let (mut variants, seen) = orbs.variants(0, "no work", None).unwrap();
         assert_eq!(variants.len(), 5);
         for variant in &mut variants {
-            let mut samples = Samples::with_room(250);
+            let mut samples = Samples::with_capacity(250);
             variant.subject.run(5, 250, &mut samples).unwrap();
             assert_eq!(samples.len(), 250, "{}", variant.label.config);
         }
         assert!(seen.iter().all(|seen| seen.calls.load(Ordering::Relaxed) == 250));
         let (variants, _) = orbs.variants(10, "work", None).unwrap();
         for mut variant in variants {
-            variant.subject.run(0, 3, &mut Samples::with_room(3)).unwrap();
+            variant.subject.run(0, 3, &mut Samples::with_capacity(3)).unwrap();
         }
     }
 
@@ -424,8 +430,8 @@ mod tests {
     fn full_depth_makes_the_papers_calls_unless_a_number_is_given() {
         let of = |line: &str| {
             let options = BenchOptions::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
-            let extent = extent(&options, 0);
-            extent.count * extent.repetitions
+            let run_length = run_length(&options, 0);
+            run_length.count * run_length.repetitions
         };
         assert_eq!((of("--full"), of("--full --count 30 --repetitions 2")), (10_000_000, 60));
     }

@@ -18,10 +18,10 @@ use corelane_sys::{clock, signal};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::{BaselineClient, BaselineTransport, Exchange, Spinning, address_of};
-use crate::harness::{Compare, Extent, FigureLabel, Group, Progress, Subject, Variant};
+use crate::baseline::{BaselineClient, BaselineTransport, TwoWayExchange, WaitStrategy, parse_address};
+use crate::harness::{ComparedQuantity, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::idle::{BusyCores, IdleStateLock};
-use crate::launch::{start_echo, start_floor};
+use crate::launch::{start_baseline, start_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, target};
@@ -53,12 +53,12 @@ pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut
     idle_states(options, report, progress)?;
     slack(options, report, progress)?;
     deadlines(options, report, progress)?;
-    if options.preemption {
+    if options.may_switch_preemption {
         preemption(Path::new(PREEMPTION), options, report, progress)
     } else {
         let reason =
             "preemption modes: only with --preemption, which switches the mode of the whole machine during the run";
-        report.missing("os", "Corelane", reason)
+        report.add_missing("os", "Corelane", reason)
     }
 }
 
@@ -71,13 +71,13 @@ struct OsServerPair {
 impl OsServerPair {
     fn start(placement: &Placement) -> Result<Self, Failure> {
         Ok(OsServerPair {
-            floor: start_floor(BaselineTransport::Tcp, Spinning::Blocking, placement)?,
+            floor: start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, placement)?,
             corelane: start_echo(ServerArchitecture::PerConnection, LOOPBACK, placement)?,
         })
     }
 }
 
-type BoxedSubject = Box<dyn Subject + Send>;
+type BoxedSubject = Box<dyn MeasuredSubject + Send>;
 
 /// Variants of a group in which baseline and Corelane alternate.
 struct OsVariants<'o> {
@@ -105,8 +105,8 @@ impl<'o> OsVariants<'o> {
     ) -> Result<(), Failure> {
         let pair = OsServerPair::start(placement)?;
         let sizes = message_sizes(&self.orb, MeasuredOperation::Octet, self.options)?;
-        let client = BaselineClient::connect(&address_of(&pair.floor.1)?, sizes)?;
-        let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
+        let client = BaselineClient::connect(&parse_address(&pair.floor.1)?, sizes)?;
+        let exchange = TwoWayExchange { client, server: Some(pair.floor.0.pid()) };
         let target = target(&self.orb, &pair.corelane.1)?;
         let calls = StubCalls { target, operation: MeasuredOperation::Octet, server: pair.corelane.0.pid() };
         let at = self.variants.len();
@@ -120,28 +120,35 @@ impl<'o> OsVariants<'o> {
     fn measure(
         self,
         title: &str,
-        extent: &Extent,
+        run_length: &RunLength,
         report: &mut Report<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
+        let group = Group { title: title.to_owned(), compare: ComparedQuantity::Median, variants: self.variants };
         // Each variant enters its own placement.
-        report.measure(group, extent, &Placement::default(), progress).map(drop)
+        report.measure(group, run_length, &Placement::default(), progress).map(drop)
     }
 }
 
 fn label(peer: &'static str, config: &str) -> FigureLabel {
-    FigureLabel { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
+    FigureLabel {
+        bench: "os",
+        peer,
+        transport: "tcp",
+        op: "octet".to_owned(),
+        config: config.to_owned(),
+        axis_point: None,
+    }
 }
 
 /// Compares scheduling classes, and one core with two.
 fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
-    let mut places = vec![("one core", CoreChoice::One(last))];
+    let mut places = vec![("one core", CoreChoice::Shared(last))];
     match cores.first() {
-        Some(&first) if first != last => places.push(("two cores", CoreChoice::Two(first, last))),
-        _ => report.missing("os", "floor", "two cores: the process may use only one")?,
+        Some(&first) if first != last => places.push(("two cores", CoreChoice::Separate(first, last))),
+        _ => report.add_missing("os", "floor", "two cores: the process may use only one")?,
     }
     places.push(("not pinned", CoreChoice::Any));
     let mut settings = OsVariants::new(options)?;
@@ -162,9 +169,9 @@ fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progr
         }
     }
     for reason in refused {
-        report.missing("os", "Corelane", &reason)?;
+        report.add_missing("os", "Corelane", &reason)?;
     }
-    settings.measure("os: scheduling class and cores", &options.extent, report, progress)
+    settings.measure("os: scheduling class and cores", &options.run_length, report, progress)
 }
 
 /// Compares ways to keep the core out of idle states in the pauses between calls.
@@ -178,7 +185,7 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         ("held off by a thread of SCHED_IDLE", Some(Keep::Busy)),
     ] {
         if keep == Some(Keep::Device) && IdleStateLock::hold().is_none() {
-            report.missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
+            report.add_missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
             continue;
         }
         settings.add(name, &placement, |inner| {
@@ -189,9 +196,12 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
             }
         })?;
     }
-    let extent =
-        Extent { warm_up: options.extent.warm_up.min(20), count: options.extent.count.min(100), ..options.extent };
-    settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
+    let run_length = RunLength {
+        warm_up: options.run_length.warm_up.min(20),
+        count: options.run_length.count.min(100),
+        ..options.run_length
+    };
+    settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
 /// Timer slacks and scheduling classes to compare. The first is the baseline.
@@ -207,7 +217,7 @@ fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progres
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
-            report.missing("os", "floor", &format!("{config}: {error}"))?;
+            report.add_missing("os", "floor", &format!("{config}: {error}"))?;
             continue;
         }
         let label = FigureLabel { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
@@ -215,10 +225,10 @@ fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progres
         variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
     }
     let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
-    let group = Group { title, compare: Compare::Median, variants };
-    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let run_length = RunLength { warm_up: 5, count: options.run_length.count.min(300), ..options.run_length };
     let busy = BusyCores::start(&options.placement)?;
-    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    let measured = report.measure(group, &run_length, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
@@ -230,7 +240,7 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
-            report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
+            report.add_missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
             continue;
         }
         let labels = ["floor", "Corelane"].map(|peer| FigureLabel { op: "deadline".to_owned(), ..label(peer, config) });
@@ -245,10 +255,10 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     let title =
         "os: timer slack, how late a call's precise deadline of 1 ms is told beside a thread that sleeps as long"
             .to_owned();
-    let group = Group { title, compare: Compare::Median, variants };
-    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let run_length = RunLength { warm_up: 5, count: options.run_length.count.min(300), ..options.run_length };
     let busy = BusyCores::start(&options.placement)?;
-    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    let measured = report.measure(group, &run_length, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
@@ -268,11 +278,11 @@ fn preemption(
                 "preemption modes: {}: {error}; root can read it on a kernel with PREEMPT_DYNAMIC if debugfs is mounted",
                 file.display()
             );
-            return report.missing("os", "Corelane", &reason);
+            return report.add_missing("os", "Corelane", &reason);
         }
     };
     let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
-        return report.missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
+        return report.add_missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
     };
     let _restore = PreemptionRestore::new(file, current)?;
     let mut settings = OsVariants::new(options)?;
@@ -284,7 +294,7 @@ fn preemption(
             Box::new(PreemptionSubject { file: file.clone(), mode: name.clone(), inner })
         })?;
     }
-    settings.measure("os: kernel preemption", &options.extent, report, progress)
+    settings.measure("os: kernel preemption", &options.run_length, report, progress)
 }
 
 /// Parses a line such as `none voluntary (full) lazy` into modes. The current mode has `true`.
@@ -351,7 +361,7 @@ struct PreemptionSubject {
     inner: BoxedSubject,
 }
 
-impl Subject for PreemptionSubject {
+impl MeasuredSubject for PreemptionSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let switched = fs::write(&self.file, &self.mode);
         switched.map_err(|error| {
@@ -371,7 +381,7 @@ struct PlacedSubject {
     inner: BoxedSubject,
 }
 
-impl Subject for PlacedSubject {
+impl MeasuredSubject for PlacedSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let entered = self.placement.enter(Side::Client);
         let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
@@ -398,7 +408,7 @@ struct RestedClient {
     inner: BoxedSubject,
 }
 
-impl Subject for RestedClient {
+impl MeasuredSubject for RestedClient {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let _awake = (self.keep == Keep::Device).then(IdleStateLock::hold).flatten();
         let _busy = if self.keep == Keep::Busy { Some(BusyCores::start(&self.placement)?) } else { None };
@@ -421,7 +431,7 @@ struct Sleeper {
     placement: Placement,
 }
 
-impl Subject for Sleeper {
+impl MeasuredSubject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
         // Timer slack belongs to a thread, so each setting needs a new thread.
@@ -497,7 +507,7 @@ struct DeadlineCall {
     reference: String,
 }
 
-impl Subject for DeadlineCall {
+impl MeasuredSubject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
         // Timer slack belongs to a thread, so each setting needs a new thread.
@@ -541,7 +551,7 @@ mod tests {
         let silent = SilentServer::start().unwrap();
         let placement = Placement::default();
         let mut overdue = DeadlineCall { slack: USUAL_SLACK, placement, reference: silent.reference() };
-        let mut samples = Samples::with_room(20);
+        let mut samples = Samples::with_capacity(20);
         assert!(overdue.run(2, 20, &mut samples).unwrap() >= NAP * 22);
         assert_eq!(samples.len(), 20);
     }
@@ -606,7 +616,7 @@ mod tests {
 
     struct Counting(Arc<AtomicUsize>);
 
-    impl Subject for Counting {
+    impl MeasuredSubject for Counting {
         fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
             self.0.fetch_add(warm_up + count, Ordering::Relaxed);
             (0..count).for_each(|_| into.push(1));
@@ -625,7 +635,7 @@ mod tests {
         let placement = Placement::default();
         let mut rested =
             RestedClient { keep: Keep::Nothing, placement, inner: Box::new(PlacedSubject { placement, inner }) };
-        let mut samples = Samples::with_room(3);
+        let mut samples = Samples::with_capacity(3);
         assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
         assert_eq!((samples.len(), calls.load(Ordering::Relaxed)), (3, 5));
         assert_eq!(rested.server_pid(), Some(7));
@@ -633,7 +643,7 @@ mod tests {
 
     #[test]
     fn sleeping_thread_is_never_early() {
-        let mut samples = Samples::with_room(3);
+        let mut samples = Samples::with_capacity(3);
         let mut sleeper = Sleeper { slack: Duration::from_nanos(1), placement: Placement::default() };
         let whole = sleeper.run(1, 3, &mut samples).unwrap();
         assert_eq!(samples.len(), 3);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
@@ -45,8 +45,8 @@ impl PeerKind {
 
     /// Returns true if the ORB's server supports the transport.
     #[must_use]
-    pub(crate) fn carries(self, carrier: BaselineTransport) -> bool {
-        carrier == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && carrier == BaselineTransport::Unix)
+    pub(crate) fn supports(self, transport: BaselineTransport) -> bool {
+        transport == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && transport == BaselineTransport::Unix)
     }
 
     /// Returns the folder of the sources, relative to interop/peers.
@@ -95,21 +95,21 @@ pub(crate) struct BuiltPeer {
     kind: PeerKind,
     /// Folder of the build output.
     out: PathBuf,
-    counting: Option<Counting>,
+    counting: Option<CountingLibrary>,
 }
 
 /// A library to preload into a program, and the file to which the library writes its counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Counting {
+pub(crate) struct CountingLibrary {
     pub(crate) library: PathBuf,
     pub(crate) file: PathBuf,
 }
 
 /// Threads of another ORB's server. Only omniORB's server has a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
+pub(crate) enum PeerThreads {
     /// The ORB's default. In omniORB, each connection has a thread.
-    Usual,
+    Default,
     /// A thread pool, in which one thread watches all connections without a call in progress.
     Pool,
 }
@@ -120,14 +120,14 @@ pub(crate) enum PeerInvocation {
     /// Calls through code that the ORB's IDL compiler generated.
     Stubs,
     /// Calls whose requests are built at run time. Only omniORB has them.
-    Dynamic,
+    DynamicCalls,
 }
 
 impl BuiltPeer {
     /// Builds the program from the sources in `peers` if it is not up to date.
     ///
     /// # Errors
-    /// The sources, a tool or a library is missing. The text tells the user what to do.
+    /// The sources, a tool or a library is missing. The text has the remedy.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -170,14 +170,14 @@ impl BuiltPeer {
     }
 
     /// Returns the peer with programs that count.
-    pub(crate) fn counting(self, counting: Counting) -> Self {
+    pub(crate) fn counting(self, counting: CountingLibrary) -> Self {
         BuiltPeer { counting: Some(counting), ..self }
     }
 
     fn command(&self) -> Command {
         if self.kind != PeerKind::JacOrb {
             let mut command = Command::new(self.program());
-            if let Some(Counting { library, file }) = &self.counting {
+            if let Some(CountingLibrary { library, file }) = &self.counting {
                 command.env("LD_PRELOAD", library).env("CORELANE_LOCKS", file);
             }
             return command;
@@ -196,24 +196,24 @@ impl BuiltPeer {
     /// The server does not start, or does not support the transport.
     pub(crate) fn serve(
         &self,
-        carrier: BaselineTransport,
-        threads: Threads,
+        transport: BaselineTransport,
+        threads: PeerThreads,
         placement: &Placement,
     ) -> Result<(RunningProgram, String), Failure> {
-        if !self.kind.carries(carrier) {
-            return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, carrier.name())));
+        if !self.kind.supports(transport) {
+            return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, transport.name())));
         }
         let mut command = self.command();
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
-            let endpoint = match carrier {
+            let endpoint = match transport {
                 // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it when
                 // the server ends.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
             command.args(["-ORBendPoint", endpoint]).args(LARGE_MESSAGES);
-            if threads == Threads::Pool {
+            if threads == PeerThreads::Pool {
                 command.args(["-ORBthreadPerConnectionPolicy", "0"]);
             }
         }
@@ -233,7 +233,7 @@ impl BuiltPeer {
         how: PeerInvocation,
         placement: &Placement,
     ) -> Result<PeerCalls, Failure> {
-        if how == PeerInvocation::Dynamic && self.kind != PeerKind::OmniOrb {
+        if how == PeerInvocation::DynamicCalls && self.kind != PeerKind::OmniOrb {
             return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
         }
         let name = format!("{}'s client", self.kind);
@@ -241,7 +241,7 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client that calls the object of a reference when its standard input says so.
+    /// Starts a client that calls the object of a reference on request by its standard input.
     ///
     /// # Errors
     /// The client does not start, or the server does not answer.
@@ -279,11 +279,11 @@ pub(crate) struct PeerCalls {
     server: u32,
 }
 
-impl Subject for PeerCalls {
+impl MeasuredSubject for PeerCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let how = match self.how {
             PeerInvocation::Stubs => "",
-            PeerInvocation::Dynamic => " dynamic",
+            PeerInvocation::DynamicCalls => " dynamic",
         };
         let answer = self.client.ask(&format!("run {} {warm_up} {count}{how}", self.operation), PATIENCE)?;
         let broken = || Failure::new(format!("{} sent an answer that is not a list of times", self.name));

@@ -126,14 +126,14 @@ pub(crate) fn command() -> Command {
     let snapshot = arguments::command("snapshot", USAGE).args([at(), flag("json")]);
     let simulate = simulate.arg(option("lose", "CORE@TIME"));
     let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot];
-    arguments::described(arguments::command("cores", USAGE).subcommands(commands), USAGE)
+    arguments::with_descriptions(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
 /// Runs the command with the arguments after `corelane cores`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(arguments) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let outcome = match action {
         CoresCommand::Analyse => analyse::run(&arguments, out),
@@ -177,7 +177,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         "snapshot" => CoresCommand::Snapshot,
         _ => CoresCommand::Generate,
     };
-    // An option that the subcommand does not have counts as absent.
+    // An option that the subcommand does not have is treated as absent.
     let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let discipline = |name: String| {

@@ -59,7 +59,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
 /// Returns the admission object of `--at`, or of the default address.
 fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
-    let object = naming::named(orb, at)?.ok_or("the reference is nil")?;
+    let object = naming::object_of_word(orb, at)?.ok_or("the reference is nil")?;
     Ok(TasksRef::unchecked_narrow(&object))
 }
 
@@ -88,7 +88,7 @@ pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = object(&orb, arguments)?;
     let target = match &arguments.target {
-        Some(word) => naming::named(&orb, word)?,
+        Some(word) => naming::object_of_word(&orb, word)?,
         None => None,
     };
     let lease = arguments.lease.unwrap_or(DEFAULT_LEASE);

@@ -15,7 +15,7 @@ pub(super) enum CheckResult {
 
 /// The object to which a finding applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum ExaminedObject {
     /// The object of the reference.
     Object,
     /// The naming context of a `corbaname:`, in which the name is resolved.
@@ -26,7 +26,7 @@ pub(super) enum Subject {
 #[derive(Debug)]
 pub(super) struct Finding {
     /// The object to which the finding applies.
-    pub(super) subject: Subject,
+    pub(super) subject: ExaminedObject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
     /// Number of the profile to which the finding applies, starting at 1.
@@ -53,7 +53,15 @@ impl Finding {
 
     fn of(verdict: CheckResult, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
         let remedy = remedy.to_owned();
-        Finding { subject: Subject::Object, check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
+        Finding {
+            subject: ExaminedObject::Object,
+            check,
+            verdict,
+            profile: None,
+            endpoint: None,
+            found: found.into(),
+            remedy,
+        }
     }
 
     /// Sets the profile and the address of the finding.
@@ -69,8 +77,8 @@ impl Finding {
             CheckResult::Unsure => "?",
         };
         let subject = match self.subject {
-            Subject::Object => "",
-            Subject::NameServer => "name server: ",
+            ExaminedObject::Object => "",
+            ExaminedObject::NameServer => "name server: ",
         };
         let profile = self.profile.map_or(String::new(), |profile| format!("profile {profile}: "));
         let endpoint = self.endpoint.as_ref().map_or(String::new(), |endpoint| format!("{endpoint}: "));
@@ -84,8 +92,8 @@ impl Finding {
     pub(super) fn to_json(&self) -> Json {
         json!({
             "object": match self.subject {
-                Subject::Object => "object",
-                Subject::NameServer => "name server",
+                ExaminedObject::Object => "object",
+                ExaminedObject::NameServer => "name server",
             },
             "check": self.check,
             "verdict": match self.verdict {

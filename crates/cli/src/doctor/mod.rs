@@ -15,7 +15,7 @@ use corelane_sys::guarantees::{self, Guarantee, GuaranteeReport, Holds};
 use serde_json::{Value as Json, json};
 
 use self::finding::Finding;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, positional};
 use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, input};
 
@@ -25,7 +25,7 @@ usage: corelane doctor [--require NAME]... [--json]
        corelane doctor [--timeout SECONDS] [--json] REFERENCE
 
 Examines and tests the machine, and lists the real-time guarantees that hold for programs started like this one. Without them
-everything still works, at best effort.
+all functions still work, at best effort.
 
 With REFERENCE (IOR:, corbaloc:, corbaname:, @FILE or -) it examines why the object cannot be called: the name, each address with
 its host name, its route and its server, GIOP version, code sets and limits. Each line has one cause and one remedy.
@@ -42,7 +42,7 @@ pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
         .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
         .arg(positional("REFERENCE"));
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane doctor`.
@@ -59,7 +59,7 @@ fn run_with(
 ) -> u8 {
     let request = match parse(arguments) {
         Ok(request) => request,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, text) = match request.reference {
         Some(word) => of_reference(&word, request.timeout, request.is_json),
@@ -146,7 +146,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     }
     let timeout = match arguments::text(&parsed, "timeout") {
         None => Duration::from_secs(3),
-        Some(text) => arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT).map_err(Some)?,
+        Some(text) => arguments::seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT).map_err(Some)?,
     };
     Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
 }

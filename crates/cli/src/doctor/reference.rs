@@ -18,8 +18,8 @@ use corelane_wire::giop::Version;
 use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
 
-use super::finding::{CheckResult, Finding, Subject};
-use crate::candidates::{Candidate, LIMITS, candidates};
+use super::finding::{CheckResult, ExaminedObject, Finding};
+use crate::candidates::{CANDIDATE_LIMITS, Candidate, candidates};
 use crate::ior::content::{code_set, is_known, profile_name};
 use crate::naming;
 use crate::text::{excerpt, printable};
@@ -39,7 +39,7 @@ pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
     /// The object that the current checks examine.
-    subject: Subject,
+    subject: ExaminedObject,
     /// True if a server has sent bytes that are not GIOP since the last check. The thread that
     /// reports the event stores with release; the examination swaps with acquire and clears the
     /// flag.
@@ -54,7 +54,7 @@ pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination {
         timeout,
         began: Instant::now(),
-        subject: Subject::Object,
+        subject: ExaminedObject::Object,
         broke_protocol: Arc::new(AtomicBool::new(false)),
         findings: Vec::new(),
         works: false,
@@ -65,7 +65,7 @@ pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
             broke_protocol.store(true, Ordering::Release);
         }
     };
-    let orb = match Orb::builder().call_timeout(timeout).limits(LIMITS).on_event(watch).build() {
+    let orb = match Orb::builder().call_timeout(timeout).limits(CANDIDATE_LIMITS).on_event(watch).build() {
         Ok(orb) => orb,
         Err(error) => {
             examination.add(Finding::bad(
@@ -126,9 +126,9 @@ impl Examination {
             Ok(None) => return self.nil(),
             Err(exception) => return self.malformed(text, &exception.to_string()),
         };
-        self.subject = if url.name.is_some() { Subject::NameServer } else { Subject::Object };
+        self.subject = if url.name.is_some() { ExaminedObject::NameServer } else { ExaminedObject::Object };
         let is_context_there = self.object(orb, &context);
-        self.subject = Subject::Object;
+        self.subject = ExaminedObject::Object;
         let Some(name) = &url.name else {
             self.works = is_context_there;
             return;
@@ -138,7 +138,7 @@ impl Examination {
             let remedy = "first correct the findings about the name server above";
             return self.add(Finding::bad("name", found, remedy));
         }
-        match naming::object(orb, text) {
+        match naming::object_of_reference(orb, text) {
             Ok(Some(object)) => {
                 self.add(Finding::good("name", format!("`{}` is bound", excerpt(name))));
                 self.works = self.object(orb, &object);
@@ -331,7 +331,7 @@ impl Examination {
 }
 
 fn at(candidate: &Candidate, finding: Finding) -> Finding {
-    finding.at(candidate.profile, Some(candidate.place()))
+    finding.at(candidate.profile, Some(candidate.address_and_lane()))
 }
 
 /// Returns the object with only this address.

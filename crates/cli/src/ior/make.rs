@@ -14,7 +14,7 @@ use corelane_wire::ior::{
 use corelane_wire::rt::{PriorityModelValue, encode_bands, policy_type};
 
 use crate::arguments::{self, ArgumentRefusal, flag, option};
-use crate::json::octets_of;
+use crate::json::parse_hexadecimal;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -71,7 +71,7 @@ pub(super) fn command() -> Command {
         .args(many.map(|(name, value)| option(name, value).action(ArgAction::Append)))
         .args(one.map(|(name, value)| option(name, value)))
         .arg(flag("corbaloc"));
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane ior make`.
@@ -82,7 +82,7 @@ pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
     };
     let parts = match parts {
         Ok(parts) => parts,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, line) = match parts.make() {
         Ok(text) => (DONE, text),
@@ -239,7 +239,7 @@ fn key(text: Option<String>, hex: Option<String>) -> Result<Vec<u8>, String> {
 }
 
 fn digits(option: &str, text: &str) -> Result<Vec<u8>, String> {
-    let octets = octets_of(text).map(|octets| octets.to_vec());
+    let octets = parse_hexadecimal(text).map(|octets| octets.to_vec());
     octets.ok_or_else(|| format!("`{option}` needs pairs of hexadecimal digits, not `{}`", excerpt(text)))
 }
 

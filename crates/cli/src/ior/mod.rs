@@ -39,8 +39,8 @@ pub(crate) fn help() -> String {
 
 /// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::words("TEXT"));
-    arguments::described(show, USAGE).subcommand(make::command().about("make a reference"))
+    let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::positionals("TEXT"));
+    arguments::with_descriptions(show, USAGE).subcommand(make::command().about("make a reference"))
 }
 
 /// Runs the command with the arguments after `corelane ior`.
@@ -51,11 +51,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
     let parsed = match arguments::parse(command(), words) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), USAGE, out),
     };
     let words = arguments::texts(&parsed, "TEXT");
     if words.is_empty() {
-        return arguments::refused(Some("no reference is given".to_owned()), USAGE, out);
+        return arguments::print_refusal(Some("no reference is given".to_owned()), USAGE, out);
     }
     let (is_json, mut status) = (parsed.get_flag("json"), DONE);
     for word in &words {

@@ -34,10 +34,11 @@ pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut 
     let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
-    let root = NamingContextRef::unchecked_narrow(&named(&orb, at)?.ok_or("the name server's reference is nil")?);
+    let root =
+        NamingContextRef::unchecked_narrow(&object_of_word(&orb, at)?.ok_or("the name server's reference is nil")?);
     let (text, other) = (arguments.words.first(), arguments.words.get(1));
     let name = text.map_or(Ok(Vec::new()), |text| parse_name(text))?;
-    let bound = || other.map_or(Ok(None), |text| named(&orb, text));
+    let bound = || other.map_or(Ok(None), |text| object_of_word(&orb, text));
     let context = || {
         let context = bound()?.ok_or("the context's reference is nil")?;
         Ok::<_, String>(NamingContextRef::unchecked_narrow(&context))
@@ -56,24 +57,24 @@ pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut 
             prune::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
         }
         NamingCommand::Import => {
-            let from = named(&orb, arguments.from.as_deref().unwrap_or_default())?;
+            let from = object_of_word(&orb, arguments.from.as_deref().unwrap_or_default())?;
             let from = NamingContextRef::unchecked_narrow(&from.ok_or("the reference of --from is nil")?);
             let to = subcontext(&root, &name)?;
             let control = arguments.control.as_deref();
             let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control, root: &root };
             import::import(&orb, &from, &to, &name, import, out, &mut io::stderr())
         }
-        NamingCommand::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
-        NamingCommand::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
-        NamingCommand::BindContext => root.bind_context(&name, Some(&context()?)).map_err(of_bind),
-        NamingCommand::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(of_rebind),
-        NamingCommand::Unbind => root.unbind(&name).map_err(of_rebind),
+        NamingCommand::Bind => root.bind(&name, bound()?.as_ref()).map_err(bind_message),
+        NamingCommand::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(rebind_message),
+        NamingCommand::BindContext => root.bind_context(&name, Some(&context()?)).map_err(bind_message),
+        NamingCommand::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(rebind_message),
+        NamingCommand::Unbind => root.unbind(&name).map_err(rebind_message),
         NamingCommand::New => {
-            let made = root.bind_new_context(&name).map_err(of_bind_new_context)?;
+            let made = root.bind_new_context(&name).map_err(bind_new_context_message)?;
             print_reference(made.as_ref().map(Reference::as_object), out)
         }
         NamingCommand::Resolve => {
-            let found = root.resolve(&name).map_err(of_rebind)?;
+            let found = root.resolve(&name).map_err(rebind_message)?;
             print_reference(found.as_ref(), out)
         }
     }
@@ -91,13 +92,13 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
     })
 }
 
-/// Returns the object that a word denotes: a reference, `@FILE` or `-`.
-pub(crate) fn named(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
-    object(orb, &input::reference(word)?)
+/// Returns the object of a word: a reference, `@FILE`, or `-` for the standard input.
+pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
+    object_of_reference(orb, &input::reference(word)?)
 }
 
-/// Returns the object that a reference names.
-pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
+/// Returns the object of a stringified reference. The error is a message for the user.
+pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     let unusable = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", excerpt(text));
     if !text.get(..10).is_some_and(|scheme| scheme.eq_ignore_ascii_case("corbaname:")) {
         return orb.string_to_object(text).map_err(|error| unusable(&error));
@@ -107,7 +108,7 @@ pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String>
     match (context, url.name) {
         (Some(context), Some(name)) => {
             let context = NamingContextRef::unchecked_narrow(&context);
-            context.resolve(&parse_name(&name)?).map_err(of_rebind)
+            context.resolve(&parse_name(&name)?).map_err(rebind_message)
         }
         (context, _) => Ok(context),
     }
@@ -118,14 +119,14 @@ fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingC
     if name.is_empty() {
         return Ok(root.clone());
     }
-    let object = root.resolve(name).map_err(of_rebind)?.ok_or("the name is bound to nil")?;
+    let object = root.resolve(name).map_err(rebind_message)?.ok_or("the name is bound to nil")?;
     let context = NamingContextRef::narrow(&object).map_err(|error| error.to_string())?;
     context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
 }
 
 /// Formats a name for output, with escaped control characters.
 fn shown(name: &[NameComponent]) -> String {
-    printable(&walk::text_of(name))
+    printable(&walk::name_text(name))
 }
 
 fn not_found(exception: &NotFound) -> String {
@@ -145,7 +146,7 @@ fn cannot_proceed(exception: &CannotProceed) -> String {
 
 const INVALID: &str = "the server says that the name is invalid";
 
-pub(super) fn of_rebind(error: RebindError) -> String {
+pub(super) fn rebind_message(error: RebindError) -> String {
     match error {
         RebindError::NotFound(exception) => not_found(&exception),
         RebindError::CannotProceed(exception) => cannot_proceed(&exception),
@@ -154,7 +155,7 @@ pub(super) fn of_rebind(error: RebindError) -> String {
     }
 }
 
-pub(super) fn of_bind(error: BindError) -> String {
+pub(super) fn bind_message(error: BindError) -> String {
     match error {
         BindError::NotFound(exception) => not_found(&exception),
         BindError::CannotProceed(exception) => cannot_proceed(&exception),
@@ -164,7 +165,7 @@ pub(super) fn of_bind(error: BindError) -> String {
     }
 }
 
-pub(super) fn of_bind_new_context(error: BindNewContextError) -> String {
+pub(super) fn bind_new_context_message(error: BindNewContextError) -> String {
     match error {
         BindNewContextError::NotFound(exception) => not_found(&exception),
         BindNewContextError::CannotProceed(exception) => cannot_proceed(&exception),

@@ -216,7 +216,7 @@ pub(super) fn explain(exception: &SystemException) -> String {
     }
 }
 
-pub(super) fn of_backup(error: BackupError) -> String {
+pub(super) fn backup_message(error: BackupError) -> String {
     match error {
         BackupError::Failed(failed) => printable(&failed.reason),
         BackupError::System(exception) => explain(&exception),
@@ -232,6 +232,6 @@ mod tests {
     #[test]
     fn reasons_of_a_server_have_escaped_control_characters() {
         let failed = || Failed { reason: "no\x1b[2J".to_owned() };
-        assert_eq!(of_backup(BackupError::Failed(failed())), "no\\u{1b}[2J");
+        assert_eq!(backup_message(BackupError::Failed(failed())), "no\\u{1b}[2J");
     }
 }

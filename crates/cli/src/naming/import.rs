@@ -14,10 +14,10 @@ use corelane_services::naming::cos_naming::naming_context::{BindError, BindNewCo
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
 use serde_json::json;
 
-use super::client::{of_bind, of_bind_new_context, of_rebind};
+use super::client::{bind_message, bind_new_context_message, rebind_message};
 use super::control;
 use super::output::Output;
-use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, text_of};
+use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
 /// Maximum number of uncopied names that are listed. Further ones are only counted.
 const MAX_LISTED: usize = 20;
@@ -85,7 +85,7 @@ pub(super) fn import(
     let mut importer = Importer {
         import,
         control,
-        server: OwnServer::new(from.as_object()),
+        server: ServerAddresses::new(from.as_object()),
         copied,
         made,
         work: vec![ContextCopy { from: from.clone(), to: to.clone(), name: name.to_vec() }],
@@ -100,7 +100,7 @@ struct Importer<'a, 'o> {
     import: Import<'a>,
     control: Option<ControlRef>,
     /// The source server.
-    server: OwnServer,
+    server: ServerAddresses,
     /// Contexts of the source server that were copied, with their copies.
     copied: ObjectMap<ObjectRef>,
     /// The copies. If a server is copied into itself, its names may contain the copies, which are
@@ -119,7 +119,7 @@ impl Importer<'_, '_> {
             let listed = for_each_batch(&work.from, &mut |bindings| self.copy(&work, bindings));
             if let Err(error) = listed {
                 let reason = String::from(error);
-                let name = text_of(&work.name);
+                let name = name_text(&work.name);
                 self.out.line(
                     || format!("{}: {reason}", if name.is_empty() { "the first context" } else { &name }),
                     || json!({ "name": name, "error": reason }),
@@ -146,13 +146,13 @@ impl Importer<'_, '_> {
         for binding in contexts {
             let name = binding.binding_name;
             if let Err(reason) = self.copy_context(work, &name) {
-                self.refuse(&joined(&text_of(&work.name), &name), &reason)?;
+                self.refuse(&joined_name(&name_text(&work.name), &name), &reason)?;
             }
         }
         let names = objects.into_iter().map(|binding| binding.binding_name);
         let (names, odd): (Vec<Vec<NameComponent>>, Vec<_>) = names.partition(|name| name.len() == 1);
         for name in odd {
-            self.refuse(&joined(&text_of(&work.name), &name), "the server lists it without one component")?;
+            self.refuse(&joined_name(&name_text(&work.name), &name), "the server lists it without one component")?;
         }
         let outcomes = match &self.control {
             Some(control) => bind_at_once(control, work, &names, self.import),
@@ -162,7 +162,7 @@ impl Importer<'_, '_> {
             match outcome {
                 ImportOutcome::Bound => self.counts.objects += 1,
                 ImportOutcome::Same => self.counts.same += 1,
-                ImportOutcome::NotBound(reason) => self.refuse(&joined(&text_of(&work.name), name), &reason)?,
+                ImportOutcome::NotBound(reason) => self.refuse(&joined_name(&name_text(&work.name), name), &reason)?,
             }
         }
         let done = self.counts.objects + self.counts.same;
@@ -184,14 +184,14 @@ impl Importer<'_, '_> {
     /// Copies a context of the source server. If the context belongs to another server or has
     /// already been copied, only binds it.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
-        let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+        let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
             return Err("it is a copy itself".to_owned());
         }
         let known = self.copied.get(&object).cloned();
         let bound = match known {
             Some(copy) => Some(copy),
-            None if self.server.has(&object) => None,
+            None if self.server.contains(&object) => None,
             None => Some(object.clone()),
         };
         if let Some(bound) = bound {
@@ -205,7 +205,7 @@ impl Importer<'_, '_> {
                     self.counts.same += 1;
                     Ok(())
                 }
-                Err(error) => Err(of_bind(error)),
+                Err(error) => Err(bind_message(error)),
             };
         }
         let to = match work.to.bind_new_context(name) {
@@ -216,12 +216,12 @@ impl Importer<'_, '_> {
             // The context is of an earlier run, or already has other names, to which the copied
             // names are added.
             Err(BindNewContextError::AlreadyBound(_)) => {
-                let found = work.to.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+                let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
                 self.counts.same += 1;
                 context.ok_or("the name is bound to an object")?
             }
-            Err(error) => return Err(of_bind_new_context(error)),
+            Err(error) => return Err(bind_new_context_message(error)),
         };
         self.copied.insert(object.clone(), to.as_object().clone());
         self.made.insert(to.as_object().clone(), ());
@@ -276,16 +276,16 @@ fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_
     in_parallel(import.jobs, names, |name| {
         let object = match work.from.resolve(name) {
             Ok(object) => object,
-            Err(error) => return ImportOutcome::NotBound(of_rebind(error)),
+            Err(error) => return ImportOutcome::NotBound(rebind_message(error)),
         };
         match work.to.bind(name, object.as_ref()) {
             Ok(()) => ImportOutcome::Bound,
             Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, object.as_ref()) => ImportOutcome::Same,
             Err(BindError::AlreadyBound(_)) if import.replace => match work.to.rebind(name, object.as_ref()) {
                 Ok(()) => ImportOutcome::Bound,
-                Err(error) => ImportOutcome::NotBound(of_rebind(error)),
+                Err(error) => ImportOutcome::NotBound(rebind_message(error)),
             },
-            Err(error) => ImportOutcome::NotBound(of_bind(error)),
+            Err(error) => ImportOutcome::NotBound(bind_message(error)),
         }
     })
 }
@@ -297,7 +297,7 @@ fn bind_at_once(
     names: &[Vec<NameComponent>],
     import: Import<'_>,
 ) -> Vec<ImportOutcome> {
-    let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(of_rebind));
+    let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(rebind_message));
     let bindings: Vec<NewBinding> = names
         .iter()
         .zip(&found)
@@ -308,7 +308,7 @@ fn bind_at_once(
         .collect();
     let bound = match control.bind_all(&work.name, &bindings, import.replace) {
         Ok(outcomes) => Ok(outcomes),
-        Err(error) => Err(control::of_backup(error)),
+        Err(error) => Err(control::backup_message(error)),
     };
     let mut outcomes = bound.as_ref().map(|outcomes| outcomes.iter()).unwrap_or_default();
     names

@@ -18,9 +18,9 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
 use serde_json::json;
 
-pub(crate) use self::client::{named, object};
+pub(crate) use self::client::{object_of_reference, object_of_word};
 use self::output::Output;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, seconds};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, seconds};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -53,7 +53,7 @@ work on any CORBA name server. Names have `/` between components and `.` between
   unbind            remove a binding
   new               make a context and bind a name to it; prints its reference
   resolve           print the reference that a name is bound to
-  watch             print changes of names as they come; other servers' names are compared again and again
+  watch             print changes of names as they come; names of other servers are compared repeatedly
   prune             unbind names whose objects or contexts no longer exist or cannot be reached
   import            copy all names of another name server, or of one of its contexts
   backup            copy the store of a server that does not run (--store), or of one that runs (--control)
@@ -137,13 +137,13 @@ pub(crate) fn command() -> Command {
     let on_server = |name: &'static str| {
         let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
         // `refine` checks the number of names.
-        command.arg(arguments::words("NAME"))
+        command.arg(arguments::positionals("NAME"))
     };
     let serve = arguments::command("serve", USAGE)
         .args([option("listen", "ADDRESS"), option("publish", "ADDRESS")].map(|one| one.action(ArgAction::Append)))
         .args([option("store", "FILE"), option("durability", "synced|relaxed"), flag("read-only")])
         .args([option("allow-control", "USER,..."), option("control", "PATH"), option("ior-file", "FILE")])
-        .arg(arguments::words("NAME").hide(true));
+        .arg(arguments::positionals("NAME").hide(true));
     let names = ["list", "tree", "bind", "rebind", "bind-context", "rebind-context", "unbind", "new", "resolve"];
     let watch = on_server("watch").args([option("interval", "SECONDS"), option("count", "N")]);
     let prune = on_server("prune").args([flag("dry-run"), flag("follow")]);
@@ -156,23 +156,23 @@ pub(crate) fn command() -> Command {
     let backup = arguments::command("backup", USAGE).args([
         option("store", "FILE"),
         option("control", "PATH"),
-        arguments::words("COPY"),
+        arguments::positionals("COPY"),
     ]);
-    let shutdown =
-        arguments::command("shutdown", USAGE).args([option("control", "PATH"), arguments::words("NAME").hide(true)]);
+    let shutdown = arguments::command("shutdown", USAGE)
+        .args([option("control", "PATH"), arguments::positionals("NAME").hide(true)]);
     let naming = arguments::command("naming", USAGE)
         .subcommand(serve)
         .subcommands(names.map(on_server))
         .subcommands([watch, prune, import, backup, shutdown])
         .mut_subcommands(|subcommand| subcommand.arg(flag("json")));
-    arguments::described(naming, USAGE)
+    arguments::with_descriptions(naming, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane naming`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (command, parsed) = match parse(arguments) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let mut output = Output::new(out, parsed.is_json);
     let outcome = match action(&command) {
@@ -216,7 +216,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
     if let Some(subcommand) = naming.find_subcommand(&name) {
         // A name may start with `-`.
         let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
-        let placed = arguments::words_last(subcommand, words.drain(1..), is_word);
+        let placed = arguments::move_positionals_last(subcommand, words.drain(1..), is_word);
         words.extend(placed);
     }
     let (name, parsed) = arguments::parse_subcommand("naming", naming, words).map_err(|refusal| match refusal {
@@ -231,17 +231,17 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    // An option that the subcommand does not have counts as absent.
+    // An option that the subcommand does not have is treated as absent.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let one = |id: &str| texts(id).pop();
     let arguments = NamingArguments {
         at: texts("at").pop(),
-        timeout: one("timeout").map(|text| seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT)).transpose()?,
+        timeout: one("timeout").map(|text| seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT)).transpose()?,
         dry_run: flag("dry-run"),
         follow: flag("follow"),
-        interval: one("interval").map(|text| seconds(&text, LEAST_TIMEOUT, NO_INTERVAL)).transpose()?,
+        interval: one("interval").map(|text| seconds(&text, MIN_TIMEOUT_S, NO_INTERVAL)).transpose()?,
         count: one("count").map(|text| number(&text, 1..=u64::MAX)).transpose()?,
         from: one("from"),
         replace: flag("replace"),

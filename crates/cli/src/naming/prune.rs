@@ -6,9 +6,9 @@ use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
 use serde_json::json;
 
-use super::client::of_rebind;
+use super::client::rebind_message;
 use super::output::Output;
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined};
+use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, for_each_batch, joined_name};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prune {
@@ -32,7 +32,7 @@ pub(super) fn prune(
         prune,
         path: vec![context.as_object().clone()],
         checked: ObjectMap::default(),
-        server: OwnServer::new(context.as_object()),
+        server: ServerAddresses::new(context.as_object()),
         not_done: 0,
     };
     walk.run(context, prefix, out).map_err(String::from)?;
@@ -45,7 +45,7 @@ struct PruneWalk {
     path: Vec<ObjectRef>,
     /// Contexts that were checked, each with the reason if it is dead.
     checked: ObjectMap<Option<String>>,
-    server: OwnServer,
+    server: ServerAddresses,
     /// Number of dead names that remain bound, plus the number of contexts that were not checked
     /// completely.
     not_done: usize,
@@ -104,7 +104,7 @@ impl PruneWalk {
         out: &mut Output<'_>,
     ) -> Result<Option<Dead>, String> {
         let name = binding.binding_name;
-        let whole = joined(prefix, &name);
+        let whole = joined_name(prefix, &name);
         let (object, reason) = if binding.binding_type == BindingType::Nobject {
             let Some(object) = context.resolve(&name).ok().flatten() else { return Ok(None) };
             let reason = death(&object.with_timeout(self.prune.timeout));
@@ -136,7 +136,7 @@ impl PruneWalk {
         out: &mut Output<'_>,
     ) -> Result<Option<String>, String> {
         let object = object.with_timeout(self.prune.timeout);
-        let reason = if self.prune.follow || self.server.has(&object) {
+        let reason = if self.prune.follow || self.server.contains(&object) {
             self.path.push(object.clone());
             let outcome = self.run(&NamingContextRef::unchecked_narrow(&object), name, out);
             self.path.pop();
@@ -169,11 +169,11 @@ impl PruneWalk {
 /// During the checks of other names, the object's server may have restarted and bound the name to
 /// another object.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
-    let found = context.resolve(name).map_err(of_rebind)?;
+    let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
         return Ok(false);
     }
-    context.unbind(name).map(|()| true).map_err(of_rebind)
+    context.unbind(name).map(|()| true).map_err(rebind_message)
 }
 
 /// Returns the reason if an object is dead, or `None` if it is not.

@@ -141,7 +141,7 @@ fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), S
     // The server may have another working directory.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
-    control::object(&orb, path)?.backup(text).map_err(control::of_backup)?;
+    control::object(&orb, path)?.backup(text).map_err(control::backup_message)?;
     out.last_line(|| format!("{copy} has all names of the server"), || json!({ "copy": text }));
     Ok(())
 }

@@ -14,7 +14,7 @@ use corelane_services::naming::name;
 use corelane_wire::ior::ProfileEndpoint;
 use serde_json::json;
 
-use super::client::of_rebind;
+use super::client::rebind_message;
 use super::output::Output;
 
 /// Number of bindings that one call requests.
@@ -48,7 +48,7 @@ pub(super) fn for_each_batch(
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
 ) -> Result<(), ListError> {
     let sorted = |mut bindings: Vec<Binding>| {
-        bindings.sort_by_cached_key(|binding| text_of(&binding.binding_name));
+        bindings.sort_by_cached_key(|binding| name_text(&binding.binding_name));
         bindings
     };
     let (bindings, iterator) = context.list(BATCH).map_err(ListError::Context)?;
@@ -69,11 +69,11 @@ pub(super) fn for_each_batch(
 
 /// Formats a binding as a line of a list.
 fn line(binding: &Binding) -> String {
-    format!("{}{}", text_of(&binding.binding_name), mark(is_context(binding)))
+    format!("{}{}", name_text(&binding.binding_name), context_suffix(is_context(binding)))
 }
 
 /// Returns the suffix of a binding's name: `/` for a context.
-pub(super) fn mark(is_context: bool) -> &'static str {
+pub(super) fn context_suffix(is_context: bool) -> &'static str {
     if is_context { "/" } else { "" }
 }
 
@@ -82,13 +82,13 @@ fn is_context(binding: &Binding) -> bool {
 }
 
 /// Formats a name without escaping its control characters.
-pub(super) fn text_of(name: &[NameComponent]) -> String {
+pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
 /// Formats a name below the context named `prefix`, without escaping its control characters.
-pub(super) fn joined(prefix: &str, name: &[NameComponent]) -> String {
-    if prefix.is_empty() { text_of(name) } else { format!("{prefix}/{}", text_of(name)) }
+pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
+    if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
 
 /// A map from objects to values. Equivalent references are one key.
@@ -135,7 +135,7 @@ impl<V> ObjectMap<V> {
 
 /// The addresses of one server, by which its contexts are distinguished from those of other
 /// servers.
-pub(super) struct OwnServer {
+pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
     /// Host names that were already resolved.
     known: HashMap<(String, u16), Vec<ServerLocation>>,
@@ -151,15 +151,15 @@ enum ServerLocation {
     Other(String),
 }
 
-impl OwnServer {
+impl ServerAddresses {
     pub(super) fn new(root: &ObjectRef) -> Self {
-        let mut server = OwnServer { addresses: Vec::new(), known: HashMap::new() };
+        let mut server = ServerAddresses { addresses: Vec::new(), known: HashMap::new() };
         server.addresses = server.places(root);
         server
     }
 
     /// Returns true if the object has an address of the server.
-    pub(super) fn has(&mut self, object: &ObjectRef) -> bool {
+    pub(super) fn contains(&mut self, object: &ObjectRef) -> bool {
         let places = self.places(object);
         places.iter().any(|place| self.addresses.iter().any(|own| is_same(own, place)))
     }
@@ -240,7 +240,7 @@ const MAX_TABLE: u64 = 64 << 20;
 /// Prints the bindings of a context.
 pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(), String> {
     let mut print = |binding: &Binding| {
-        let members = || json!({ "name": text_of(&binding.binding_name), "is_context": is_context(binding) });
+        let members = || json!({ "name": name_text(&binding.binding_name), "is_context": is_context(binding) });
         out.line(|| line(binding), members)
     };
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
@@ -265,7 +265,7 @@ impl TreeWalk {
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
                 let indent = "  ".repeat(self.path.len() - 1);
-                let name = joined(prefix, &binding.binding_name);
+                let name = joined_name(prefix, &binding.binding_name);
                 let is_context = is_context(&binding);
                 let (object, remark) =
                     if is_context { self.below(context, &binding.binding_name) } else { (None, None) };
@@ -323,7 +323,7 @@ pub(super) fn bound_context(
         Ok(Some(_)) if path.len() >= MAX_DEPTH => Err(format!("deeper than {MAX_DEPTH} contexts")),
         Ok(Some(object)) => Ok(object),
         Ok(None) => Err("nil".to_owned()),
-        Err(error) => Err(of_rebind(error)),
+        Err(error) => Err(rebind_message(error)),
     }
 }
 
@@ -339,7 +339,7 @@ mod tests {
     fn servers_are_distinguished_by_their_addresses() {
         let orb = Orb::new().unwrap();
         let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
-        let mut own = OwnServer::new(&object("corbaloc::1.2@localhost:2809/NameService"));
+        let mut own = ServerAddresses::new(&object("corbaloc::1.2@localhost:2809/NameService"));
         for (text, is_own) in [
             ("corbaloc::1.2@127.0.0.1:2809/x", true),
             ("corbaloc::1.2@127.0.0.1:2810/x", false),
@@ -347,10 +347,10 @@ mod tests {
             ("corbaloc::1.2@192.0.2.1:2809,:1.2@127.0.0.1:2809/x", true),
             ("corbaloc::1.2@no-such-host.invalid:2809/x", false),
         ] {
-            assert_eq!(own.has(&object(text)), is_own, "{text}");
+            assert_eq!(own.contains(&object(text)), is_own, "{text}");
         }
-        let mut unknown = OwnServer::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
-        assert!(unknown.has(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
+        let mut unknown = ServerAddresses::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
+        assert!(unknown.contains(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
     }
 
     #[test]
@@ -362,12 +362,12 @@ mod tests {
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut own = OwnServer::new(&object("127.0.0.1", port));
-        assert!(own.has(&object("127.0.0.1", port)) && !own.has(&object("127.0.0.2", port)));
+        let mut own = ServerAddresses::new(&object("127.0.0.1", port));
+        assert!(own.contains(&object("127.0.0.1", port)) && !own.contains(&object("127.0.0.2", port)));
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut own = OwnServer::new(&object("127.0.0.1", port));
-        assert!(own.has(&object("127.0.0.2", port)) && !own.has(&object("192.0.2.1", port)));
+        let mut own = ServerAddresses::new(&object("127.0.0.1", port));
+        assert!(own.contains(&object("127.0.0.2", port)) && !own.contains(&object("192.0.2.1", port)));
     }
 
     #[test]

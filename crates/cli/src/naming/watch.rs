@@ -14,7 +14,7 @@ use corelane_services::naming::cos_naming::{BindingType, NamingContextRef};
 use serde_json::json;
 
 use super::output::Output;
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, mark};
+use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, context_suffix, for_each_batch, joined_name};
 
 /// Maximum time in milliseconds for which the server waits for a change before it answers.
 const PATIENCE_MS: u32 = 1_000;
@@ -61,7 +61,7 @@ impl Printer<'_, '_> {
             ChangeKind::Unbound => "unbound",
         };
         self.out.line(
-            || format!("{word} {name}{}", mark(is_context)),
+            || format!("{word} {name}{}", context_suffix(is_context)),
             || json!({ "change": word, "name": name, "is_context": is_context }),
         )?;
         self.out.flush()
@@ -120,7 +120,7 @@ impl WatchedContexts {
 /// Reads names below a context. Each context of the server is read once, under the first name that
 /// leads to the context. Contexts of other servers are not read.
 struct Reader<'r> {
-    server: &'r mut OwnServer,
+    server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
     /// Called with each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
@@ -134,7 +134,7 @@ impl Reader<'_> {
         let mut below = Vec::new();
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
-                let name = joined(prefix, &binding.binding_name);
+                let name = joined_name(prefix, &binding.binding_name);
                 if binding.binding_type == BindingType::Nobject {
                     // A name that another client has just unbound has no target.
                     let object =
@@ -149,7 +149,7 @@ impl Reader<'_> {
             Ok(())
         })?;
         for (object, name) in below {
-            if self.contexts.name(&object).is_none() && self.server.has(&object) {
+            if self.contexts.name(&object).is_none() && self.server.contains(&object) {
                 path.push(object.clone());
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
@@ -168,7 +168,7 @@ impl Reader<'_> {
 fn read(
     context: &NamingContextRef,
     prefix: &str,
-    server: &mut OwnServer,
+    server: &mut ServerAddresses,
     resolves: bool,
     visit: &mut dyn FnMut(String, WatchedBinding),
 ) -> Result<WatchedContexts, String> {
@@ -185,7 +185,7 @@ fn compare(
     printer: &mut Printer<'_, '_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
-    let mut server = OwnServer::new(context.as_object());
+    let mut server = ServerAddresses::new(context.as_object());
     let mut names = || {
         let mut names = BTreeMap::new();
         read(context, prefix, &mut server, true, &mut |name, entry| {
@@ -220,7 +220,7 @@ fn follow(
     let mut position = reporting.last_change().map_err(|error| error.to_string())?;
     let own = reporting.own_reference().map_err(|error| error.to_string())?;
     let context = &own.ok_or("the server returns a nil context")?;
-    let mut server = OwnServer::new(context.as_object());
+    let mut server = ServerAddresses::new(context.as_object());
     let mut contexts = read_contexts(context, prefix, &mut server)?;
     // Ignore errors: there may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
@@ -246,7 +246,11 @@ fn follow(
     Ok(())
 }
 
-fn read_contexts(context: &NamingContextRef, prefix: &str, server: &mut OwnServer) -> Result<WatchedContexts, String> {
+fn read_contexts(
+    context: &NamingContextRef,
+    prefix: &str,
+    server: &mut ServerAddresses,
+) -> Result<WatchedContexts, String> {
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
@@ -255,12 +259,12 @@ fn read_contexts(context: &NamingContextRef, prefix: &str, server: &mut OwnServe
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,
-    server: &mut OwnServer,
+    server: &mut ServerAddresses,
     printer: &mut Printer<'_, '_>,
 ) -> Result<bool, String> {
     let Some(parent) = &change.parent else { return Ok(false) };
     let Some(prefix) = contexts.name(parent.as_object()) else { return Ok(false) };
-    let name = joined(prefix, std::slice::from_ref(&change.name));
+    let name = joined_name(prefix, std::slice::from_ref(&change.name));
     let is_context = change.binding_type == BindingType::Ncontext;
     printer.print(change.kind, &name, is_context)?;
     let bound = change.target.as_ref().filter(|_| is_context && change.kind == ChangeKind::Bound);
@@ -272,7 +276,7 @@ fn print(
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()
-        && server.has(object)
+        && server.contains(object)
     {
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
@@ -298,7 +302,7 @@ mod tests {
         let object = |key: &str| orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:1/{key}")).unwrap().unwrap();
         let root = object("root");
         let mut contexts = WatchedContexts::default();
-        let mut server = OwnServer::new(&root);
+        let mut server = ServerAddresses::new(&root);
         for (key, name) in [("root", ""), ("a", "a"), ("b", "a/b"), ("ab", "ab")] {
             contexts.insert(object(key), name);
         }

@@ -23,7 +23,7 @@ static LIMITS: Limits = Limits::DEFAULT;
 const MAX_VALUES: usize = 1_000;
 
 /// Prints captured messages and faults that pass the filters.
-pub(super) struct Show<'a, 'o> {
+pub(super) struct MessagePrinter<'a, 'o> {
     arguments: &'a SniffArguments,
     signatures: Option<Signatures<'a>>,
     out: &'o mut dyn Write,
@@ -35,13 +35,13 @@ pub(super) struct Show<'a, 'o> {
 /// Members of the JSON object that a line shows.
 type Members = Map<String, Json>;
 
-impl<'a, 'o> Show<'a, 'o> {
+impl<'a, 'o> MessagePrinter<'a, 'o> {
     pub(super) fn new(
         arguments: &'a SniffArguments,
         signatures: Option<Signatures<'a>>,
         out: &'o mut dyn Write,
     ) -> Self {
-        Show { arguments, signatures, out, first: None, failure: None }
+        MessagePrinter { arguments, signatures, out, first: None, failure: None }
     }
 
     /// Flushes the output. Returns the first write error as a message for the user.

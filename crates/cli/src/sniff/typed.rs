@@ -53,7 +53,7 @@ impl<'c> Signatures<'c> {
         let raised = self.operation(operation)?.raises.iter().find(|raised| raised.id() == id);
         let raised = raised.ok_or_else(|| format!("`{}` does not raise it", excerpt(operation)))?;
         let members = AnyValue::decode_exception_members(raised, body).and_then(|members| members.value());
-        Ok(json::of_value(&members.map_err(|error| error.to_string())?, raised))
+        Ok(json::value_to_json(&members.map_err(|error| error.to_string())?, raised))
     }
 
     fn operation(&mut self, name: &str) -> Result<&TypedOperation, String> {
@@ -94,7 +94,7 @@ fn read_all(parts: &[(String, TypeCode)], body: &mut Decoder<'_>) -> Result<Json
     let mut values = Map::new();
     for (name, type_code) in parts {
         let value = Value::decode(type_code, body).map_err(|error| format!("`{name}` cannot be read: {error}"))?;
-        values.insert(name.clone(), json::of_value(&value, type_code));
+        values.insert(name.clone(), json::value_to_json(&value, type_code));
     }
     Ok(json!(values))
 }

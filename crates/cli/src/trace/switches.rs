@@ -17,18 +17,18 @@ pub(super) struct Preemption {
     pub(super) by: String,
 }
 
-pub(super) struct Capture {
+pub(super) struct PreemptionCapture {
     instance: PathBuf,
 }
 
-impl Capture {
+impl PreemptionCapture {
     /// Starts a capture. Returns `None` if tracefs is missing or not writable.
     pub(super) fn start() -> Option<Self> {
         let instance = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].into_iter().find_map(|base| {
             let instance = Path::new(base).join("instances").join(format!("corelane-{}", std::process::id()));
             fs::create_dir(&instance).is_ok().then_some(instance)
         })?;
-        let capture = Capture { instance };
+        let capture = PreemptionCapture { instance };
         let write = |file: &str, text: &str| fs::write(capture.instance.join(file), text).is_ok();
         let begun =
             write("trace_clock", "mono") && write("events/sched/sched_switch/enable", "1") && write("tracing_on", "1");
@@ -42,7 +42,7 @@ impl Capture {
     }
 }
 
-impl Drop for Capture {
+impl Drop for PreemptionCapture {
     fn drop(&mut self) {
         // Removing the instance discards all records.
         let _ = fs::write(self.instance.join("events/sched/sched_switch/enable"), "0");

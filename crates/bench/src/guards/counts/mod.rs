@@ -11,19 +11,19 @@ use corelane_sys::counters;
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::start_sleeping_echo;
+use crate::launch::start_non_polling_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
-use crate::orb::{ServerArchitecture, sleeping_client_orb};
+use crate::orb::{ServerArchitecture, non_polling_client_orb};
 use crate::peer::PeerKind;
-use crate::report::{Report, bounded};
+use crate::report::{Report, format_with_bound};
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
 /// Number of calls over which the quantities are counted.
-pub(crate) const CALLS: usize = 1000;
+pub(crate) const COUNTED_CALLS: usize = 1000;
 
 /// Maximum number of attempts to count the calls without an interfering event.
 const TRIES: usize = 20;
@@ -34,7 +34,7 @@ const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
 /// Operations that `counts` measures by default.
-const USUAL: [MeasuredOperation; 9] = [
+const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
     MeasuredOperation::Long,
@@ -42,7 +42,7 @@ const USUAL: [MeasuredOperation; 9] = [
     MeasuredOperation::Longs(4),
     MeasuredOperation::Longs(1024),
     MeasuredOperation::Structs(4),
-    MeasuredOperation::Text(20),
+    MeasuredOperation::String(20),
     MeasuredOperation::Oneway,
 ];
 
@@ -51,11 +51,11 @@ const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
 /// Reports counts per call of the client's thread and of the server's thread.
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let orb = sleeping_client_orb()?;
-    let operations = options.operations_or(&USUAL);
+    let orb = non_polling_client_orb()?;
+    let operations = options.operations_or(&DEFAULT_OPERATIONS);
     let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
     for architecture in ARCHITECTURES {
-        let (_server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
+        let (_server, reference) = start_non_polling_echo(architecture, LOOPBACK, &options.placement)?;
         let coarse = target(&orb, &reference)?;
         let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
@@ -72,9 +72,9 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                     transport: "tcp",
                     op: operation.to_string(),
                     config: architecture.config() + deadline,
-                    along: None,
+                    axis_point: None,
                 };
-                let (client, server) = of_calls(target, operation)?;
+                let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
                 // After oneways, another thread than theirs may answer the question for the counts.
@@ -84,8 +84,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
             }
             progress.clear();
             let title = format!("counts per call, {}{deadline}", architecture.config());
-            report.text(&table(&title, &values))?;
-            report.records(&title, &values)?;
+            report.add_text(&table(&title, &values))?;
+            report.add_json_values(&title, &values)?;
         }
     }
     stepped::stepped(&ARCHITECTURES, &operations, options, report, progress)?;
@@ -94,10 +94,10 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
         progress.show(&format!("counts: locks of {kind}"));
         let counted = peers::locks(kind, options);
         progress.clear();
-        values.extend(report.found("counts", kind.name(), counted)?.into_iter().flatten());
+        values.extend(report.or_report_missing("counts", kind.name(), counted)?.into_iter().flatten());
     }
-    report.missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
-    if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
+    report.add_missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
+    if values.is_empty() { Ok(()) } else { report.add_values("locks per call of other ORBs", &values) }
 }
 
 /// Maximum counts of both sides that the design permits for a call.
@@ -118,13 +118,13 @@ struct Bound {
 impl Bounds {
     fn of(architecture: ServerArchitecture, operation: MeasuredOperation, precise: bool) -> Bounds {
         use MeasuredOperation::{
-            Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
+            Long, Longs, Nothing, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLongs, TakeOctets,
         };
         // A result of variable size takes one allocation: by the servant in the server, by the stub
         // in the client.
         let allocations = Some(match operation {
             Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
-            Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
+            Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
             // The client of a oneway does not wait. The server's number of system calls depends on
@@ -141,18 +141,18 @@ impl Bounds {
     }
 }
 
-/// Returns the counts of the client's thread and of the server's thread for [`CALLS`] calls.
+/// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`] calls.
 ///
 /// If the kernel stops the client for a while, the hang-up monitor watches its connection again.
 /// The next call suspends the monitoring, which takes a lock of the ORB and two system calls.
 /// Counts with such a change are discarded, and the calls are counted again.
-pub(crate) fn of_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
-    calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
+pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
+    calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
     for _ in 1..TRIES {
         let (client, server, made) = count(target, operation)?;
         let disturbed = made.orb_locks > 0 || client.orb_locks > 0;
-        if !disturbed || client.orb_locks >= CALLS as u64 {
+        if !disturbed || client.orb_locks >= COUNTED_CALLS as u64 {
             return Ok((client, server));
         }
     }
@@ -161,7 +161,7 @@ pub(crate) fn of_calls(target: &CountedTargetRef, operation: MeasuredOperation) 
 
 /// Makes the counted calls once. Also returns the client's counts before the first call.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
-    let samples = &mut Samples::with_room(CALLS);
+    let samples = &mut Samples::with_capacity(COUNTED_CALLS);
     // Includes the creation of the argument, which a run of 0 calls also makes.
     let before = tally();
     calls(target, operation, 0, samples)?;
@@ -173,7 +173,7 @@ fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tal
     let asked = difference(&target.counted()?, &first);
     let server_before = target.counted()?;
     let before = tally();
-    calls(target, operation, CALLS, samples)?;
+    calls(target, operation, COUNTED_CALLS, samples)?;
     let client = difference(&difference(&tally(), &before), &made);
     let server = difference(&difference(&target.counted()?, &server_before), &asked);
     Ok((client, server, made))
@@ -235,7 +235,7 @@ const COUNTED: [&str; 8] = [
 
 /// Returns counts per call with their bounds, in the order of [`COUNTED`].
 fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<SingleValue> {
-    let calls = CALLS as f64;
+    let calls = COUNTED_CALLS as f64;
     let none = bound.system_calls.map(|_| 0.0);
     let counts = [
         (tally.system_calls, bound.system_calls),
@@ -247,9 +247,9 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
         (tally.lane_locks, None),
         (tally.orb_locks, none),
     ];
-    let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| SingleValue {
+    let values = COUNTED.iter().zip(counts).map(|(quantity, (count, bound))| SingleValue {
         label: label.clone(),
-        what: format!("{side}: {what}"),
+        quantity: format!("{side}: {quantity}"),
         value: count as f64 / calls,
         unit: "",
         bound,
@@ -261,13 +261,13 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
 /// bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
-    COUNTED.iter().for_each(|what| text.push_str(&format!(" {what:>18}")));
+    COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));
     for row in values.chunks(COUNTED.len()) {
         let Some(first) = row.first() else { continue };
-        let side = first.what.split(':').next().unwrap_or_default();
+        let side = first.quantity.split(':').next().unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {side:<7}", first.label.op));
         for value in row {
-            text.push_str(&format!(" {:>18}", bounded(value)));
+            text.push_str(&format!(" {:>18}", format_with_bound(value)));
         }
     }
     text.push('\n');
@@ -286,7 +286,7 @@ mod tests {
             transport: "tcp",
             op: "octet".into(),
             config: "reactive".into(),
-            along: None,
+            axis_point: None,
         };
         let tally = |system_calls| Tally {
             system_calls,
@@ -298,7 +298,7 @@ mod tests {
             allocations: 0,
             allocated_octets: 0,
         };
-        let calls = CALLS as u64;
+        let calls = COUNTED_CALLS as u64;
         let bounds = Bounds::of(ServerArchitecture::Reactive, MeasuredOperation::Octet, false);
         let mut values = told(&label, "client", tally(2 * calls), bounds.client);
         values.extend(told(&label, "server", tally(4 * calls), bounds.server));

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{FigureLabel, Subject};
+use crate::harness::{FigureLabel, MeasuredSubject};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::peer::{BuiltPeer, Counting, PeerInvocation, PeerKind, Threads, output_folder};
+use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThreads, output_folder};
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
@@ -24,7 +24,7 @@ type LockCounts = [f64; 2];
 /// Counts locks per call of the operation `octet` on both sides.
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let peer = options.peer(kind)?;
-    let library = build(&options.peers)?;
+    let library = build(&options.peers_folder)?;
     let mut runs = Vec::new();
     for calls in RUNS {
         runs.push(run(&peer, &library, calls, options)?);
@@ -33,7 +33,7 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
     let calls = (RUNS[1] - RUNS[0]) as f64;
     let mut values = Vec::new();
     for (side, name) in ["client", "server"].into_iter().enumerate() {
-        for (at, what) in ["locks", "waits and signals"].into_iter().enumerate() {
+        for (at, quantity) in ["locks", "waits and signals"].into_iter().enumerate() {
             values.push(SingleValue {
                 label: FigureLabel {
                     bench: "counts",
@@ -41,9 +41,9 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
                     transport: "tcp",
                     op: "octet".to_owned(),
                     config: "as it comes".to_owned(),
-                    along: None,
+                    axis_point: None,
                 },
-                what: format!("{name}: {what}"),
+                quantity: format!("{name}: {quantity}"),
                 value: (second[side][at] - first[side][at]) / calls,
                 unit: "",
                 bound: None,
@@ -56,13 +56,16 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
 /// Returns the counts of client and server for a run of `calls` calls.
 fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -> Result<[LockCounts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
-    let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
-    let (server, reference) =
-        peer.clone().counting(counting(&files[1])).serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
+    let counting = |file: &PathBuf| CountingLibrary { library: library.to_path_buf(), file: file.clone() };
+    let (server, reference) = peer.clone().counting(counting(&files[1])).serve(
+        BaselineTransport::Tcp,
+        PeerThreads::Default,
+        &options.placement,
+    )?;
     let client = peer.clone().counting(counting(&files[0]));
     let mut client =
         client.client(&reference, MeasuredOperation::Octet, server.pid(), PeerInvocation::Stubs, &options.placement)?;
-    client.run(0, calls, &mut Samples::with_room(calls))?;
+    client.run(0, calls, &mut Samples::with_capacity(calls))?;
     // The programs write their counts when they end.
     drop(client);
     drop(server);

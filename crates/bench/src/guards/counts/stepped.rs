@@ -18,12 +18,12 @@ use crate::address::LOOPBACK;
 use crate::baseline::BaselineTransport;
 use crate::cost;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::{start_caller, start_sleeping_echo};
+use crate::launch::{start_client, start_non_polling_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
-use crate::peer::{PeerKind, Threads};
-use crate::report::{Report, bounded};
+use crate::peer::{PeerKind, PeerThreads};
+use crate::report::{Report, format_with_bound};
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
@@ -90,7 +90,7 @@ pub(super) fn stepped(
             Ok(counted) => values.extend(counted),
             Err(Stop::Refused(error)) => {
                 let reason = format!("atomic operations and instructions, which need ptrace: {error}");
-                return report.missing("counts", "Corelane", &reason);
+                return report.add_missing("counts", "Corelane", &reason);
             }
             Err(Stop::Failed(failure)) => return Err(failure),
         }
@@ -105,15 +105,15 @@ pub(super) fn stepped(
         };
         Failure::new(format!("atomic operations: {reason}"))
     });
-    values.extend(report.found("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
+    values.extend(report.or_report_missing("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
     let title = "atomic operations, instructions and kernel entries per call, counted step by step";
-    report.text(&table(title, &values))?;
-    report.records(title, &values)
+    report.add_text(&table(title, &values))?;
+    report.add_json_values(title, &values)
 }
 
 fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<SteppedPair, Stop> {
-    let (server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
-    let client = start_caller(&reference, &options.placement)?;
+    let (server, reference) = start_non_polling_echo(architecture, LOOPBACK, &options.placement)?;
+    let client = start_client(&reference, &options.placement)?;
     let server_most = if architecture == ServerArchitecture::PerConnection { 9.0 } else { 10.0 };
     let most = [Some(2.0), Some(server_most)];
     Ok(SteppedPair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
@@ -121,7 +121,7 @@ fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<Step
 
 fn omniorb(options: &BenchOptions) -> Result<SteppedPair, Stop> {
     let peer = options.peer(PeerKind::OmniOrb)?;
-    let (server, reference) = peer.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
+    let (server, reference) = peer.serve(BaselineTransport::Tcp, PeerThreads::Default, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
     Ok(SteppedPair {
         client,
@@ -157,7 +157,7 @@ impl SteppedPair {
         let mut all = Vec::new();
         for &operation in operations {
             // If the client compares the first result, this comparison already makes the call.
-            let asked = usize::from(!operation.compares_first());
+            let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
         }
@@ -185,16 +185,16 @@ impl SteppedPair {
             transport: "tcp",
             op: operation.to_string(),
             config: self.config.clone(),
-            along: None,
+            axis_point: None,
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
             // Operations with results of variable size have no bound, because the memory allocator
             // may use atomic operations.
-            let bounded = !operation.is_oneway() && !operation.compares_first();
+            let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
-            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| {
-                SingleValue { label: label.clone(), what: format!("{side}: {what}"), value, unit: "", bound }
+            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {
+                SingleValue { label: label.clone(), quantity: format!("{side}: {quantity}"), value, unit: "", bound }
             }));
         }
         values
@@ -210,7 +210,7 @@ fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let (voluntary, involuntary) = cost::switches(&status);
+        let (voluntary, involuntary) = cost::context_switches(&status);
         Some((task.file_name().to_str()?.parse().ok()?, voluntary + involuntary))
     };
     tasks.filter_map(of_task).collect()
@@ -297,7 +297,7 @@ fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
-        COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
+        COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {:>25}", format!("{side}: {quantity}"))));
     }
     let mut rows: Vec<&[SingleValue]> = values.chunks(2 * COUNTED.len()).collect();
     // Sorts by operation in the order of first appearance, so that the ORBs of an operation are
@@ -307,7 +307,7 @@ fn table(title: &str, values: &[SingleValue]) -> String {
     for row in rows {
         let FigureLabel { op, peer, config, .. } = &row[0].label;
         text.push_str(&format!("\n  {op:<12} {peer:<9} {config:<24}"));
-        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", bounded(value))));
+        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", format_with_bound(value))));
     }
     text.push('\n');
     text
@@ -338,16 +338,16 @@ mod tests {
 
     #[test]
     fn orbs_of_an_operation_have_adjacent_lines() {
-        let value = |peer, op: &str, what: &str, value| SingleValue {
+        let value = |peer, op: &str, quantity: &str, value| SingleValue {
             label: FigureLabel {
                 bench: "counts",
                 peer,
                 transport: "tcp",
                 op: op.into(),
                 config: "x".into(),
-                along: None,
+                axis_point: None,
             },
-            what: what.into(),
+            quantity: quantity.into(),
             value,
             unit: "",
             bound: None,

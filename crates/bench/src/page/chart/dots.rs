@@ -6,7 +6,7 @@ use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, reada
 
 /// A row of marks. Each mark has the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct DotRow {
     pub(crate) name: String,
     pub(crate) marks: Vec<(usize, f64)>,
 }
@@ -14,10 +14,10 @@ pub(crate) struct Row {
 /// Draws rows of marks along a logarithmic axis of microseconds. The opposite axis shows calls per
 /// second. Rows of very different times have separate axes. A legend beneath names each of
 /// `series`.
-pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> String {
+pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {
-        let rows: Vec<&Row> = band.iter().map(|at| &rows[*at]).collect();
+        let rows: Vec<&DotRow> = band.iter().map(|at| &rows[*at]).collect();
         plot(unit, series, &rows)
     });
     let plots: String = plots.map(|plot| plot.inline()).collect();
@@ -33,7 +33,7 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> Stri
 }
 
 /// Draws rows of marks on one axis.
-fn plot(unit: &str, series: &[(String, Style)], rows: &[&Row]) -> Option<Plot> {
+fn plot(unit: &str, series: &[(String, Style)], rows: &[&DotRow]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
     /// Width in pixels of a character of a row's name.
@@ -60,7 +60,7 @@ fn plot(unit: &str, series: &[(String, Style)], rows: &[&Row]) -> Option<Plot> {
         let _ = write!(svg, "<text class=\"tick\" x=\"100%\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>");
     }
     for (index, &row) in rows.iter().enumerate() {
-        let Row { name, marks } = row;
+        let DotRow { name, marks } = row;
         let y = TOP + ROW * (index as f64 + 0.5);
         let _ = write!(
             svg,
@@ -87,7 +87,7 @@ mod tests {
         let names: Vec<String> = (0..9).map(|number| format!("omniORB {number}")).collect();
         let styles = Style::of_all(names.iter().map(|_| "omniORB"));
         let series: Vec<(String, Style)> = names.into_iter().zip(styles).collect();
-        let row = |name: &str, marks| Row { name: name.to_owned(), marks };
+        let row = |name: &str, marks| DotRow { name: name.to_owned(), marks };
         let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
         let svg = dots("us per call", &series, &rows);
         // Two marks with numbers, and the marks of the legend.
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn rows_of_very_different_times_have_separate_axes() {
         let series = [("omniORB".to_owned(), Style::of("omniORB")), ("Corelane".to_owned(), Style::of("Corelane"))];
-        let row = |name: &str, time| Row { name: name.to_owned(), marks: vec![(0, time), (1, 1.2 * time)] };
+        let row = |name: &str, time| DotRow { name: name.to_owned(), marks: vec![(0, time), (1, 1.2 * time)] };
         let svg = dots("us", &series, &[row("octet", 8.0), row("octets16777216", 3000.0), row("long", 9.0)]);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2, "{svg}");
         assert!(svg.contains("Corelane, octets16777216: 3.6 ms") && svg.contains("omniORB, long: 9 us"), "{svg}");

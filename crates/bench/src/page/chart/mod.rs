@@ -18,7 +18,7 @@ mod scale;
 use std::fmt::Write;
 
 pub(crate) use bars::{Bar, bars, picture};
-pub(crate) use dots::{Row, dots};
+pub(crate) use dots::{DotRow, dots};
 pub(crate) use lines::{Axis, AxisScale, Line, lines};
 use scale::Scale;
 

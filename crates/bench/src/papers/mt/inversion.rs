@@ -7,17 +7,17 @@
 use corelane_sys::thread::Scheduling;
 
 use super::load_mix::{BackgroundClient, CallPace, Observations};
-use super::server_under_test::{Connections, ServerUnderTest, TOP, laned, omniorb, single};
+use super::server_under_test::{Connections, ServerUnderTest, TOP_PRIORITY, laned, omniorb, single};
 use super::{calls, repetitions};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{Compare, Figure, FigureLabel, Progress};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
 use crate::report::Report;
-use crate::testbed::has_priorities;
+use crate::testbed::require_fixed_priorities;
 use crate::value::SingleValue;
 
 /// Native priority of the lanes that serve floods.
@@ -42,7 +42,7 @@ struct BackgroundLoad {
 
 const LARGE: MeasuredOperation = MeasuredOperation::Octets(64 * 1024);
 
-const BESIDE: [BackgroundLoad; 5] = [
+const LOADS: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "no other client", floods: None, against: &[] },
     BackgroundLoad {
         name: "4 floods of octets at another server",
@@ -65,7 +65,7 @@ struct ServerPair {
     /// Maximum ratio of the medians beside floods at the same server to those beside floods at the
     /// other one.
     most: Option<f64>,
-    seen: [Observations; BESIDE.len()],
+    seen: [Observations; LOADS.len()],
 }
 
 impl ServerPair {
@@ -82,14 +82,14 @@ pub(crate) fn inversion(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    if !has_priorities("inversion", report)? {
+    if !require_fixed_priorities("inversion", report)? {
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [25, 100, 1000]), repetitions(options));
     let mut pairs = pairs(options, report)?;
     let busy = BusyCores::start(&options.placement)?;
     for repetition in 1..=repetitions {
-        for (at, beside) in BESIDE.iter().enumerate() {
+        for (at, beside) in LOADS.iter().enumerate() {
             for ServerPair { one, other, seen, .. } in &mut pairs {
                 progress.show(&format!(
                     "inversion: {} {} beside {} ({repetition} of {repetitions})",
@@ -106,10 +106,10 @@ pub(crate) fn inversion(
             "inversion: high-priority client at 100 Hz beside floods of ordinary priority, {} {}, idle states held off",
             pair.one.peer, pair.one.config
         );
-        report.figures(&title, Compare::Median, &figures(pair, &pairs))?;
+        report.add_figures(&title, ComparedQuantity::Median, &figures(pair, &pairs))?;
     }
     let values: Vec<SingleValue> = pairs.iter().flat_map(|pair| inversions(pair, &pairs)).collect();
-    report.values("inversion: beside floods at the same server", &values)
+    report.add_values("inversion: beside floods at the same server", &values)
 }
 
 /// Starts a pair of servers for each dispatch architecture and sharing of connections, for lanes,
@@ -130,11 +130,13 @@ fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPa
     // In this architecture one thread serves all requests, so the sharing of connections makes no
     // difference.
     pairs.push(ServerPair::start(|| single(ServerArchitecture::Reactive, Connections::Each, options), None)?);
-    let lanes =
-        ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options), None)?;
+    let lanes = ServerPair::start(
+        || laned(&[TOP_PRIORITY, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options),
+        None,
+    )?;
     pairs.push(ServerPair { most: Some(MOST), ..lanes });
-    let peer = ServerPair::start(|| omniorb(FLOODS + 1, BaselineTransport::Tcp, TOP, options), None);
-    pairs.extend(report.found("inversion", "omniORB", peer)?);
+    let peer = ServerPair::start(|| omniorb(FLOODS + 1, BaselineTransport::Tcp, TOP_PRIORITY, options), None);
+    pairs.extend(report.or_report_missing("inversion", "omniORB", peer)?);
     Ok(pairs)
 }
 
@@ -164,7 +166,7 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
         transport: one.transport,
         op: "octet".to_owned(),
         config: format!("{}, {}", one.config, beside.name),
-        along: None,
+        axis_point: None,
     }
 }
 
@@ -172,9 +174,9 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
 /// equal load whose calls have a connection each.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
-    let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
+    let figures = LOADS.iter().enumerate().filter_map(|(at, beside)| {
         let mut against: Vec<(FigureLabel, &Observations)> =
-            beside.against.iter().map(|&other| (label(&pair.one, &BESIDE[other]), &pair.seen[other])).collect();
+            beside.against.iter().map(|&other| (label(&pair.one, &LOADS[other]), &pair.seen[other])).collect();
         against.extend(each.map(|each| (label(&each.one, beside), &each.seen[at])));
         let against: Vec<_> = against.iter().map(|(label, seen)| (label, &seen.high)).collect();
         let own = &pair.seen[at];
@@ -190,22 +192,28 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));
-    for (at, beside) in BESIDE.iter().enumerate() {
+    for (at, beside) in LOADS.iter().enumerate() {
         let (Some((_, true)), Some(&elsewhere)) = (beside.floods, beside.against.last()) else { continue };
         let (Some(own), Some(other)) = (pair.seen[at].high.summary(), pair.seen[elsewhere].high.summary()) else {
             continue;
         };
-        for (what, value, unit, bound) in [
+        for (quantity, value, unit, bound) in [
             ("median, over that at another", own.p50_us / other.p50_us, "x", pair.most),
             ("p99, over that at another", own.p99_us / other.p99_us, "x", None),
             ("longest, above that at another", own.max_us - other.max_us, "us", None),
         ] {
-            values.push(SingleValue { label: label(&pair.one, beside), what: what.to_owned(), value, unit, bound });
+            values.push(SingleValue {
+                label: label(&pair.one, beside),
+                quantity: quantity.to_owned(),
+                value,
+                unit,
+                bound,
+            });
         }
         let Some(each) = each.and_then(|each| each.seen[at].high.summary()) else { continue };
-        for (what, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
-            let what = format!("{what}, over that of a connection for each call");
-            values.push(SingleValue { label: label(&pair.one, beside), what, value, unit: "x", bound: None });
+        for (quantity, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
+            let quantity = format!("{quantity}, over that of a connection for each call");
+            values.push(SingleValue { label: label(&pair.one, beside), quantity, value, unit: "x", bound: None });
         }
     }
     values

@@ -79,14 +79,14 @@ impl LoadMix {
         for thread in low {
             let paced = ended(thread)?;
             made += paced.made;
-            times.extend_from_slice(paced.outcome?.since(0));
+            times.extend_from_slice(paced.outcome?.skip_first(0));
             late += paced.late;
         }
         seen.cost.add(Cost::so_far(None, Some(self.server)).since(before));
         seen.calls += made;
         seen.late += late;
         seen.responses.extend_from_slice(&high.responses);
-        seen.high.add(high.outcome?.since(0), high.whole);
+        seen.high.add(high.outcome?.skip_first(0), high.whole);
         seen.low.add(&times, high.whole);
         Ok(())
     }
@@ -136,9 +136,9 @@ fn paced(
     barrier: &Barrier,
     mut more: impl FnMut(usize) -> bool,
 ) -> PacedClient {
-    let (mut samples, mut one) = (Samples::with_room(room), Samples::with_room(1));
+    let (mut samples, mut one) = (Samples::with_capacity(room), Samples::with_capacity(1));
     // These calls connect and touch all memory before the start.
-    let mut outcome = member.calls(FIRST, &mut Samples::with_room(FIRST));
+    let mut outcome = member.calls(FIRST, &mut Samples::with_capacity(FIRST));
     barrier.wait();
     let began = clock::now();
     let (mut next, mut late, mut made) = (began, 0, 0);
@@ -147,7 +147,7 @@ fn paced(
         one.truncate(0);
         outcome = member.calls(1, &mut one);
         if samples.len() < room {
-            one.since(0).iter().for_each(|&time| samples.push(time));
+            one.skip_first(0).iter().for_each(|&time| samples.push(time));
             if let CallPace::Every(_) = pace {
                 responses.push(next.elapsed().as_nanos() as u64);
             }
@@ -162,7 +162,7 @@ fn paced(
                 std::thread::sleep(next.remaining());
                 late += usize::from(next.elapsed() > period / 2);
             }
-            CallPace::NineTenths => std::thread::sleep(Duration::from_nanos(one.since(0).iter().sum::<u64>() / 9)),
+            CallPace::NineTenths => std::thread::sleep(Duration::from_nanos(one.skip_first(0).iter().sum::<u64>() / 9)),
             CallPace::Flood | CallPace::Whole => {}
         }
     }
@@ -325,7 +325,7 @@ mod tests {
             transport: "none",
             op: String::new(),
             config: String::new(),
-            along: None,
+            axis_point: None,
         };
         let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
         // Two runs of ten calls of the high-priority client, the calls of four clients before the

@@ -25,7 +25,7 @@ use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{AxisPoint, Compare, Figure, FigureLabel, Progress, is_ours};
+use crate::harness::{AxisPoint, ComparedQuantity, Figure, FigureLabel, Progress, is_corelane_or_floor};
 use crate::idle::BusyCores;
 use crate::operation::MeasuredOperation;
 use crate::options::{BenchOptions, Depth};
@@ -35,7 +35,7 @@ use crate::report::Report;
 use crate::sample::Summary;
 use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
-use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
+use server_under_test::{ServerUnderTest, TOP_PRIORITY, banded, floor, omniorb, pool};
 
 /// Time between the calls of the high-priority client. `LOW_PERIOD` is the time for the other
 /// clients.
@@ -49,13 +49,13 @@ const EQUAL: u8 = 10;
 const REPETITIONS: usize = 5;
 
 fn repetitions(options: &BenchOptions) -> usize {
-    options.asked.repetitions.unwrap_or(REPETITIONS)
+    options.requested.repetitions.unwrap_or(REPETITIONS)
 }
 
 /// Returns the number of calls of the high-priority client in each repetition. It is the user's
 /// number, or else the one for the depth.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
-    options.asked.count.unwrap_or(match options.depth {
+    options.requested.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
         Depth::Usual => usual,
         Depth::Full => full,
@@ -76,7 +76,7 @@ fn beside(
 ) -> Result<(), Failure> {
     let game = LoadMix {
         high: one.client(0, MeasuredOperation::Octet)?,
-        scheduling: Scheduling::Fifo(TOP),
+        scheduling: Scheduling::Fifo(TOP_PRIORITY),
         period: PERIOD,
         calls,
         placement: options.placement,
@@ -138,7 +138,7 @@ impl Ranks {
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
-            Ranks::Different => TOP - 1 - (client % usize::from(TOP - 1)) as u8,
+            Ranks::Different => TOP_PRIORITY - 1 - (client % usize::from(TOP_PRIORITY - 1)) as u8,
         }
     }
 
@@ -148,7 +148,9 @@ impl Ranks {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
             Ranks::Equal => low,
-            Ranks::Different => low + i16::try_from(client / usize::from(TOP - 1)).unwrap_or(0).min(high - low),
+            Ranks::Different => {
+                low + i16::try_from(client / usize::from(TOP_PRIORITY - 1)).unwrap_or(0).min(high - low)
+            }
         }
     }
 }
@@ -173,7 +175,7 @@ fn cubit(
 ) -> Result<(), Failure> {
     let repetitions = repetitions(options);
     let plan = LoadPlan::of(options.depth, repetitions);
-    let calls = options.asked.count.unwrap_or(plan.calls);
+    let calls = options.requested.count.unwrap_or(plan.calls);
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
     let mut all: Vec<Vec<MeasuredPoint>> =
@@ -212,7 +214,7 @@ fn cubit(
         let figures: Vec<Figure> =
             served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
         let title = format!("MT_Cubit, {}, {class}, idle states held off: {}", ranks.name(), side.name());
-        report.figures(&title, Compare::Median, &figures)?;
+        report.add_figures(&title, ComparedQuantity::Median, &figures)?;
     }
     let title = format!("MT_Cubit, {}: the high-priority client against no low-priority client", ranks.name());
     let mut text = format!(
@@ -248,12 +250,12 @@ fn cubit(
             }
         }
     }
-    report.text(&text)?;
-    report.text(&beside)?;
+    report.add_text(&text)?;
+    report.add_text(&beside)?;
     for (one, points) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
         values.extend(growth(one, ranks, plan.clients, points));
     }
-    report.records(&title, &values)
+    report.add_json_values(&title, &values)
 }
 
 /// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
@@ -264,10 +266,10 @@ fn goes_on(
     played: Result<(), Failure>,
     report: &mut Report<'_>,
 ) -> Result<bool, Failure> {
-    if is_ours(one.peer) {
+    if is_corelane_or_floor(one.peer) {
         return played.map(|()| true);
     }
-    Ok(report.found(bench, one.peer, played)?.is_some())
+    Ok(report.or_report_missing(bench, one.peer, played)?.is_some())
 }
 
 /// Removes the servers at the indices in `gone`, with their results.
@@ -286,7 +288,7 @@ fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[Meas
         let ((fewer, before), (more, after)) = (pair[0], pair[1]);
         SingleValue {
             label: label(one, ranks, MeasuredClient::Low, more),
-            what: format!("median, against {fewer} clients"),
+            quantity: format!("median, against {fewer} clients"),
             value: after / before,
             unit: "x",
             bound: (one.peer == "Corelane").then_some(more as f64 / fewer as f64),
@@ -313,10 +315,14 @@ fn servers(
     } else {
         let reason =
             "fixed priorities are not permitted here: all clients run in the ordinary class, and there are no lanes";
-        report.missing(bench, "Corelane", reason)?;
+        report.add_missing(bench, "Corelane", reason)?;
         served.push(pool(ServerArchitecture::LeaderFollowers(options.threads), most + 1, options)?);
     }
-    served.extend(report.found(bench, "omniORB", omniorb(most + 1, BaselineTransport::Tcp, TOP, options))?);
+    served.extend(report.or_report_missing(
+        bench,
+        "omniORB",
+        omniorb(most + 1, BaselineTransport::Tcp, TOP_PRIORITY, options),
+    )?);
     Ok(served)
 }
 
@@ -339,7 +345,7 @@ fn once(
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let game = LoadMix {
         high: one.client(0, MeasuredOperation::Octet)?,
-        scheduling: class(TOP),
+        scheduling: class(TOP_PRIORITY),
         period: HIGH_PERIOD,
         calls,
         placement: options.placement,
@@ -378,7 +384,7 @@ fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usi
         transport: one.transport,
         op: side.name().to_owned(),
         config: format!("{}, {clients} low-priority clients", one.config),
-        along: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
+        axis_point: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
     }
 }
 
@@ -483,9 +489,9 @@ impl LatencyGrowth {
             "  {:<9} {:<25} {clients:>5} {mean:>6.3} {median:>8.3} {p99:>7.3} {jitter:>8.3}",
             one.peer, one.config
         );
-        ratios.map(|(what, value)| SingleValue {
+        ratios.map(|(quantity, value)| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
-            what: format!("{what}, growth against the floor's"),
+            quantity: format!("{quantity}, growth against the floor's"),
             value,
             unit: "x",
             bound: None,
@@ -500,9 +506,9 @@ impl LatencyGrowth {
             51..=500 => [Some(1.25), Some(1.5), Some(1.5)],
             _ => [None; 3],
         };
-        let value = |what: &str, value: f64, unit, bound| SingleValue {
+        let value = |quantity: &str, value: f64, unit, bound| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
-            what: what.to_owned(),
+            quantity: quantity.to_owned(),
             value,
             unit,
             bound,
@@ -528,8 +534,8 @@ mod tests {
     #[test]
     fn low_priority_clients_are_below_the_top_priority() {
         let mut different: Vec<u8> = (0..500).map(|client| Ranks::Different.priority(client)).collect();
-        assert!(different.iter().all(|priority| (1..TOP).contains(priority)));
-        assert_eq!(different[0], TOP - 1);
+        assert!(different.iter().all(|priority| (1..TOP_PRIORITY).contains(priority)));
+        assert_eq!(different[0], TOP_PRIORITY - 1);
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
@@ -545,7 +551,7 @@ mod tests {
         }
         corba.sort_unstable();
         corba.dedup();
-        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP));
+        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP_PRIORITY));
         assert_eq!(Ranks::Equal.corba(0), Ranks::Equal.corba(499));
     }
 

@@ -8,16 +8,18 @@ use corelane::{Orb, PoolExhausted};
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::baseline::{BaselineClient, BaselineTransport, MessageSizes, Spinning, address_of};
+use crate::baseline::{BaselineClient, BaselineTransport, MessageSizes, WaitStrategy, parse_address};
 use crate::client_group::GroupClient;
-use crate::launch::{start_banded, start_declared, start_floor, start_laned, start_pool};
+use crate::launch::{
+    start_baseline, start_pool, start_server_with_bands, start_server_with_lanes, start_single_priority_server,
+};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::orb::client::{ComputingCaller, Prioritised, TwoWayCaller, object, target};
+use crate::orb::client::{ComputingCaller, PrioritizedCaller, TwoWayCaller, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::keys::Keys;
+use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, client_orb, levels, limits};
-use crate::peer::{PeerKind, Threads};
+use crate::peer::{PeerKind, PeerThreads};
 use crate::placement::{Placement, permits_fixed_priorities};
 use crate::sample::Samples;
 use crate::service::RunningProgram;
@@ -25,7 +27,7 @@ use crate::workload::message_sizes;
 
 /// Native priority of the high-priority client. All other clients are below it. There are 98
 /// levels, so a server has at most 98 lanes.
-pub(super) const TOP: u8 = levels::LEVELS;
+pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
 /// Maximum time in which a server must list references.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,7 +58,7 @@ impl ServerUnderTest {
     pub(super) fn client(&self, number: usize, operation: MeasuredOperation) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(address, sizes) => {
-                Ok(Box::new(BaselineClient::connect(&address_of(address)?, *sizes)?))
+                Ok(Box::new(BaselineClient::connect(&parse_address(address)?, *sizes)?))
             }
             ClientSource::Banded(orb, references, priorities) => {
                 let (Some(reference), Some(&priority)) = (references.get(number), priorities.get(number)) else {
@@ -64,7 +66,7 @@ impl ServerUnderTest {
                 };
                 let target = CountedTargetRef::from_object(object(orb, reference)?);
                 let caller = TwoWayCaller { target, operation };
-                Ok(Box::new(Prioritised { caller, orb: orb.real_time(), priority: Some(priority) }))
+                Ok(Box::new(PrioritizedCaller { caller, orb: orb.real_time(), priority: Some(priority) }))
             }
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
@@ -106,7 +108,7 @@ impl GroupClient for Box<dyn GroupClient> {
 /// Returns a placement at the top priority for servers without lanes, so that no request waits
 /// until the server gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
-    all_at(TOP, options)
+    all_at(TOP_PRIORITY, options)
 }
 
 fn all_at(priority: u8, options: &BenchOptions) -> Placement {
@@ -115,7 +117,7 @@ fn all_at(priority: u8, options: &BenchOptions) -> Placement {
 
 /// Starts a baseline server with bare sockets and a blocking thread for each client.
 pub(super) fn floor(operation: MeasuredOperation, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    let (server, address) = start_floor(BaselineTransport::Tcp, Spinning::Blocking, &at_the_top(options))?;
+    let (server, address) = start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, &at_the_top(options))?;
     let sizes = message_sizes(&client_orb(0)?, operation, options)?;
     let made = ClientSource::Floor(address, sizes);
     Ok(ServerUnderTest { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
@@ -127,7 +129,7 @@ pub(super) fn pool(
     objects: usize,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    let mut server = start_pool(objects, Keys::Transient, architecture, &at_the_top(options))?;
+    let mut server = start_pool(objects, KeyLifetime::Transient, architecture, &at_the_top(options))?;
     let references = listed(&mut server, &format!("same {objects}"))?;
     corelane(architecture.config(), BaselineTransport::Tcp, server, references, objects)
 }
@@ -162,7 +164,7 @@ pub(super) fn single(
     connections: Connections,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    let (server, reference) = start_declared(architecture, &at_the_top(options))?;
+    let (server, reference) = start_single_priority_server(architecture, &at_the_top(options))?;
     let orb = match connections {
         Connections::Each => client_orb(0)?,
         Connections::Shared | Connections::SharedByOthers => {
@@ -182,15 +184,15 @@ pub(super) fn single(
 /// first priority is that of the high-priority client.
 pub(super) fn laned(
     priorities: &[u8],
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
     // Lanes set the priorities of their threads. The server's other threads have the ordinary
     // class.
     let placement = Placement { scheduling: None, ..options.placement };
-    let mut server = start_laned(priorities, carrier, &placement)?;
+    let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;
-    corelane("a lane for each priority".to_owned(), carrier, server, references, priorities.len())
+    corelane("a lane for each priority".to_owned(), transport, server, references, priorities.len())
 }
 
 /// Starts a Corelane server with an object for each client and a lane for each native level. The
@@ -199,7 +201,7 @@ pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<Ser
     // Lanes set the priorities of their threads. The server's other threads have the ordinary
     // class.
     let placement = Placement { scheduling: None, ..options.placement };
-    let mut server = start_banded(&priorities, &placement)?;
+    let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;
     let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
     // Permits a connection for each client, even if all of them are in one band.
@@ -214,15 +216,15 @@ pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<Ser
 /// All its threads have the given fixed priority if that is permitted.
 pub(super) fn omniorb(
     clients: usize,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     priority: u8,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
     let peer = options.peer(PeerKind::OmniOrb)?;
-    let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
+    let (server, reference) = peer.serve(transport, PeerThreads::Default, &all_at(priority, options))?;
     Ok(ServerUnderTest {
         peer: "omniORB",
-        transport: carrier.name(),
+        transport: transport.name(),
         config: format!("thread per connection, at {priority}"),
         server,
         made: ClientSource::Orb(client_orb(clients)?, vec![reference], Connections::Each),
@@ -231,13 +233,13 @@ pub(super) fn omniorb(
 
 fn corelane(
     config: String,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     server: RunningProgram,
     references: Vec<String>,
     clients: usize,
 ) -> Result<ServerUnderTest, Failure> {
     let made = ClientSource::Orb(client_orb(clients)?, references, Connections::Each);
-    Ok(ServerUnderTest { peer: "Corelane", transport: carrier.name(), config, server, made })
+    Ok(ServerUnderTest { peer: "Corelane", transport: transport.name(), config, server, made })
 }
 
 fn listed(server: &mut RunningProgram, ask: &str) -> Result<Vec<String>, Failure> {

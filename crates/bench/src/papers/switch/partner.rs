@@ -10,10 +10,10 @@ use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
 use corelane_sys::semaphore::Semaphore;
 use corelane_sys::thread::JoinHandle;
 
-use super::stage::{SwitchSetting, Waker};
+use super::stage::{SwitchSetting, WakeMechanism};
 use crate::Failure;
-use crate::harness::Subject;
-use crate::sample::{Samples, timed};
+use crate::harness::MeasuredSubject;
+use crate::sample::{Samples, time_calls};
 
 /// Time after which the second thread, which has no other work, must be blocked.
 const BLOCKED: Duration = Duration::from_micros(50);
@@ -40,7 +40,7 @@ pub(crate) struct Yielders {
     pub(crate) stage: SwitchSetting,
 }
 
-impl Subject for Yielders {
+impl MeasuredSubject for Yielders {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let shared = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
         let other = {
@@ -56,7 +56,7 @@ impl Subject for Yielders {
             thread::yield_now();
         }
         let before = shared.1.load(Ordering::Relaxed);
-        let whole = timed(count, into, || {
+        let whole = time_calls(count, into, || {
             thread::yield_now();
             Ok(())
         });
@@ -79,13 +79,13 @@ impl Subject for Yielders {
 
 /// An object at which one thread waits until another thread wakes it.
 struct End {
-    waker: Waker,
+    waker: WakeMechanism,
     semaphore: Semaphore,
     token: AtomicU32,
 }
 
 impl End {
-    fn new(waker: Waker) -> Self {
+    fn new(waker: WakeMechanism) -> Self {
         End { waker, semaphore: Semaphore::new(), token: AtomicU32::new(0) }
     }
 
@@ -93,8 +93,8 @@ impl End {
     #[inline]
     fn wake(&self, thread: &Thread) {
         match self.waker {
-            Waker::Semaphore => self.semaphore.post(),
-            Waker::Futex => {
+            WakeMechanism::Semaphore => self.semaphore.post(),
+            WakeMechanism::Futex => {
                 self.token.store(1, Ordering::Release);
                 thread.unpark();
             }
@@ -104,8 +104,8 @@ impl End {
     #[inline]
     fn wait(&self) {
         match self.waker {
-            Waker::Semaphore => self.semaphore.wait(),
-            Waker::Futex => {
+            WakeMechanism::Semaphore => self.semaphore.wait(),
+            WakeMechanism::Futex => {
                 while self.token.swap(0, Ordering::Acquire) == 0 {
                     thread::park();
                 }
@@ -116,9 +116,9 @@ impl End {
 
 /// A thread that wakes a second thread. If the second thread does not preempt the first one, it
 /// wakes the first one in turn.
-pub(crate) struct Pairs {
+pub(crate) struct WakingPair {
     pub(crate) stage: SwitchSetting,
-    pub(crate) waker: Waker,
+    pub(crate) waker: WakeMechanism,
 }
 
 struct EndPair {
@@ -128,7 +128,7 @@ struct EndPair {
     turns: AtomicUsize,
 }
 
-impl Subject for Pairs {
+impl MeasuredSubject for WakingPair {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (there, back) = (End::new(self.waker), End::new(self.waker));
         let pair = Arc::new(EndPair { there, back, stop: AtomicBool::new(false), turns: AtomicUsize::new(0) });
@@ -157,7 +157,7 @@ impl Subject for Pairs {
             once()?;
         }
         let before = pair.turns.load(Ordering::Relaxed);
-        let whole = timed(count, into, once);
+        let whole = time_calls(count, into, once);
         let turns = pair.turns.load(Ordering::Relaxed) - before;
         pair.stop.store(true, Ordering::Relaxed);
         pair.there.wake(second.thread());
@@ -196,7 +196,7 @@ impl Lock for PiMutex<()> {
 }
 
 /// A thread that releases a lock for which a second thread waits.
-pub(crate) struct Lockers<L> {
+pub(crate) struct LockHandover<L> {
     stage: SwitchSetting,
     shared: Arc<Locked<L>>,
 }
@@ -216,7 +216,7 @@ struct Locked<L> {
     stop: AtomicBool,
 }
 
-impl<L: Lock> Lockers<L> {
+impl<L: Lock> LockHandover<L> {
     pub(crate) fn new(stage: SwitchSetting, lock: L) -> Self {
         let shared = Locked {
             lock,
@@ -226,7 +226,7 @@ impl<L: Lock> Lockers<L> {
             had: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         };
-        Lockers { stage, shared: Arc::new(shared) }
+        LockHandover { stage, shared: Arc::new(shared) }
     }
 
     fn once(&self) -> u64 {
@@ -247,7 +247,7 @@ impl<L: Lock> Lockers<L> {
     }
 }
 
-impl<L: Lock> Subject for Lockers<L> {
+impl<L: Lock> MeasuredSubject for LockHandover<L> {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let shared = self.shared.clone();
         shared.stop.store(false, Ordering::Relaxed);
@@ -296,7 +296,7 @@ pub(crate) struct SingleThread {
 impl SingleThread {
     pub(crate) fn yielding(stage: SwitchSetting) -> Self {
         let work = |count, into: &mut Samples| {
-            timed(count, into, || {
+            time_calls(count, into, || {
                 thread::yield_now();
                 Ok(())
             })
@@ -304,11 +304,11 @@ impl SingleThread {
         SingleThread { stage, work: Box::new(work) }
     }
 
-    pub(crate) fn waking(stage: SwitchSetting, waker: Waker) -> Self {
+    pub(crate) fn waking(stage: SwitchSetting, waker: WakeMechanism) -> Self {
         let end = End::new(waker);
         let work = move |count, into: &mut Samples| {
             let here = thread::current();
-            timed(count, into, || {
+            time_calls(count, into, || {
                 end.wake(&here);
                 end.wait();
                 Ok(())
@@ -319,7 +319,7 @@ impl SingleThread {
 
     pub(crate) fn locking<L: Lock>(stage: SwitchSetting, lock: L) -> Self {
         let work = move |count, into: &mut Samples| {
-            timed(count, into, || {
+            time_calls(count, into, || {
                 drop(lock.take());
                 Ok(())
             })
@@ -328,9 +328,9 @@ impl SingleThread {
     }
 }
 
-impl Subject for SingleThread {
+impl MeasuredSubject for SingleThread {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        (self.work)(warm_up, &mut Samples::with_room(warm_up))?;
+        (self.work)(warm_up, &mut Samples::with_capacity(warm_up))?;
         let whole = (self.work)(count, into);
         rest(self.stage);
         whole

@@ -4,7 +4,7 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
 /// Mechanism with which one thread waits and another wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waker {
+pub(crate) enum WakeMechanism {
     /// `park` and `unpark` of the standard library.
     Futex,
     /// A POSIX semaphore.
