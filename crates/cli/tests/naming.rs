@@ -150,6 +150,11 @@ fn naming_commands_work_as_documented() {
     let invalid = server.refused(&["list", "a/"]);
     assert_eq!(invalid, "error: `a/` is not a name: components are ID, ID.KIND or .KIND, with `/` between them\n");
     assert!(server.refused(&["bind", "x", "what"]).starts_with("error: `what` cannot be used: "));
+    let unbound = format!("{name}/none");
+    assert_eq!(
+        server.refused(&["bind", "x", &unbound]),
+        format!("error: \"{unbound}\" is not resolved: nothing is bound to the first part of none\n")
+    );
     assert!(server.refused(&["bind", "x", "@/nowhere"]).starts_with("error: `/nowhere` cannot be read: "));
 
     server.done(&["rebind", "shop/orders.obj", nowhere]);

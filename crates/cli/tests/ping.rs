@@ -340,7 +340,6 @@ fn doctor_reports_faults_of_addresses_names_and_objects() {
             1,
             "it does not have the object (OBJECT_NOT_EXIST",
         ),
-        (format!("corbaname::1.2@127.0.0.1:{port}#shop/a"), "name", 1, "`shop/a`: not found: nothing is bound"),
         (format!("corbaname::1.2@{}#shop", refused()), "name", 1, "`shop` cannot be looked up"),
         ("IOR:00000000000000010000000000000000".to_owned(), "reference", 1, "the reference is nil"),
         ("corbaloc:rir:/NameService".to_owned(), "reference", 1, "the text stands for an initial reference"),
@@ -352,6 +351,10 @@ fn doctor_reports_faults_of_addresses_names_and_objects() {
         assert!(found["found"].as_str().unwrap().starts_with(cause), "{reference}: {found}");
         assert!(found["remedy"].is_string(), "{reference}: {found}");
     }
+    let unbound = format!("corbaname::1.2@127.0.0.1:{port}#shop/a");
+    let (found_status, found) = finding(&unbound, "name");
+    let cause = format!("\"{unbound}\" is not resolved: nothing is bound to the first part of shop/a");
+    assert_eq!((found_status, &found["found"]), (1, &Json::from(cause)));
     let made = |words: &[&str]| {
         let output = corelane(&[&["ior", "make"], words].concat());
         assert_eq!(status(&output), 0, "{}", text(&output));

@@ -144,9 +144,7 @@ impl Examination {
                 self.works = self.object(orb, &object);
             }
             Ok(None) => self.add(Finding::bad("name", format!("`{}` is bound to nil", excerpt(name)), NAME)),
-            Err(error) => {
-                self.add(Finding::bad("name", format!("`{}`: {}", excerpt(name), printable(&error)), NAME));
-            }
+            Err(error) => self.add(Finding::bad("name", printable(&error), NAME)),
         }
     }
 

@@ -3,14 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use corelane::{ObjectRef, Orb, Reference};
+use corelane::{Detail, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::naming_context::{
     BindError, BindNewContextError, CannotProceed, NotFound, NotFoundReason, RebindError,
 };
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
 use corelane_services::naming::name;
-use corelane_wire::Limits;
-use corelane_wire::ior::Corbaname;
+use corelane_wire::exception::minor;
 use serde_json::json;
 
 use super::output::Output;
@@ -99,19 +98,16 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
 
 /// Returns the object of a stringified reference. The error is a message for the user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
-    let unusable = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", excerpt(text));
-    if !text.get(..10).is_some_and(|scheme| scheme.eq_ignore_ascii_case("corbaname:")) {
-        return orb.string_to_object(text).map_err(|error| unusable(&error));
-    }
-    let url = Corbaname::parse(text, &Limits::DEFAULT).map_err(|error| unusable(&format!("{error:?}")))?;
-    let context = orb.string_to_object(&url.context.to_string()).map_err(|error| unusable(&error))?;
-    match (context, url.name) {
-        (Some(context), Some(name)) => {
-            let context = NamingContextRef::unchecked_narrow(&context);
-            context.resolve(&parse_name(&name)?).map_err(rebind_message)
-        }
-        (context, _) => Ok(context),
-    }
+    orb.string_to_object(text).map_err(|exception| match exception.detail() {
+        // The ORB explains a name that it cannot resolve, and its explanation has the reference.
+        Some(Detail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
+        _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
+    })
+}
+
+/// Returns true for the exception of a URL whose object the ORB cannot determine.
+fn is_url_error(exception: &SystemException) -> bool {
+    exception.kind() == Kind::BadParam && exception.minor() == minor::bad_param::URL_OTHER
 }
 
 /// Returns the context that is bound to a name, or `root` for an empty name.
