@@ -1,5 +1,5 @@
-//! A transport that the program adds, with addresses of its own: servers listen at them, references
-//! carry them, and clients with the transport call.
+//! A transport with addresses of its own, which the program adds. Servers listen at such addresses,
+//! references contain them, and clients that have the transport can call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Makes the transport that knows this folder's names.
+    /// Makes the transport of the sockets in this folder.
     fn pipe(&self) -> Arc<Pipe> {
         Arc::new(Pipe::new(&self.0))
     }
@@ -37,12 +37,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Ignore errors: a folder that is left behind is a temporary one.
+        // Errors are ignored, because a remaining folder of temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Returns a builder of an ORB with TCP and this transport.
+/// Returns a builder of an ORB that has TCP and this transport.
 fn with(pipe: &Arc<Pipe>) -> OrbBuilder {
     let added: Arc<dyn Transport> = pipe.clone();
     Orb::builder().transports(Transports::new(vec![Arc::new(Tcp::new()), added]))
