@@ -14,7 +14,7 @@ use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 
 /// A number of requests that is large enough to start burst mode in a pool of four threads.
 ///
-/// Burst mode begins when a thread has served 64 requests and further requests wait.
+/// Burst mode begins when a thread has read 64 requests, each with another request behind it.
 const SHORT: i32 = 1_000;
 
 /// The octets of requests of one connection, which the test writes at once.
