@@ -1,4 +1,4 @@
-//! Compiles the tests' IDL, and extracts the pieces of code from docs/rust-mapping.md.
+//! Compiles the IDL of the tests, and extracts the code examples of docs/rust-mapping.md.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn main() {
         .derive("serde::Deserialize")
         .derive("PartialOrd")
         .compile("idl/derived.idl");
-    // Files of the compiler's own tests.
+    // These files also belong to the compiler's own tests.
     corelane_idl::Builder::new().idl_4().compile("../crates/idl/tests/accepted/values.idl");
     corelane_idl::Builder::new().compile("../crates/idl/tests/accepted/names.idl");
     accepted(Path::new("../crates/idl/tests/accepted"));
@@ -51,9 +51,10 @@ fn accepted(folder: &Path) {
     fs::write(output.join("all.rs"), modules).unwrap();
 }
 
-/// Writes each Rust piece to a file named after its section, and a list of these files.
+/// Writes each Rust example of the page to a file named after its section, and a list of these
+/// files.
 ///
-/// The IDL pieces become one module.
+/// The IDL examples of the page become one module.
 fn rust_mapping(page: &Path) {
     println!("cargo:rerun-if-changed={}", page.display());
     let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap()).join("rust_mapping");

@@ -1,6 +1,6 @@
-//! The expected version and fragments of a run's messages, and the comparison with the messages on
-//! the wire. Without the comparison, an option that a program ignores would go unnoticed, because
-//! the calls succeed anyway.
+//! The expected GIOP version and fragments of a run's messages, and their comparison with the
+//! messages on the wire. Without the comparison, a program could ignore an option unnoticed,
+//! because the calls succeed anyway.
 
 use std::collections::BTreeSet;
 
@@ -14,16 +14,16 @@ const LEAST_FRAGMENTS: usize = 50;
 /// Size of a message header in octets.
 const HEADER: u32 = 12;
 
-/// Types of messages that have the version of the calls. Messages that end a connection may have
-/// another version.
+/// Types of messages whose version is checked. Messages that end a connection may have another
+/// version.
 const OF_CALLS: [u8; 5] = [REQUEST, 1, 3, 4, FRAGMENT];
 const REQUEST: u8 = 0;
 const FRAGMENT: u8 = 7;
 
-/// The fragmentation that a side's program was told to use.
+/// The fragmentation that one side's program must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
-    /// Any fragmentation, by another ORB with its own rules.
+    /// Any fragmentation, because another ORB fragments by its own rules.
     OwnWay,
     /// No fragments.
     None,
@@ -34,14 +34,14 @@ pub enum Fragments {
 /// The expectations of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The minor versions x of GIOP 1.x for requests to the server and their replies. Exactly these
-    /// must occur.
+    /// The minor versions x of GIOP 1.x of requests to the server and their replies. Each of these
+    /// versions must occur, and no other.
     pub calls: BTreeSet<u8>,
-    /// The minor version for requests to the client and their replies.
+    /// The minor version of requests to the client and their replies.
     pub callbacks: u8,
-    /// The setting of the server.
+    /// The expected fragments of the server's messages.
     pub server: Fragments,
-    /// The setting of the client.
+    /// The expected fragments of the client's messages.
     pub client: Fragments,
 }
 
@@ -51,7 +51,7 @@ impl Asked {
     ///
     /// # Errors
     ///
-    /// The option lacks its number.
+    /// The option `--fragment` has no number.
     pub fn of(
         (server, server_options): (Orb, &[&str]),
         (client, client_options): (Orb, &[&str]),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_than_the_one_asked_for_fails() {
+    fn unexpected_version_is_a_failed_check() {
         let corelane = (Orb::Corelane, &[][..]);
         let asked = Asked::of(corelane, corelane, Variant::GIOP_1_1).unwrap();
         let calls = |minor, back| {
@@ -150,8 +150,8 @@ mod tests {
         assert_eq!(checks(&asked, &calls(2, 1)), ["wire-version"]);
         assert_eq!(checks(&asked, &calls(1, 2)), ["wire-version-back"]);
         assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
-        // JacORB's client calls in the version of the server's profile. It is called in its own
-        // version.
+        // JacORB's client calls in the version of the server's profile. Callbacks to the client
+        // have the version that the client publishes.
         let jacorb = Asked::of(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
         assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_are_missing_too_large_or_unasked_for_fail() {
+    fn missing_too_large_and_unexpected_fragments_are_failed_checks() {
         let fragments = |size| {
             let mut all = vec![message(Side::Client, true, 2, 1, 9)];
             all.resize(LEAST_FRAGMENTS + 1, message(Side::Client, false, 2, FRAGMENT, size));

@@ -1,4 +1,4 @@
-//! Captures the traffic of a run. Wireshark's dissector then judges every message on the wire.
+//! Captures the traffic of a run. Wireshark's dissector then checks every message on the wire.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::process;
 use crate::report::Failed;
 
-/// Two ports of the loopback interface. All connections of a run use one of them, so no other
-/// traffic is captured.
+/// Two ports of the loopback interface. All connections of a run use one of these ports, so that no
+/// other traffic is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// The port on which the server listens.
@@ -24,8 +24,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Returns two free ports. They are outside of the range that the kernel assigns automatically,
-    /// because the servers may start late.
+    /// Returns two free ports. They are outside of the range from which the kernel assigns ports,
+    /// so that they are still free when the servers start.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ fn free_port() -> Result<u16, String> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut trouble = String::new();
     for _ in 0..100 {
-        // A concurrent run of these tests begins at another port.
+        // Each process begins at another port, so that tests can run at the same time.
         let next = system::id().wrapping_mul(101).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed)) % PORTS;
         let port = u16::try_from(LOWEST + next).map_err(|error| error.to_string())?;
         let _nothing_starts = process::nothing_starts();
@@ -69,9 +69,9 @@ pub enum Side {
 /// The header of a GIOP message that was on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The program that sent it.
+    /// The program that sent the message.
     pub from: Side,
-    /// True if it used a connection that the server opened to the client.
+    /// True if the message was on a connection that the server opened to the client.
     pub calls_back: bool,
     /// The minor version x of GIOP 1.x.
     pub minor: u8,
@@ -84,9 +84,9 @@ pub struct Message {
 /// The dissector's verdict about a capture.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The verdict is unreliable. Packets were dropped before capture, or a packet that seems
-    /// malformed ends where the receiver's window was full. The cut may be inside a message header,
-    /// where a single octet misleads the dissector.
+    /// The capture gives no reliable verdict. Packets were dropped before capture, or a packet that
+    /// seems malformed ends where the receiver's window was full. The packet may then end inside a
+    /// message header, which misleads the dissector.
     Incomplete,
     /// All packets were captured.
     Complete {
@@ -107,7 +107,7 @@ pub struct Capture {
     folder: PathBuf,
 }
 
-/// The columns that the dissector prints. The summary is last, because it may contain tabs.
+/// The columns that tshark prints. The summary is the last column, because it may contain tabs.
 const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
@@ -135,7 +135,7 @@ impl Capture {
         }
         let log = folder.join("dumpcap.log");
         let output = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        // dumpcap is the capturing part of tshark. The buffer is 128 MiB.
+        // dumpcap is the program with which tshark captures. Its buffer is 128 MiB here.
         let mut command = Command::new("dumpcap");
         command.args(["-q", "-i", "lo", "-B", "128", "-a", "duration:300"]);
         command.arg("-f").arg(format!("tcp port {} or tcp port {}", ports.server, ports.client));
@@ -173,7 +173,7 @@ impl Capture {
         // By default, the dissector ignores messages above ten million octets, and chooses the
         // protocol by port number.
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
-        // If a sender moves to another core, packets are captured out of order.
+        // Packets are captured out of order if their sender moves to another core.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
@@ -188,7 +188,7 @@ impl Capture {
 
     /// Tells dumpcap to write its data and end.
     fn stop(&mut self) -> Result<(), String> {
-        // The kernel passes packets on within a quarter of a second.
+        // The kernel delivers captured packets within a quarter of a second.
         thread::sleep(Duration::from_millis(400));
         let mut command = Command::new("sh");
         command.args(["-c", "kill -INT $0"]).arg(self.child.id().to_string());
@@ -200,7 +200,7 @@ impl Capture {
     }
 
     fn end(&mut self) {
-        // A child that has been waited for is not killed again.
+        // If `wait` has already returned for this child, the kill has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -227,7 +227,7 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
     for line in lines.lines() {
         let columns: Vec<&str> = line.splitn(COLUMNS.len(), '\t').collect();
         let [frame, source, target, cut, trouble, minors, kinds, sizes, operations, summary] = columns[..] else {
-            return Err(format!("tshark printed another line than it was asked for: {line}"));
+            return Err(format!("tshark printed an unexpected line: {line}"));
         };
         if !(cut.is_empty() || trouble.is_empty()) {
             return Ok(Verdict::Incomplete);
@@ -241,7 +241,7 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
         let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
         let calls_back = source == ports.client || target == ports.client;
         for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
-            // A packet that only has an error lacks these columns.
+            // A packet with only an error has no values in these columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
                 messages.push(Message { from, calls_back, minor, kind, size });
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_type_is_found() {
+    fn message_type_is_read_from_the_summary() {
         assert_eq!(kind("GIOP 1.2 Fragment, s=8 id=500000[Malformed Packet]\t1519"), "Fragment");
         assert_eq!(kind("GIOP 1.1 Request, s=52 id=5: op=echo_x\t7"), "Request");
         assert_eq!(kind("[Malformed Packet]\t8"), "packet");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_cut_where_the_dissector_errs_or_without_its_end_is_not_judged() {
+    fn capture_that_is_incomplete_or_misleads_the_dissector_gives_no_verdict() {
         let shutdown = "7\t7\t1000\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
         assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(Verdict::Incomplete));
         let cut = "6\t7\t1000\t1\t[Malformed Packet: GIOP]\t2\t7\t9\t\tGIOP 1.2 Fragment, s=9 id=2\n";
@@ -327,10 +327,10 @@ mod tests {
         assert_ne!(ports.server, ports.client);
     }
 
-    /// A program that is just starting could have a copy of the probing socket, so that a server
-    /// could not bind the port.
+    /// Checks that a port can be bound after the probe. A program that starts at that moment could
+    /// have a copy of the probe's socket.
     #[test]
-    fn a_free_port_can_be_had_while_programs_are_started() {
+    fn free_port_can_be_bound_while_programs_are_started() {
         thread::scope(|scope| {
             let start = || {
                 for _ in 0..50 {

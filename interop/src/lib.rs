@@ -1,20 +1,20 @@
-//! Interoperation with other ORBs, tested by running them.
+//! Tests of interoperation with other ORBs, which run the other ORBs' programs.
 //!
 //! `interop/idl/interop.idl` has every type and kind of operation. Each ORB has a server and a
-//! client for this IDL under `interop/peers/`. They share command lines and the rules for a
-//! server's results, so that any client can run against any server. A client prints one line for
-//! each check, which [`report`] reads. [`skips`] lists the failures caused by the peers' limits,
-//! with reasons.
+//! client for this IDL under `interop/peers/`. All programs have the same command lines and follow
+//! the same rules for a server's results, so that any client can run against any server. A client
+//! prints one line for each check, which [`report`] reads. [`skips`] lists the failures that the
+//! peers' limits cause, with reasons.
 //!
-//! - [`process`]: a program with a bounded life, whose output is kept.
+//! - [`process`]: programs with a bounded life, whose output is kept.
 //! - [`peers`]: the commands that build and start each ORB's programs.
-//! - [`capture`]: the traffic on the wire, judged by Wireshark's dissector.
+//! - [`capture`]: the traffic on the wire, checked by Wireshark's dissector.
 //! - [`asked`]: the expected version and fragments of the messages.
-//! - [`pair`]: one client against one server, judged.
+//! - [`pair`]: the run of one client against one server, and its result.
 //! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler generates from
 //!   interop.idl.
 //!
-//! A missing peer makes every test fail; nothing is silently left out.
+//! Every test fails if a peer is missing, so that no check is left out silently.
 #![forbid(unsafe_code)]
 
 pub mod asked;

@@ -1,4 +1,4 @@
-//! Runs one client against one server, and judges the result.
+//! Runs one client against one server, and checks the result.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::process::{self, Server};
 use crate::report::Report;
 use crate::skips::Skips;
 
-/// Maximum time for all checks of a client; alone it takes a few seconds.
+/// Maximum time for all checks of a client, which take a few seconds on an idle machine.
 const LIFE: Duration = Duration::from_secs(180);
 
-/// Maximum number of runs to get a conclusive capture.
+/// Maximum number of runs until a capture is complete.
 const CAPTURES: usize = 5;
 
-/// The choice whether Wireshark's dissector also captures and judges the traffic of a run.
+/// The choice if the traffic of a run is captured and checked by Wireshark's dissector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Only the client's checks count.
@@ -36,12 +36,12 @@ pub struct Extra<'o> {
     pub server: &'o [&'o str],
     /// The client's options.
     pub client: &'o [&'o str],
-    /// If set, the client uses the server's plain key with this version of GIOP, not the published
-    /// reference.
+    /// If set, the client gets a corbaloc URL with the server's plain key and this GIOP version. If
+    /// not, it gets the published reference.
     pub by_key: Option<ByKey>,
 }
 
-/// The GIOP version in a `corbaloc`.
+/// The GIOP version in a corbaloc URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByKey {
     /// No version, which means GIOP 1.0.
@@ -55,13 +55,13 @@ pub enum ByKey {
 ///
 /// # Errors
 ///
-/// A peer is missing or does not start, or the server does not end when the last check tells it to.
-/// Or a check fails that interop/skips does not list, or a check passes that it lists.
+/// A peer is missing or does not start; the server does not end when the last check calls its
+/// shutdown operation; a check fails that interop/skips does not list; or a listed check passes.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
     run_with(folder, server, client, variant, traffic, Extra::default())
 }
 
-/// Works like [`run`], with further options for the programs.
+/// Runs all checks as [`run`] does, with further options for the programs.
 ///
 /// # Errors
 ///
@@ -107,8 +107,8 @@ impl Run<'_> {
             let capture = Capture::start(files, ports)?;
             let (mut report, talk) = self.calls(files, ports, &skips.options())?;
             let Verdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else { continue };
-            // Each check makes at least one request. With fewer messages, the capture saw other
-            // traffic.
+            // Each check makes at least one request, so fewer messages than checks mean that the
+            // capture did not see the run's traffic.
             if messages.len() < report.passed.len() {
                 return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
             }
@@ -117,7 +117,7 @@ impl Run<'_> {
             return judge(&skips, report, &talk, Traffic::Dissected);
         }
         Err(format!(
-            "{CAPTURES} captures lost packets, or were cut where the dissector errs; is the machine overloaded?"
+            "{CAPTURES} captures were incomplete or misled the dissector; is the machine overloaded?"
         ))
     }
 
@@ -125,7 +125,8 @@ impl Run<'_> {
         let Extra { server, client, by_key, .. } = self.extra;
         let mut asked = Asked::of((self.server, server), (self.client, client), self.variant)?;
         if by_key == Some(ByKey::Unnamed) {
-            // The references that the server returns have the server's own version.
+            // The client also calls references that the server returns, in the version that they
+            // have.
             asked.calls.insert(0);
         }
         Ok(asked)
@@ -142,7 +143,7 @@ impl Run<'_> {
             Some(ByKey::Unnamed) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
             Some(ByKey::Giop12) => command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server)),
         };
-        // The last options count, so the options that leave out checks come last.
+        // A later option overrides an earlier one, so the options that leave out checks come last.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::read(&finished.output)

@@ -16,14 +16,15 @@ pub enum Orb {
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// GlassFish ORB, in Java. Its programs are JacORB's, with code from JacORB's IDL compiler.
+    /// GlassFish ORB, in Java. Its programs are those of JacORB, with code from JacORB's IDL
+    /// compiler.
     GlassFish,
     /// Corelane: the programs of this package.
     Corelane,
 }
 
 impl Orb {
-    /// Returns the name in interop/skips and interop/peers.
+    /// Returns the ORB's name in interop/skips and interop/peers.
     pub fn name(self) -> &'static str {
         match self {
             Orb::OmniOrb => "omniorb",
@@ -37,12 +38,12 @@ impl Orb {
 /// The protocol settings between a client and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The name in interop/skips.
+    /// The variant's name in interop/skips.
     pub name: &'static str,
     /// The highest minor version that the server publishes and supports.
     pub server_minor: u8,
     /// The highest minor version that the client uses, and publishes for callbacks. JacORB's client
-    /// only publishes it: it uses the version that the server publishes.
+    /// publishes this version, but calls in the version that the server publishes.
     pub client_minor: u8,
     /// The characters of narrow strings.
     pub characters: Characters,
@@ -60,14 +61,14 @@ impl Variant {
     pub const PUBLISHED_1_1: Self = Self { name: "published-1.1", server_minor: 1, ..Self::GIOP_1_2 };
     /// The server publishes a profile of IIOP 1.0.
     pub const PUBLISHED_1_0: Self = Self { name: "published-1.0", server_minor: 0, ..Self::GIOP_1_2 };
-    /// The client knows only a plain key.
+    /// The client has no reference, only a corbaloc URL with the server's plain key.
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
     /// GIOP 1.2, ISO 8859-1 in narrow strings, while Corelane's native code set differs.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
-    /// GIOP 1.2, with GlassFish's default limit of 256,000 octets a message.
+    /// GIOP 1.2, with GlassFish's default limit of 256,000 octets for a message.
     pub const SMALL_MESSAGES: Self = Self { name: "small-messages", ..Self::GIOP_1_2 };
     /// GIOP 1.2, all of Unicode in narrow strings.
     pub const UNICODE: Self = Self { name: "unicode", characters: Characters::Unicode, ..Self::GIOP_1_2 };
@@ -81,8 +82,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Builds all peers below `folder` if they are not up to date. Only the first call in a process
-    /// builds.
+    /// Builds all peers below `folder` that are not up to date. Later calls in the process return
+    /// the result of the first call.
     ///
     /// # Errors
     ///
@@ -98,8 +99,8 @@ impl Peers {
         built.as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the command that starts an ORB's server, without its reference file. Port 0 lets the
-    /// kernel choose one.
+    /// Returns the command that starts an ORB's server, without the option for the reference file.
+    /// With port 0 the kernel chooses the port.
     pub fn server(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("server", variant, variant.server_minor, port),
@@ -111,8 +112,8 @@ impl Peers {
         command
     }
 
-    /// Returns the command that starts an ORB's client, without its reference. The port is for
-    /// callbacks.
+    /// Returns the command that starts an ORB's client, without the server's reference. The port is
+    /// for callbacks.
     pub fn client(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
@@ -166,14 +167,16 @@ impl Peers {
     }
 
     fn glassfish(&self, class: &str, variant: Variant, minor: u8, port: u16) -> Command {
-        // ISO 8859-1 and UTF-8 in the order of preference. The first one is the native set.
+        // The code sets are ISO 8859-1 and UTF-8 in the order of preference. The first one is the
+        // native set.
         let sets =
             if variant.characters == Characters::Unicode { "0x05010001,0x00010001" } else { "0x00010001,0x05010001" };
         let mut settings = vec![
             format!("-Dcom.sun.corba.ee.codeset.charsets={sets}"),
             format!("-Dcom.sun.corba.ee.ORBServerPort={port}"),
             format!("-Dcom.sun.corba.ee.giop.ORBGIOPVersion=1.{minor}"),
-            // GlassFish's management library does not know the classes of newer virtual machines.
+            // Without this property GlassFish's management library fails on newer Java virtual
+            // machines.
             "-Dorg.glassfish.gmbal.no.multipleUpperBoundsException=true".to_owned(),
         ];
         if variant != Variant::SMALL_MESSAGES {
@@ -185,8 +188,8 @@ impl Peers {
     fn java(&self, orb: Orb, settings: &[String], class: &str) -> Command {
         let built = self.built.join(orb.name());
         let mut command = Command::new("java");
-        // The options for the quickest start, because these programs spend most of their time
-        // starting.
+        // These options make the virtual machine start fast, because the programs spend most of
+        // their time in the start.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/classes:{0}/lib/*", built.display()));
         command.args(settings).arg(class);
@@ -194,8 +197,8 @@ impl Peers {
     }
 }
 
-/// Returns the folder of this package's programs: beside a test's folder, or beside another
-/// program.
+/// Returns the folder of this package's programs: the folder of the running program or, for a test,
+/// its parent.
 fn programs() -> Result<PathBuf, String> {
     let this = std::env::current_exe().map_err(|error| format!("looking for this package's programs: {error}"))?;
     let found = this.ancestors().skip(1).take(2).find(|folder| folder.join("corelane-interop-server").exists());
@@ -210,7 +213,7 @@ fn make(orb: Orb, folder: &Path) -> Result<(), String> {
     let mut command = Command::new("make");
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
     command.arg(format!("OUT={}", out.display()));
-    // Other ORBs in Java also use the code that JacORB's compiler generates.
+    // The other ORBs in Java use the code that JacORB's IDL compiler generates.
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
     // Ten minutes, because the first build on a new machine fetches ORBs from Maven Central.
     let hint = "\n`cargo xtask test` installs what the peers need, or names it";

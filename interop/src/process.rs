@@ -1,9 +1,9 @@
-//! Programs with a bounded life: servers that are started and stopped, clients that run to their
-//! end.
+//! Programs with a bounded life: servers that are started and stopped, and clients that run to
+//! their end.
 //!
-//! A program never outlives its handle. The end of a server's standard input, a pipe, is the order
-//! to stop. A program that still runs afterwards is killed by its process id. Its output goes to a
-//! file, so that a failure can show it and no pipe fills up.
+//! A program ends at the latest with its handle. A server stops when its standard input, a pipe,
+//! ends. A program that still runs after that is killed by its process id. The output of a program
+//! goes to a file, so that a failure can show the output and no pipe fills up.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 /// Interval between checks while waiting.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Maximum time until a server is ready; a virtual machine starts slowly when the cores are busy.
+/// Maximum time until a server is ready. A Java virtual machine starts slowly when the cores are
+/// busy.
 const START: Duration = Duration::from_secs(60);
 
-/// Maximum time in which a program ends after the order to stop.
+/// Maximum time from the order to stop to the end of a program.
 const END: Duration = Duration::from_secs(15);
 
 /// A server process that has published its reference.
@@ -78,7 +79,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It does not end in time or ends without success. The text contains its output.
+    /// The server does not end in time or ends without success. The text contains its output.
     pub fn ends_by_itself(mut self) -> Result<(), String> {
         match wait(&mut self.child, END)? {
             Some(status) if status.success() => Ok(()),
@@ -98,8 +99,8 @@ impl Drop for Server {
         if matches!(wait(&mut self.child, END), Ok(Some(_))) {
             return;
         }
-        // The child has not been waited for, so its id is still valid. If it has ended, killing it
-        // does nothing.
+        // The process id is valid until `wait` returns. If the child has already ended, the kill
+        // has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -124,7 +125,7 @@ pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Resul
     run_into(command, name, &log, &log, life)
 }
 
-/// Works like [`run`], but returns only the standard output. The error output goes to
+/// Runs a program as [`run`] does, but returns only the standard output. The error output goes to
 /// `folder/NAME.errors`.
 ///
 /// # Errors
@@ -146,15 +147,15 @@ fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: D
     Err(format!("the {name} did not end in {life:?} and was killed\n{}", read(log)))
 }
 
-/// Prevents programs from being started while the guard lives. Until it executes its program, a new
-/// process has copies of all descriptors, including those closed on exec. So a port that was closed
-/// may still be in use.
+/// Prevents programs from being started while the guard lives. A new process has copies of all
+/// descriptors until it executes its program, even of descriptors that exec closes. A port that was
+/// closed may therefore still be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
     static STARTING: Mutex<()> = Mutex::new("programs that are being started", Scope::Orb, ());
     STARTING.lock()
 }
 
-/// Starts a program. When this returns, the new process has executed it.
+/// Starts a program. When the function returns, the new process has executed the program.
 pub(crate) fn begin(command: &mut Command) -> Result<Child, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let _one_at_a_time = nothing_starts();
@@ -210,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_waited_for_and_ends_with_its_handle() {
-        // The server does what Corelane's servers do: it publishes, then runs until the standard
-        // input ends.
+    fn start_waits_until_the_server_is_ready_and_drop_ends_the_server() {
+        // The shell script behaves as Corelane's servers do: it writes a reference, and runs until
+        // its standard input ends.
         let server = Server::start(shell("sleep 0.1; echo up; echo IOR:00 >\"$2\"; cat"), &folder("server")).unwrap();
         assert_eq!(fs::read_to_string(server.reference()).unwrap(), "IOR:00\n");
         assert_eq!(server.output(), "up\n");
@@ -223,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_early_shows_its_output() {
+    fn error_of_a_server_that_ends_early_contains_its_output() {
         let trouble = Server::start(shell("echo no port; exit 3"), &folder("early")).unwrap_err();
         assert!(trouble.contains("no port") && trouble.contains("exit status: 3"), "{trouble}");
     }
 
     #[test]
-    fn a_server_that_ends_by_itself_must_succeed() {
+    fn server_that_ends_by_itself_must_succeed() {
         let script = |status| shell(&format!("echo IOR:00 >\"$2\"; exit {status}"));
         Server::start(script(0), &folder("good")).unwrap().ends_by_itself().unwrap();
         let trouble = Server::start(script(5), &folder("bad")).and_then(Server::ends_by_itself).unwrap_err();
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_run_to_its_end_or_killed() {
+    fn program_runs_to_its_end_or_is_killed() {
         let second = Duration::from_secs(20);
         let finished = run(shell("echo out; echo err >&2; exit 1"), "client", &folder("run"), second).unwrap();
         assert_eq!((finished.status.code(), finished.output.as_str()), (Some(1), "out\nerr\n"));
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named() {
+    fn error_names_a_missing_program() {
         let trouble = Server::start(Command::new("no-such-program-here"), &folder("missing")).unwrap_err();
         assert!(trouble.contains("`no-such-program-here` could not be started"), "{trouble}");
     }

@@ -1,11 +1,11 @@
-//! The report that a client prints: a line per check, and a last line with the counts.
+//! The report that a client prints: a line for each check, and a last line with the counts.
 
 /// A check that did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The name of the check.
     pub check: String,
-    /// The whole line.
+    /// The whole line of the report.
     pub line: String,
 }
 
@@ -24,7 +24,8 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// The last line is missing or its counts are wrong, so the client did not run to its end.
+    /// The last line is missing or its counts are wrong, which shows that the client did not run to
+    /// its end.
     pub fn read(output: &str) -> Result<Self, String> {
         let mut report = Self::default();
         let mut closing = None;
@@ -45,7 +46,8 @@ impl Report {
     }
 }
 
-/// Returns the first word as the name. "big octets 1000" and "thread 3" are names of several words.
+/// Returns the name of a check, usually one word. "big octets 1000" and "thread 3" are names of
+/// several words.
 fn check_name(rest: &str) -> &str {
     let words = match rest.split(' ').next() {
         Some("big") => 3,
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_sorted_and_counted() {
+    fn lines_are_assigned_to_passed_and_failed_checks() {
         let report = Report::read(
             "ready\nok echo_long\ntook 5 ms\nFAIL echo_char round 1 result expected 00 got 01\n\
              FAIL big octets 1000 got exception COMM_FAILURE\nFAIL fail(FAIL_PLAIN) expected Plain got a result\n\
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_its_end_is_refused() {
+    fn report_without_its_last_line_is_refused() {
         assert!(Report::read("ok echo_long\n").is_err());
         assert!(Report::read("ok echo_long\n2 passed, 0 failed\n").is_err());
         assert!(Report::read("").is_err());

@@ -1,5 +1,5 @@
-//! The list of known failures, each with its reason. If a listed check passes, this is an error
-//! too, so that the list stays correct.
+//! The list of known failures, each with its reason. A listed check that passes is an error too, so
+//! that the list stays correct.
 
 use crate::pair::Traffic;
 use crate::report::Report;
@@ -7,10 +7,10 @@ use crate::report::Report;
 /// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// The prefix of an entry that is an option for the client instead of a check.
+/// The prefix of an entry that gives an option for the client, not a check.
 const OPTION: &str = "--";
 
-/// The prefix of an entry that is a preference of the dissector instead of a check.
+/// The prefix of an entry that gives a preference for the dissector, not a check.
 const PREFERENCE: &str = "dissector ";
 
 /// One line of the list.
@@ -69,9 +69,9 @@ impl Skips {
         self.all.iter().filter_map(|skip| skip.check.strip_prefix(PREFERENCE)).collect()
     }
 
-    /// Returns all differences between the report and the list: unlisted failures, and listed
-    /// checks that did not fail. Lines about malformed messages count only if the traffic was
-    /// dissected.
+    /// Returns all differences between the report and the list: failures that the list does not
+    /// have, and listed checks that did not fail. Lines about malformed messages count only if the
+    /// traffic was dissected.
     pub fn judge(&self, report: &Report, traffic: Traffic) -> Vec<String> {
         let counts = |skip: &&Skip| {
             ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn any_variant_is_none_of_the_other_suite() {
+    fn star_does_not_match_the_variant_of_the_values_suite() {
         let skips = Skips::read("a | b | * | x | y\na | b | values | z | y", "a", "b", Skips::VALUES).unwrap();
         assert_eq!((skips.all.len(), skips.all[0].check.as_str()), (1, "z"));
     }
 
     #[test]
-    fn an_unforeseen_failure_and_a_stale_line_are_reported() {
+    fn unlisted_failure_and_listed_check_that_passes_are_reported() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(
             skips.judge(&failing(&["big octets 10", "echo_y"]), Traffic::Unwatched),
@@ -162,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn preferences_are_the_dissector_s() {
+    fn preferences_are_for_the_dissector_only() {
         let skips = Skips::read("a | b | v | dissector giop.x:FALSE | it errs", "a", "b", "v").unwrap();
         assert_eq!((skips.options(), skips.preferences()), (vec![], vec!["giop.x:FALSE"]));
         assert!(skips.judge(&failing(&[]), Traffic::Dissected).is_empty());
     }
 
     #[test]
-    fn a_line_without_a_reason_is_refused() {
+    fn line_without_a_reason_is_refused() {
         assert!(Skips::read("a | b | v | echo_x", "a", "b", "v").is_err());
         assert!(Skips::read("a | b | v | echo_x |", "a", "b", "v").is_err());
     }
 
     #[test]
-    fn the_list_itself_can_be_read() {
+    fn list_of_the_repository_can_be_read() {
         Skips::of("none", "none", "none").unwrap();
     }
 }

@@ -1,6 +1,6 @@
-//! A big-endian peer, built from Corelane's encoder on plain sockets. It is a client of Corelane's
-//! server and a server for Corelane's client. (JacORB is a real big-endian peer, but sends only
-//! what its own code encodes.)
+//! A big-endian peer, built from Corelane's encoder on plain sockets. The peer is a client of
+//! Corelane's server and a server for Corelane's client. JacORB is also a big-endian peer, but its
+//! programs cannot send every type in every variant.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -26,7 +26,8 @@ use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, 
 const VERSIONS: [Version; 3] = [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2];
 const LIMITS: Limits = Limits::DEFAULT;
 
-/// Types that are `char` and `String` in the mapping and have their own marshalling.
+/// Defines types for IDL's characters and strings, which are `char` and `String` in the mapping but
+/// have different marshalling.
 macro_rules! texts {
     ($($name:ident($inner:ty), $least:expr, $write:ident, $read:ident;)*) => { $(
         #[derive(Clone, Debug, PartialEq)]
@@ -167,7 +168,7 @@ fn is_wide(operation: &str) -> bool {
     ["wchar", "wstring", "wide"].iter().any(|word| operation.contains(word))
 }
 
-/// Reads a whole message from a socket; `None` at its end.
+/// Reads a whole message from a socket. Returns `None` at the end of the connection.
 fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     let mut message = vec![0; Header::LEN];
     socket.read_exact(&mut message).ok()?;
@@ -185,7 +186,8 @@ fn big_endian(version: Version, code_sets: CodeSets) -> Encoder<'static> {
     e
 }
 
-// ---- The peer as a client ------------------------------------------------------------------------------------------
+// ---- The peer as a client
+// ------------------------------------------------------------------------------------------
 
 struct RawClient {
     socket: TcpStream,
@@ -193,7 +195,7 @@ struct RawClient {
     version: Version,
     code_sets: CodeSets,
     next_id: u32,
-    /// Maximum size of fragments for requests, in octets; `None` for no fragments.
+    /// Maximum size of the fragments of requests in octets; `None` if requests are not fragmented.
     fragment: Option<usize>,
 }
 
@@ -260,8 +262,8 @@ fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
     let mut kind = message[7];
     let mut first = true;
     while first || !rest.is_empty() {
-        // The first part ends at a multiple of 8 in the message, the other parts at a multiple of 8
-        // in themselves.
+        // The first part ends at a multiple of 8 from the start of the message. Each later part has
+        // a body whose size is a multiple of 8.
         let room = if first { size - 4 } else { size };
         let (now, later) = rest.split_at(room.min(rest.len()));
         let id_octets: &[u8] = if first { &[] } else { &id.to_be_bytes() };
@@ -273,7 +275,7 @@ fn fragmented(message: &[u8], size: usize, id: u32) -> Vec<u8> {
         all.extend(id_octets);
         all.extend(now);
         rest = later;
-        // The message type Fragment.
+        // The number is the message type Fragment.
         kind = 7;
         first = false;
     }
@@ -316,9 +318,10 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
     }
 }
 
-// ---- The peer as a server ------------------------------------------------------------------------------------------
+// ---- The peer as a server
+// ------------------------------------------------------------------------------------------
 
-/// Decodes `a` and `b`, and encodes `a`, `a`, `b`.
+/// Answers an echo operation: decodes the arguments `a` and `b`, and encodes `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {
     let (a, b) = (T::decode(arguments)?, T::decode(arguments)?);
     assert_eq!(arguments.remaining(), 0);
@@ -388,8 +391,8 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
     }
 }
 
-/// Starts a server thread, which runs as long as the test, with replies in fragments of at most
-/// `fragment` octets. Returns its reference.
+/// Starts a server thread that runs until the test program ends, and returns its reference. The
+/// server sends replies in fragments of at most `fragment` octets.
 fn raw_server(version: Version, fragment: Option<usize>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

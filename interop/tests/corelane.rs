@@ -1,5 +1,5 @@
 //! Corelane with the other ORBs and with itself: every check of the suite in each variant, in both
-//! directions. The messages on the wire are judged too.
+//! directions. Wireshark's dissector checks the messages on the wire.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use corelane_interop::pair::{self, Extra, Traffic};
 use corelane_interop::peers::Orb::{self, Corelane, GlassFish, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// Minimum number of checks of a client, even with everything optional left out.
+/// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: Extra<'_>) {
@@ -84,45 +84,46 @@ pairs! {
 
 const NOTHING: Extra<'_> = Extra { name: "", server: &[], client: &[], by_key: None };
 
-/// Fragments small enough to split most messages of the suite.
+/// Options for fragmented replies, small enough to split most messages of the suite.
 const FRAGMENTS: Extra<'_> = Extra { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
-fn omniorb_takes_corelane_s_fragmented_replies() {
+fn omniorb_reads_fragmented_replies_of_corelane() {
     prove(Corelane, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
 }
 
 #[test]
-fn jacorb_takes_corelane_s_fragmented_replies() {
+fn jacorb_reads_fragmented_replies_of_corelane() {
     prove(Corelane, JacOrb, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTS);
 }
 
-/// GlassFish refuses messages above 256,000 octets, but accepts them in fragments.
+/// Checks that GlassFish reads large replies in fragments. It refuses unfragmented messages above
+/// 256,000 octets.
 #[test]
-fn glassfish_takes_corelane_s_fragmented_replies_without_a_setting() {
+fn glassfish_reads_fragmented_replies_of_corelane_without_a_setting() {
     prove(Corelane, GlassFish, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTS);
 }
 
-/// Options for fragmented requests; replies are whole.
+/// Options for fragmented requests. Replies are not fragmented.
 const FRAGMENTED_REQUESTS: Extra<'_> = Extra { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
 
 #[test]
-fn omniorb_takes_corelane_s_fragmented_requests() {
+fn omniorb_reads_fragmented_requests_of_corelane() {
     prove(OmniOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
-fn jacorb_takes_corelane_s_fragmented_requests() {
+fn jacorb_reads_fragmented_requests_of_corelane() {
     prove(JacOrb, Corelane, Variant::GIOP_1_2, Traffic::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
-fn glassfish_takes_corelane_s_fragmented_requests_without_a_setting() {
+fn glassfish_reads_fragmented_requests_of_corelane_without_a_setting() {
     prove(GlassFish, Corelane, Variant::SMALL_MESSAGES, Traffic::Dissected, FRAGMENTED_REQUESTS);
 }
 
 #[test]
-fn corelane_and_corelane_exchange_fragments() {
+fn two_corelane_programs_exchange_fragments() {
     let both = Extra { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"], ..NOTHING };
     prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, both);
 }

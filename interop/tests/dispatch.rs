@@ -26,8 +26,8 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     }
 }
 
-/// Options for a server with a single thread. It cannot hold several callers inside an operation
-/// that waits for them, so no meeting is requested.
+/// Client options for a server with one thread. Such a server cannot run the operation `meet` for
+/// several callers at the same time, so the client does not check it.
 const ALONE: &[&str] = &["--meet", "0"];
 
 #[test]
@@ -41,36 +41,36 @@ fn jacorb_calls_a_server_with_a_thread_per_connection() {
 }
 
 #[test]
-fn jacorb_calls_leaders_and_followers() {
+fn jacorb_calls_a_leader_followers_server() {
     prove(JacOrb, "-leader-followers", &["--dispatch", "leader-followers"], &[]);
 }
 
 #[test]
-fn jacorb_calls_a_few_leaders_and_followers_that_serve_while_they_wait() {
+fn jacorb_calls_a_leader_followers_server_whose_few_threads_serve_while_they_wait() {
     let server = ["--dispatch", "leader-followers", "--pool", "2", "--nested", "31"];
     prove(JacOrb, "-leader-followers-2", &server, ALONE);
 }
 
 #[test]
-fn jacorb_calls_a_half_synchronous_server() {
+fn jacorb_calls_a_half_sync_server() {
     prove(JacOrb, "-half-sync", &["--dispatch", "half-sync"], &[]);
 }
 
 #[test]
-fn jacorb_calls_a_half_synchronous_server_of_few_threads_that_serve_while_they_wait() {
+fn jacorb_calls_a_half_sync_server_whose_few_threads_serve_while_they_wait() {
     let server = ["--dispatch", "half-sync", "--pool", "2", "--nested", "31"];
     prove(JacOrb, "-half-sync-2", &server, ALONE);
 }
 
 #[test]
-fn omniorb_calls_every_dispatch() {
+fn omniorb_calls_every_dispatch_architecture() {
     for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {
         prove(OmniOrb, &format!("-{dispatch}"), &["--dispatch", dispatch], ALONE);
     }
 }
 
 #[test]
-fn corelane_calls_every_dispatch() {
+fn corelane_calls_every_dispatch_architecture() {
     for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {
         prove(Corelane, &format!("-{dispatch}"), &["--dispatch", dispatch], ALONE);
     }

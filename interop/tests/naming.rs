@@ -1,5 +1,5 @@
-//! The Naming Service together with omniORB's: `nameclt` with Corelane's name server, Corelane's
-//! client with omniNames, and each server with a context of the other.
+//! The Naming Services of Corelane and omniORB: `nameclt` with Corelane's name server, Corelane's
+//! client with omniNames, and each name server with a context of the other one.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -47,7 +47,7 @@ impl OmniNames {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omninames").join(test);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        // omniNames cannot report its port, so it gets one that was free just before.
+        // omniNames cannot report its port, so the test passes a port that was free just before.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("omniNames");
         command.args(["-start", &port.to_string(), "-logdir"]).arg(&folder);
@@ -100,9 +100,9 @@ fn nameclt(service: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn nameclt_does_every_operation_on_our_server() {
+fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     let ours = Ours::start();
-    // A corbaloc without a version is GIOP 1.0.
+    // The second service address is a corbaloc URL without a version, which means GIOP 1.0.
     for (number, service) in [url(ours.port), url(ours.port).replace("1.2@", "")].iter().enumerate() {
         let path = |rest: &str| format!("top{number}{rest}");
         let run = |words: &[&str]| nameclt(service, words);
@@ -133,7 +133,7 @@ fn nameclt_does_every_operation_on_our_server() {
         assert_eq!(run(&["remove_context", &path("/a.ctx")]), "");
         assert_eq!(run(&["list", &path("")]), "");
     }
-    // Bindings beyond the list that nameclt requests are returned by an iterator.
+    // nameclt gets the bindings that do not fit into its first list from an iterator.
     let client = Orb::new().unwrap();
     let root = root(&client, ours.port);
     let many = root.bind_new_context(&n("many")).unwrap().unwrap();
@@ -143,8 +143,8 @@ fn nameclt_does_every_operation_on_our_server() {
     assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
 }
 
-/// An object that is not a context. It answers, because omniNames asks objects in the middle of a
-/// name whether they are contexts.
+/// The servant of an object that is not a context. The object must exist, because omniNames asks
+/// each object in the middle of a name if it is a context.
 struct Plain;
 
 impl BindingIterator for Plain {
@@ -163,8 +163,8 @@ impl BindingIterator for Plain {
 
 /// Checks every exception with its contents, in the order of the IDL.
 ///
-/// omniNames lets `rebind` and `rebind_context` replace the other kind of binding, which the
-/// specification forbids.
+/// `checks_kinds` is false for omniNames, whose `rebind` and `rebind_context` replace bindings of
+/// the other kind, although the specification forbids it.
 fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
     let root = root(client, port);
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -212,7 +212,7 @@ fn exceptions(client: &Orb, port: u16, checks_kinds: bool) {
 }
 
 #[test]
-fn our_server_and_omninames_raise_one_set_of_exceptions() {
+fn corelanes_name_server_and_omninames_raise_equal_exceptions() {
     let client = Orb::new().unwrap();
     exceptions(&client, Ours::start().port, true);
     exceptions(&client, OmniNames::start("exceptions", &client).port, false);
@@ -276,7 +276,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn our_commands_work_on_omninames() {
+fn commands_of_corelane_naming_work_on_omninames() {
     let client = Orb::new().unwrap();
     let (ours, theirs) = (Ours::start(), OmniNames::start("commands", &client));
     let port = theirs.port;
@@ -296,10 +296,10 @@ fn our_commands_work_on_omninames() {
 
     let imported = naming("import", ours.port, &["--from", &url(port)]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");
-    // Each server lists many names in its own order, and the batches of a list keep this order.
+    // The two servers list names in different orders.
     assert!(sorted(&naming("tree", ours.port, &[])) == sorted(&tree));
     assert_eq!(naming("resolve", ours.port, &["shop/o699"]), naming("resolve", port, &["again/o699"]));
-    // Copies the names back into another context.
+    // Copies the names back into another context of omniNames.
     naming("new", port, &["copy"]);
     let imported = naming("import", port, &["--from", &url(ours.port), "--jobs", "4", "copy"]);
     assert_eq!(imported, "701 objects and 2 contexts are bound, 0 were already\n");

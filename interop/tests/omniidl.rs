@@ -1,5 +1,5 @@
-//! Compares repository ids and constants with omniidl. The files are those of Debian's package
-//! `omniorb-idl` and the compiler's own examples of legal IDL.
+//! Compares the repository ids and constants of Corelane's IDL compiler with those of omniidl, for
+//! the files of Debian's package `omniorb-idl` and for the compiler's own examples of legal IDL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// Every id, with the values of its constants; `None` for other definitions.
+/// Every repository id, with the values of the constants that have this id, or `None` for another
+/// definition.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {
@@ -63,13 +64,13 @@ fn ours(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     Ok(meaning)
 }
 
-/// Returns a value in the format of `corelane_ids.py`. A text becomes the numbers of its
+/// Returns a value in the format of `corelane_ids.py`, which writes a text as the numbers of its
 /// characters.
 fn shown(value: &ConstantValue) -> String {
     match value {
         ConstantValue::Integer(number) => number.to_string(),
         ConstantValue::Float(number) => format!("{number:?}"),
-        // omniidl computes with doubles.
+        // omniidl computes constants of type long double as doubles.
         ConstantValue::LongDouble(number) => format!("{:?}", number.to_double()),
         ConstantValue::Fixed(digits, scale) => {
             let (sign, digits) = (if *digits < 0 { "-" } else { "" }, digits.unsigned_abs().to_string());
@@ -87,7 +88,7 @@ fn shown(value: &ConstantValue) -> String {
     }
 }
 
-/// Returns omniidl's interpretation of a file, or an error if it refuses it.
+/// Returns omniidl's interpretation of a file, or the messages if omniidl refuses the file.
 fn theirs(file: &Path, include: &[PathBuf]) -> Result<Meaning, String> {
     let back_end = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/omniorb");
     let mut omniidl = Command::new("omniidl");
@@ -123,8 +124,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the number of files that both accept and of constants that agree; files of `DIFFERENT`
-/// are left out.
+/// Returns the number of files that both compilers accept and the number of constants that agree,
+/// without the files of `DIFFERENT`.
 fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
     let (mut both, mut constants, mut wrong) = (0, 0, Vec::new());
     for file in files {
@@ -143,13 +144,13 @@ fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
                     differs.map(|id| format!("{id}: ours {:?}, theirs {:?}", ours.get(id), theirs.get(id))).collect();
                 Some(lines.into_iter().take(10).collect::<Vec<_>>().join("\n"))
             }
-            (Err(messages), Ok(_)) => Some(format!("refused by us alone:\n{messages}")),
+            (Err(messages), Ok(_)) => Some(format!("refused by Corelane alone:\n{messages}")),
             (Ok(_), Err(messages)) => Some(format!("refused by omniidl alone:\n{messages}")),
             (Err(_), Err(_)) => None,
         };
         match (problem, expected) {
             (Some(problem), None) => wrong.push(format!("{}: {problem}", file.display())),
-            (None, Some((_, why))) => wrong.push(format!("{} is understood alike now: {why}", file.display())),
+            (None, Some((_, why))) => wrong.push(format!("{} has one interpretation now, although it is listed as different: {why}", file.display())),
             _ => {}
         }
     }
@@ -158,16 +159,16 @@ fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
 }
 
 #[test]
-fn the_services_have_the_same_ids_and_constants() {
+fn omg_services_have_equal_ids_and_constants_in_both_compilers() {
     let include: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
     let all: Vec<PathBuf> = include.iter().flat_map(|folder| files(folder)).collect();
     let (both, constants) = compare(&all, &include);
     println!("{both} files, {constants} constants");
-    assert!(both > 50 && constants > 200, "{both} files, {constants} constants: is the package whole?");
+    assert!(both > 50 && constants > 200, "{both} files, {constants} constants: is the package complete?");
 }
 
 #[test]
-fn legal_idl_has_the_same_meaning_for_omniidl() {
+fn legal_idl_has_equal_ids_and_constants_in_both_compilers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/idl/tests/language");
     let (both, constants) = compare(&files(&folder), &[folder.join("inc")]);
     println!("{both} files, {constants} constants");

@@ -1,8 +1,8 @@
 //! Every IDL file of Debian's package `omniorb-idl`, including the OMG's services, becomes Rust
 //! that compiles without a warning.
 //!
-//! The code is checked by `cargo clippy`, in one crate. If one file includes another, its output
-//! contains that of the other, so only the first is given to rustc.
+//! `cargo clippy` checks all code as one crate. The output of a file contains the output of the
+//! files that it includes, so the included files are not checked again.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,7 +16,7 @@ const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/CO
 
 /// Files without a Rust mapping, with the reasons.
 const REFUSED: [(&str, &str); 1] = [
-    // The file uses `CORBA::Environment`, which only the C mapping has.
+    // The file uses `CORBA::Environment`, which exists only in the C mapping.
     ("CosTSPortability", "a native type has no form in Rust yet"),
 ];
 
@@ -24,7 +24,7 @@ fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in FOLDERS {
         let entries = fs::read_dir(folder)
-            .unwrap_or_else(|error| panic!("{folder}: {error}; the Debian package `omniorb-idl` brings it"));
+            .unwrap_or_else(|error| panic!("{folder}: {error}; the Debian package `omniorb-idl` contains it"));
         files.extend(entries.map(|entry| entry.unwrap().path()));
     }
     files.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
@@ -32,7 +32,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the Rust code of a file, or the messages.
+/// Returns the Rust code of an IDL file, or the compiler's messages.
 fn compiled(file: &Path) -> Result<String, String> {
     let security = ["Security", "SECIOP", "SSLIOP", "NRService"];
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("idl/policies");
@@ -48,13 +48,13 @@ fn stem(file: &Path) -> &str {
     file.file_stem().and_then(|stem| stem.to_str()).unwrap()
 }
 
-/// Returns the top-level items of a file, without the line that names it.
+/// Returns the top-level items of generated code, without the line that names the IDL file.
 fn items(rust: &str) -> HashSet<&str> {
     let behind_title = rust.split_once('\n').map_or("", |(_, rest)| rest);
     behind_title.split("\n}\n").map(str::trim).collect()
 }
 
-/// Removes files whose items are all in another file.
+/// Removes files of which another file contains all items.
 fn distinct(mut made: Vec<(String, String)>) -> Vec<(String, String)> {
     made.sort_by_key(|(name, rust)| (std::cmp::Reverse(rust.len()), name.clone()));
     let mut kept: Vec<(String, String)> = Vec::new();
@@ -81,10 +81,10 @@ fn every_file_becomes_rust_that_compiles() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let count = made.len();
-    assert!(count >= 70, "only {count} files: is the package whole?");
+    assert!(count >= 70, "only {count} files: is the package complete?");
     let kept = distinct(made);
     let lines: usize = kept.iter().map(|(_, rust)| rust.lines().count()).sum();
-    println!("{count} files; those that are in no other: {}, {lines} lines of Rust", kept.len());
+    println!("{count} files, of which {} are not contained in others, with {lines} lines of Rust", kept.len());
     let mut all: Vec<(String, String)> = kept;
     all.extend(own());
     check(&all);
@@ -107,7 +107,7 @@ fn own() -> Vec<(String, String)> {
     made.collect()
 }
 
-/// Runs `cargo clippy` on a crate with a module for each of these.
+/// Runs `cargo clippy` on a crate that has each of these modules.
 fn check(modules: &[(String, String)]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omniorb-idl");
@@ -125,7 +125,7 @@ fn check(modules: &[(String, String)]) {
         "[package]\nname = \"omniorb-idl\"\nedition = \"2024\"\n\n[dependencies]\ncorelane = {{ path = {corelane:?} }}\n\n[workspace]\n"
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The crate gets the locked versions of the workspace, so nothing is fetched.
+    // With the workspace's lock file, Cargo downloads no packages.
     fs::copy(here.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -141,7 +141,7 @@ fn check(modules: &[(String, String)]) {
 }
 
 #[test]
-fn code_that_is_in_other_code_is_not_checked_twice() {
+fn code_that_other_code_contains_is_not_checked_twice() {
     let file = |name: &str, rust: &str| (name.to_owned(), rust.to_owned());
     let (a, b) = ("// a\npub mod a {\n    x\n}\n", "// b\npub mod b {\n}\n\npub mod a {\n    x\n}\n");
     let other = "// c\npub mod a {\n    y\n}\n";

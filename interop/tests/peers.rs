@@ -7,7 +7,7 @@ use corelane_interop::pair::{self, Traffic};
 use corelane_interop::peers::Orb::{self, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
-/// Minimum number of checks of a client, even with everything optional left out.
+/// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
 fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic) {
@@ -28,12 +28,12 @@ macro_rules! pairs {
 }
 
 #[test]
-fn the_dissector_reads_omniorb_and_omniorb() {
+fn dissector_accepts_messages_between_omniorb_programs() {
     prove(OmniOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
 }
 
 #[test]
-fn the_dissector_reads_jacorb_and_omniorb() {
+fn dissector_accepts_messages_between_jacorb_and_omniorb() {
     prove(JacOrb, OmniOrb, Variant::GIOP_1_2, Traffic::Dissected);
 }
 

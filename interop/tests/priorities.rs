@@ -1,6 +1,6 @@
-//! Clients without Real-time CORBA call objects of real-time POAs. Every check of the suite passes,
-//! at the server-declared or the default priority, on SCHED_FIFO threads of the lane with that
-//! priority.
+//! Clients without Real-time CORBA call objects of real-time POAs. Every check of the suite must
+//! pass. Requests must run at the server-declared or the default priority, on SCHED_FIFO threads of
+//! the lane with this priority.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,10 +21,10 @@ use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_sys::lock::{Mutex, Scope};
 
-/// CORBA priorities that map to the native ones 2 and 50 by default.
+/// CORBA priorities whose native priorities are 2 and 50 by the default mapping.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
-/// Enough for callbacks nested six deep.
+/// Number of threads of each pool, enough for callbacks nested six deep.
 const THREADS: u32 = 12;
 
 fn lanes(orb: &Orb) -> ThreadpoolId {
@@ -77,7 +77,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
 }
 
 fn at_every_model(client: Peer) {
-    // The result is the same for every lane's endpoint in the reference.
+    // The client may use any lane's endpoint in the reference, with one result.
     for model in [PriorityModel::ServerDeclared, PriorityModel::ClientPropagated] {
         assert_eq!(served(client, lanes, Some(model)), BTreeSet::from([(50, 1)]), "lanes, {model:?}");
         assert_eq!(served(client, no_lanes, Some(model)), BTreeSet::from([(50, 0)]), "no lanes, {model:?}");

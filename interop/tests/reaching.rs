@@ -1,5 +1,5 @@
-//! Objects that are called without the published reference: plain keys by corbaloc, forwards, other
-//! addressing modes, Unix sockets. Also oneways that wait for the server.
+//! Objects that are reached in other ways than by their published reference: plain keys in corbaloc
+//! URLs, forwards, other addressing modes, Unix sockets. Also oneways that wait for the server.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -37,7 +37,8 @@ fn peers() -> &'static Peers {
     Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-/// Runs a client that ends the server, and compares its report with the skips of the pair.
+/// Runs a client, which finally ends the server, and compares its report with the skips of the
+/// pair.
 fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
     client.args(skips.options());
@@ -49,10 +50,11 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     server.ends_by_itself().unwrap();
 }
 
-// ---- corbaloc ------------------------------------------------------------------------------------------------------
+// ---- corbaloc
+// ------------------------------------------------------------------------------------------------------
 
-/// Runs the checks with the plain key "Interop", and judges the messages on the wire. One run uses
-/// GIOP 1.2, the other no version, which means GIOP 1.0.
+/// Runs the checks with the plain key "Interop", and checks the messages on the wire. The URL of
+/// one run has GIOP 1.2, and that of the other no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", ByKey::Giop12), ("", ByKey::Unnamed)] {
@@ -65,25 +67,26 @@ fn by_corbaloc(server: Peer, client: Peer) {
 }
 
 #[test]
-fn corelane_s_plain_key_is_found_by_omniorb() {
+fn omniorb_reaches_a_plain_key_of_corelane() {
     by_corbaloc(Corelane, OmniOrb);
 }
 
 #[test]
-fn corelane_s_plain_key_is_found_by_jacorb() {
+fn jacorb_reaches_a_plain_key_of_corelane() {
     by_corbaloc(Corelane, JacOrb);
 }
 
 #[test]
-fn corelane_finds_plain_keys() {
+fn corelane_reaches_plain_keys_of_all_servers() {
     for server in [Corelane, OmniOrb, JacOrb] {
         by_corbaloc(server, Corelane);
     }
 }
 
-// ---- Unix sockets --------------------------------------------------------------------------------------------------
+// ---- Unix sockets
+// --------------------------------------------------------------------------------------------------
 
-/// Returns a path that fits into a socket's address, of at most 107 octets.
+/// Returns a path for a Unix socket. A socket's address has room for at most 107 octets.
 fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&path);
@@ -113,8 +116,8 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     let skips = Skips::of("corelane", "omniorb", "unix").unwrap();
     let mut client = Command::new(folder.join("../peers/omniorb/client"));
     peers();
-    // The endpoint is for callbacks. Without the client's transport rule, omniORB would not use
-    // Unix sockets of other ORBs.
+    // The client's endpoint is for callbacks. Without the transport rule, omniORB does not use Unix
+    // sockets of other ORBs.
     client.args(["-ORBendPoint", "giop:unix:", "-ORBclientTransportRule", "* unix,tcp"]);
     judged(client, &reference, &folder, running, &skips);
 }
@@ -139,8 +142,8 @@ fn receive(socket: &mut TcpStream) -> Option<(Header, Vec<u8>)> {
     Some((header, message))
 }
 
-/// Starts a server of one connection whose replies `answer` writes. It ends with the connection and
-/// returns the number of messages.
+/// Starts a server of one connection whose replies `answer` writes. The server ends with the
+/// connection and returns the number of messages.
 fn odd_server(
     mut answer: impl FnMut(usize, &Header, &[u8], &mut Encoder<'_>) + Send + 'static,
 ) -> (String, JoinHandle<usize>) {
@@ -185,7 +188,8 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let orb = Orb::new().unwrap();
         let suite: SuiteRef = orb.reference(&reference).unwrap();
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
-        // The second call may know the mode already, or learn it again. It succeeds in either case.
+        // The client may remember the addressing mode or learn it again. The second call must
+        // succeed in both cases.
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
         orb.shutdown(true).unwrap();
         assert!(server.join().unwrap() >= 3);
@@ -265,7 +269,8 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
     orb.shutdown(true).unwrap();
 }
 
-// ---- Oneways -------------------------------------------------------------------------------------------------------
+// ---- Oneways
+// -------------------------------------------------------------------------------------------------------
 
 #[test]
 fn oneways_that_wait_for_the_server_work_with_every_server() {
@@ -284,7 +289,7 @@ fn oneways_that_wait_for_the_server_work_with_every_server() {
             let (seen, name) = (suite.await_notes(50, 10_000).unwrap(), server.name());
             assert_eq!((seen, suite.take_notes().unwrap()), (50, (50, 100)), "{scope:?} at {name}");
             if scope == SyncScope::Target {
-                // Each oneway has run when its call returns.
+                // With this synchronization scope, a oneway has run when its call returns.
                 scoped.note(7, "y").unwrap();
                 assert_eq!(suite.take_notes().unwrap(), (1, 7), "{name}");
             }

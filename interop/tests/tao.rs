@@ -1,10 +1,10 @@
-//! Priorities to and from TAO, live: `cargo xtask interop --tao PREFIX` runs these tests with an
-//! installed TAO.
+//! Priorities in calls to and from a running TAO: `cargo xtask interop --tao PREFIX` runs these
+//! tests with an installed TAO.
 //!
 //! No distribution has packages of TAO, so the tests are ignored without an installation. Recorded
 //! bytes of a real TAO are tested everywhere (tests/rt/tao_vectors.rs).
 //!
-//! Both sides use native priorities of SCHED_FIFO, and each side calls the other at each of them.
+//! Both sides use native priorities of SCHED_FIFO, and each side calls the other at each priority.
 //! The tests cover lanes at three priorities, pools without lanes, client-propagated and
 //! server-declared priorities, bands, nested calls back to the client, and a killed server. TAO's
 //! server also passes the whole suite, except for the list in interop/skips.
@@ -27,7 +27,7 @@ use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::tao::lanes::{Asked, AskedRef};
 
-/// The priorities of the lanes, the default one first.
+/// The priorities of the lanes. The first one is the default.
 const PRIORITIES: [i16; 3] = [10, 20, 30];
 
 /// One band around each lane's priority.
@@ -36,7 +36,7 @@ const BANDS: [(i16, i16); 3] = [(5, 15), (16, 25), (26, 35)];
 /// Maximum run time of TAO's client.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// Maximum build time of TAO's programs: its IDL compiler generates much code for the suite.
+/// Maximum build time of TAO's programs. TAO's IDL compiler generates much code for the suite.
 const BUILD: Duration = Duration::from_secs(1800);
 
 fn folder(name: &str) -> PathBuf {
@@ -49,12 +49,13 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/tao")
 }
 
-/// Returns the folder of TAO's programs, built once from the installation that CORELANE_TAO names.
+/// Returns the folder of TAO's programs. The first call builds them with the installation that
+/// CORELANE_TAO names.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
         let prefix = std::env::var("CORELANE_TAO")
-            .expect("CORELANE_TAO names no installation: `cargo xtask interop --tao PREFIX` does");
+            .expect("CORELANE_TAO does not name an installation: use `cargo xtask interop --tao PREFIX`");
         let out = folder("built");
         let mut make = Command::new("make");
         make.arg("-C").arg(sources()).arg(format!("OUT={}", out.display())).arg(format!("TAO={prefix}"));
@@ -68,8 +69,7 @@ fn tao(words: &[&str]) -> Command {
     let mut command = Command::new(programs().join("peer"));
     command.args(words).args(PRIORITIES.map(|priority| priority.to_string()));
     command.arg("-ORBSvcConf").arg(sources().join("svc.conf"));
-    // Every lane of every pool needs its own endpoint, which TAO does not derive from the ORB's
-    // endpoint.
+    // Every lane needs an endpoint of its own, which TAO does not derive from the ORB's endpoint.
     command.args(["-ORBListenEndpoints", "iiop://127.0.0.1:0"]);
     command.args(["-ORBLaneListenEndpoints", "*:*", "iiop://127.0.0.1:0"]);
     command
@@ -303,8 +303,8 @@ live! {
         }
     }
 
-    /// TAO's client uses the lane's endpoint, and never binds a band.
-    fn taos_requests_run_in_our_lanes_with_bands() {
+    /// Checks requests of TAO's client, which uses the endpoint of a lane and does not bind a band.
+    fn requests_of_tao_run_in_corelanes_lanes_with_bands() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), Some(BANDS.to_vec()));
         let reference = poa.activate(&here(&orb)).unwrap().to_string();
@@ -321,8 +321,9 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// If the reference has bands, TAO's client uses the lane within the band of its priority.
-    fn taos_requests_at_the_edges_of_bands_run_in_our_lanes() {
+    /// Checks requests of TAO's client for references with bands. The client uses the lane that
+    /// lies in the band of its priority.
+    fn requests_of_tao_at_the_edges_of_bands_run_in_corelanes_lanes() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), Some(BANDS.to_vec()));
         let reference = poa.activate(&here(&orb)).unwrap().to_string();
@@ -332,8 +333,9 @@ live! {
         orb.shutdown(true).unwrap();
     }
 
-    /// Without bands, TAO's client refuses a priority that no lane has, before it sends a request.
-    fn taos_client_refuses_priorities_that_no_lane_has() {
+    /// Checks TAO's client for references without bands. The client refuses a priority that no lane
+    /// has, before it sends a request.
+    fn client_of_tao_refuses_priorities_that_no_lane_has() {
         let orb = client();
         let poa = poa(&orb, PriorityModel::ClientPropagated, lanes(&orb), None);
         let reference = poa.activate(&here(&orb)).unwrap().to_string();

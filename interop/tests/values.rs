@@ -1,7 +1,7 @@
 //! Values, fixed-point numbers and abstract interfaces with omniORB and JacORB, in both directions.
 //!
-//! Covers random graphs with sharing and cycles, truncation, boxes, and parameters that may be
-//! objects or values.
+//! The tests cover random graphs with sharing and cycles, truncation, boxes, and parameters that
+//! may be objects or values.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,9 +36,10 @@ fn peers() -> &'static Peers {
     Peers::build(&folder("peers")).unwrap_or_else(|trouble| panic!("{trouble}"))
 }
 
-// ---- values --------------------------------------------------------------------------------------------------------
+// ---- values
+// --------------------------------------------------------------------------------------------------------
 
-/// A value that describes itself by its text.
+/// The implementation of `Note`, whose description is its text.
 struct MyNote(String);
 
 impl Described for MyNote {
@@ -53,7 +54,7 @@ impl NoteOperations for MyNote {
     }
 }
 
-/// A value with an area.
+/// The implementation of `Square`, which computes its area.
 struct MySquare(f64);
 
 impl Shape for MySquare {
@@ -68,7 +69,8 @@ impl SquareOperations for MySquare {
     }
 }
 
-/// A custom value, which writes a form other than the declared one.
+/// The implementation of the custom value `Stamp`, whose marshalled form differs from the declared
+/// form.
 struct MyStamp(Stamp);
 
 impl StampOperations for MyStamp {
@@ -102,7 +104,7 @@ fn register(orb: &Orb) {
     orb.value_factories().register_with(|note: Note| NoteOperations::implementation(MyNote(note.text)));
 }
 
-/// Returns a graph whose nodes have random references to each other, or nil ones.
+/// Returns a graph whose nodes have random references to each other, or nil references.
 fn graph(random: &mut Random) -> NodeRef {
     let graph = ValueGraph::new();
     let nodes: Vec<NodeRef> = (0..1 + random.below(12)).map(|_| graph.declare()).collect();
@@ -117,7 +119,7 @@ fn graph(random: &mut Random) -> NodeRef {
     graph.close(nodes[0].clone())
 }
 
-/// Returns the shape of a graph seen from one of its nodes.
+/// Describes the graph that is reachable from a node.
 fn form(start: Option<&NodeRef>) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met: Vec<NodeRef> = start.cloned().into_iter().collect();
     let mut form = Vec::new();
@@ -158,9 +160,10 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
     assert_eq!(form(found.graph.as_ref()), form(expected.graph.as_ref()));
 }
 
-// ---- Corelane calls ------------------------------------------------------------------------------------------------
+// ---- Corelane calls
+// ------------------------------------------------------------------------------------------------
 
-/// Number of runs of each check, each with other values.
+/// Number of runs of each check. Each run has other values.
 const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
@@ -178,7 +181,7 @@ fn calls(peer: Peer) {
         let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round, plain_unions)));
         match panic::catch_unwind(AssertUnwindSafe(rounds)) {
             Ok(()) => report.passed.push((*name).to_owned()),
-            Err(_) => report.failed.push(Failed { check: (*name).to_owned(), line: format!("FAIL {name}, as shown") }),
+            Err(_) => report.failed.push(Failed { check: (*name).to_owned(), line: format!("FAIL {name}, see the panic above") }),
         }
     }
     assert_eq!(skips.judge(&report, Traffic::Unwatched), [""; 0]);
@@ -286,7 +289,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("repack", repacked),
 ];
 
-/// Checks a value in `any`, and in `any` in `any`, as result, inout and out.
+/// Checks a value in `any`, and in `any` in `any`, as result, inout and out parameter.
 fn in_any<T: Typed>(
     suite: &ValueSuiteRef,
     value: &T,
@@ -356,7 +359,8 @@ fn bases(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(suite.echo_base(None, None).unwrap(), (None, None, None));
 }
 
-/// Truncation: the peer does not know the type, and truncates the value to a type that it knows.
+/// Checks truncation: the peer does not know the value's type, and truncates the value to a type
+/// that it knows.
 fn truncated(suite: &ValueSuiteRef, random: &mut Random) {
     let (plain, more) = (base(random), extended(random));
     let further = Further {
@@ -399,7 +403,7 @@ fn assert_note(found: Option<DescribedRef>) {
     assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
 }
 
-/// Returns a folder with a node in five places.
+/// Returns a folder that has one node in five members.
 fn folder_of(random: &mut Random, more: &Extended) -> Folder {
     let node = graph(random);
     let chosen = match random.below(3) {
@@ -554,7 +558,7 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
         assert_eq!(form(found.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
     }
 
-    // Shared values in a sequence.
+    // The sequence has one value twice.
     let list: NodeSeq = vec![Some(node.clone()), None, Some(node.clone())];
     let any = Any::with_type(&TypeCode::described(&NODE_SEQ_TYPE), &list).unwrap();
     let (result, ..) = suite.echo_any(&any, &any).unwrap();
@@ -596,7 +600,8 @@ fn repacked(suite: &ValueSuiteRef, random: &mut Random) {
     assert_eq!(form(any.extract::<Option<NodeRef>>().unwrap().as_ref()), form(Some(&node)));
 }
 
-// ---- Corelane serves -----------------------------------------------------------------------------------------------
+// ---- Corelane serves
+// -----------------------------------------------------------------------------------------------
 
 struct MyThing;
 

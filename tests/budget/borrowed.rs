@@ -1,7 +1,8 @@
 //! Large sequences of octets and numbers are not copied between transport and application.
 //!
-//! The stream sends from the caller's memory, and receives into the memory that the servant sees. A
-//! result goes back in the same way.
+//! The client's stream sends from the caller's memory, and the server's stream receives into the
+//! memory that the servant sees. A result is sent from the servant's memory, and received into the
+//! memory that the caller sees.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,9 +20,10 @@ corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
 const LENGTH: usize = 16 << 20;
-/// Bytes that may arrive with the beginning of a message, before its length is known.
+/// Maximum number of bytes that arrive with a message's header, before the message's length is
+/// known.
 ///
-/// They are moved to memory that has room for the whole message.
+/// The ORB copies these bytes to memory that has room for the whole message.
 const WITH_THE_HEAD: usize = 16 << 10;
 
 /// An address range.
@@ -32,7 +34,7 @@ fn place<T>(elements: &[T]) -> Place {
     octets.start.addr()..octets.end.addr()
 }
 
-/// The buffers that the streams of an ORB were given.
+/// The buffers that an ORB has passed to its streams.
 #[derive(Default)]
 struct Seen {
     received: Vec<Place>,
@@ -72,7 +74,7 @@ impl Stream for Noted {
     }
 
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // The lock is held while sending, so that a receiver of these bytes finds them recorded.
+        // The lock is held while sending, so that the buffers are recorded when the bytes arrive.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;
@@ -144,7 +146,7 @@ impl Store for Noting {
     }
 }
 
-/// A builder for an ORB whose streams record their buffers.
+/// Returns a builder of an ORB whose streams record their buffers, and the record.
 fn noted(transport: Arc<dyn Transport>) -> (OrbBuilder, Log) {
     let log = Log::new();
     let noting = log.clone();
@@ -194,20 +196,20 @@ fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
         drop((clients.take(), servers.take()));
         let argument = call();
         let (sent, received) = (clients.take().sent, servers.take().received);
-        assert_eq!(covered(&argument, sent), LENGTH, "{what}: sent from elsewhere");
+        assert_eq!(covered(&argument, sent), LENGTH, "{what}: a copy was sent");
         check_received(&at.lock(), received, &what);
     }
     let what = format!("a result over {carrier}, {dispatch:?}");
     drop((clients.take(), servers.take()));
     let result = store.give().unwrap();
-    assert_eq!(covered(&at.lock(), servers.take().sent), LENGTH, "{what}: sent from elsewhere");
+    assert_eq!(covered(&at.lock(), servers.take().sent), LENGTH, "{what}: a copy was sent");
     check_received(&place(&result), clients.take().received, &what);
 }
 
 fn check_received(found: &Place, received: Vec<Place>, what: &str) {
     assert_eq!(found.len(), LENGTH, "{what}");
     let there = covered(found, received);
-    assert!(there >= LENGTH - WITH_THE_HEAD, "{what}: {} octets were not received there", LENGTH - there);
+    assert!(there >= LENGTH - WITH_THE_HEAD, "{what}: {} octets were received into other memory", LENGTH - there);
 }
 
 #[test]

@@ -16,18 +16,18 @@ use std::time::Duration;
 
 const CALLS: u64 = 500;
 
-/// The maximum number of measurements, if each of them is disturbed.
+/// Maximum number of measurements. A measurement that is disturbed is repeated.
 const TRIES: usize = 20;
 
 /// The cost of one call for the client and for the serving thread, averaged over many calls.
 struct Cost {
     client: Each,
     server: Each,
-    /// Locks of any scope that the server took.
+    /// Locks of every scope that the serving thread took.
     server_locks: u64,
 }
 
-/// System calls, allocations, locks of the lane, locks of the ORB, hand-offs, futex calls.
+/// Counts: system calls, allocations, locks of the lane, locks of the ORB, hand-offs, futex calls.
 type Each = [u64; 6];
 
 const ORB_LOCKS: usize = 3;
@@ -47,12 +47,11 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// Counts `CALLS` calls after warm-up. The server has one serving thread, so its counts are those
-/// of one thread.
+/// Measures `CALLS` calls after warm-up. The server must have only one serving thread.
 ///
-/// The monitor watches the connection again while a client pauses. The next call suspends the
-/// monitoring under a lock of the ORB. Calls during which this happened are counted again. Costs
-/// that every call has, or one call in some hundreds, remain visible.
+/// While a client pauses, the hang-up monitor watches its connection again. The next call ends the
+/// monitoring under a lock of the ORB. A measurement in which this happened is repeated. Costs that
+/// every call has, or one call in some hundreds, remain visible.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -68,7 +67,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     for _ in 0..200 {
         call(probe);
     }
-    // The first request grows the server's reply buffer to its final size.
+    // The first request enlarges the server's reply buffer to its final size.
     probe.cost_so_far().unwrap();
     let before = probe.cost_so_far().unwrap();
     let here = counters::snapshot();
@@ -81,7 +80,8 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex];
-    // Between the two requests the server has run all calls, and half of each of the two requests.
+    // Between the two readings the server has run all calls, the second half of the first
+    // `cost_so_far`, and the first half of the second.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -100,19 +100,19 @@ fn of(after: &Counts, before: &Counts) -> Each {
     ]
 }
 
-/// Checks that a call costs the client 2 system calls and nothing else, and the server
-/// `system_calls`.
+/// Checks that a call costs the client 2 system calls and the server `system_calls`, and neither of
+/// them anything else except the server's output lock.
 ///
-/// The counts are in thousandths of a call, so that a single stray event among all calls shows.
+/// The counts are for 1000 calls, so that a single further event in a measurement shows.
 fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
     assert_eq!(cost.server, [system_calls * 1000, 0, 0, 0, 0, 0], "{what}: {all} of the server");
-    assert_eq!(cost.server_locks, 1000, "{what}: the server's only lock is that of the connection's output");
+    assert_eq!(cost.server_locks, 1000, "{what}: the server takes other locks than the lock of the connection's output");
 }
 
-/// Makes calls with every kind of argument that costs neither side an allocation, each through an
-/// ORB of its own.
+/// Measures calls with every kind of argument that needs no allocation. Each kind has a client ORB
+/// of its own.
 fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&Cost, &str)) {
     let longs: Vec<i32> = (0..1024).collect();
     let many: Vec<i32> = vec![1; 8192];
@@ -134,7 +134,7 @@ fn every_plain_argument(connect: impl Fn() -> (Orb, ProbeRef), assert: impl Fn(&
     }
 }
 
-/// Checks every plain argument over sockets.
+/// Checks the costs of every plain argument over sockets.
 fn every_plain_argument_costs(server: &Server, system_calls: u64) {
     every_plain_argument(|| client(&server.ior), |cost, what| assert_costs(cost, system_calls, what));
 }
@@ -149,7 +149,8 @@ fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument_costs(&serve(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Requests without a reply. Their cost for the server depends on how many it reads at once.
+/// Checks the client's cost of a oneway. The server's cost depends on the number of oneways that it
+/// reads at once.
 #[test]
 fn a_oneway_costs_its_client_one_system_call() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
@@ -171,15 +172,16 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
     every_plain_argument_costs(&serve_at(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
 }
 
-/// Over shared memory no data goes through the kernel, so the only cost is waiting.
+/// Checks that calls over shared memory cost only waiting, because no data goes through the kernel.
 ///
-/// Each message costs one call of the side that waits and one of the side that wakes it. If the
-/// message is there in time, it costs neither. A thread of a lane waits in `epoll_wait` for the
-/// bell, one system call at either end. A thread that waits for a ring alone is in a futex call:
-/// the client for its reply, and the thread of a connection for its request.
+/// If the receiver sleeps, a message costs a system call of the receiver, which waits, and one of
+/// the sender, which wakes it. A message that arrives before the receiver sleeps costs neither. A
+/// thread of a lane waits in `epoll_wait` for the bell, which takes one system call at either end.
+/// A thread that waits for one ring waits in a futex call: the client for its reply, and the thread
+/// of a connection for its request.
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
-    // With the default spin, threads on two cores may find data before they sleep. Without spin,
+    // With default polling, threads on two cores may find data before they sleep. Without polling
     // they always sleep.
     for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
@@ -199,18 +201,18 @@ fn shared_memory_costs_only_the_system_calls_of_waiting() {
 fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     let (client, server) = (cost.client, cost.server);
     assert_eq!(client[1..5], [0, 0, 0, 0], "{what}: allocations, lane locks, ORB locks, hand-offs of the client");
-    assert_eq!(server[1..5], [0, 0, 0, 0], "{what}: the same of the server");
+    assert_eq!(server[1..5], [0, 0, 0, 0], "{what}: allocations, lane locks, ORB locks, hand-offs of the server");
     let [ring, wait] = [1000, 1000];
-    // A wake-up may be in progress although the thread has already found its cause. It then ends
-    // the next wait too early, and the thread waits again. This needs a preemption between two
-    // instructions, and happens at most a few times in a thousand calls.
+    // A late wake-up may end the next wait of a thread too early, so that the thread waits again.
+    // The sender must be preempted between two instructions for this, which happens at most a few
+    // times in a thousand calls.
     let stray = 50;
-    // The bell is read once in 64 requests, under a lock of the connection.
+    // A thread reads the bell once in 64 requests, under a lock of the connection.
     let tidied = 1000 / 64 + 1;
     let [most_of_server, locks] = match dispatch {
         Dispatch::ThreadPerConnection { .. } => {
             // A thread that sleeps on a ring for the first time asks the kernel for its own
-            // priority. This may not have happened during warm-up.
+            // priority, perhaps only after warm-up.
             let once = 1000 / CALLS;
             assert!(client[0] <= once && server[0] <= once, "{what}: {} and {} system calls", client[0], server[0]);
             assert!(client[5] <= ring + wait + stray, "{what}: {} futex calls of the client", client[5]);
@@ -228,7 +230,7 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert!((1000..=locks).contains(&cost.server_locks), "{what}: {} locks of the server", cost.server_locks);
 }
 
-/// With ISO 8859-1 on the wire, text is converted to `str` in the thread's arena.
+/// Checks text in ISO 8859-1, which the server converts to `str` in the thread's arena.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
     let latin = || sleeping().native_char_set(CharSet::Latin1);
@@ -244,7 +246,7 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// Numbers from a peer with the other byte order are swapped in the thread's arena.
+/// Checks numbers in the other byte order, which the server swaps in the thread's arena.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });
@@ -269,8 +271,8 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut call = || {
         stream.write_all(&request).unwrap();
-        // The message: header, reply header without contexts, and the sum, in the server's own byte
-        // order.
+        // The reply message has a header, a reply header without contexts, and the sum, all in the
+        // server's own byte order.
         let mut reply = [0; 28];
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[24..], 523_776i32.to_ne_bytes());
@@ -314,14 +316,14 @@ fn in_pool(orb: &Orb, pool: ThreadpoolId, priority: i16) -> String {
     poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string()
 }
 
-/// Returns the server's cost of a call to a probe in a pool.
+/// Returns the server's cost of a call to the probe of `ior`.
 fn served_for(ior: &str) -> Each {
     let (_orb, probe) = client(ior);
     measure(&probe, |probe| assert_eq!(probe.cube_octet(3).unwrap(), 27)).server
 }
 
 #[test]
-fn a_lane_has_the_same_costs_as_a_plain_pool() {
+fn lane_has_the_same_costs_as_a_pool_without_lanes() {
     let orb = fifo_orb();
     let lanes = [100, 20_000].map(|priority| LaneConfig::default().priority(priority));
     let config = LanesConfig::default().lanes(lanes);
@@ -332,7 +334,7 @@ fn a_lane_has_the_same_costs_as_a_plain_pool() {
 }
 
 #[test]
-fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
+fn thread_without_a_lane_takes_two_system_calls_for_another_priority_and_none_for_its_own() {
     let orb = fifo_orb();
     let config = ThreadpoolConfig::default().default_priority(335);
     let pool = orb.real_time().create_threadpool(&config).unwrap();
@@ -340,7 +342,7 @@ fn a_thread_without_a_lane_changes_its_priority_by_two_system_calls_or_none() {
     assert_eq!(served_for(&in_pool(&orb, pool, 16384)), [5000, 0, 0, 0, 0, 0]);
 }
 
-/// Priorities of objects are looked up by id without a lock, even while other objects are
+/// Checks that an object's priority is looked up without a lock, even while other objects are
 /// activated.
 #[test]
 fn an_object_with_a_priority_of_its_own_costs_no_more() {

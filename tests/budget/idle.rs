@@ -7,14 +7,15 @@ use std::time::Duration;
 use corelane::{Dispatch, Endpoint};
 use corelane_tests::{client, serve};
 
-/// Resident memory of this process in KiB.
+/// Returns the resident memory of this process in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Each idle connection costs the server at most 2 KiB, and an active one is still served.
+/// Checks that an idle connection costs the server at most 2 KiB, and that the server still answers
+/// calls.
 #[test]
 fn ten_thousand_idle_connections_are_held() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
@@ -25,7 +26,8 @@ fn ten_thousand_idle_connections_are_held() {
     assert!(most >= wanted + 1000, "the limit of open descriptors is {most}: this test needs 11,000 (ulimit -n)");
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = resident();
-    // Another process holds the other ends, because it has its own limit of descriptors.
+    // Another process holds the clients' ends, because each process has its own limit of
+    // descriptors.
     let mut peer = Command::new(env!("CARGO_BIN_EXE_idle-peer"))
         .args([port.to_string(), wanted.to_string()])
         .stdin(Stdio::piped())

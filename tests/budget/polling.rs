@@ -1,7 +1,7 @@
-//! Counts of threads that poll before they sleep: an idle server's system calls, those of a server
-//! that polls, and the threads that poll at once.
+//! Polling before sleeping: the system calls of idle servers and of servers that poll, and the
+//! number of threads that poll at the same time.
 //!
-//! Alone in its process, because all threads of the process are counted.
+//! The test has a process of its own, because all threads of the process are counted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,13 +11,14 @@ use corelane_net::spinning_threads;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
 
-/// A thread with this policy polls until something arrives, except if a call takes longer.
+/// A policy with the longest permitted time of polling. Threads sleep only if no data arrives for
+/// longer.
 const ALWAYS: SpinPolicy = SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN };
 
 const POLLING: [Dispatch; 3] =
     [Dispatch::Reactive, Dispatch::ThreadPerConnection { max_threads: 16 }, Dispatch::LeaderFollowers { threads: 4 }];
 
-/// Longest time until a state is reached.
+/// Maximum time until an expected state is reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn serve(carrier: &str, dispatch: Dispatch, policy: Option<SpinPolicy>) -> Server {
@@ -35,7 +36,7 @@ fn connect(builder: OrbBuilder, server: &Server) -> (Orb, ProbeRef) {
     (orb, ProbeRef::from_object(object))
 }
 
-/// One test after the other: each counts the whole process.
+/// Runs all checks one after the other, because each of them counts the whole process.
 #[test]
 fn polling_is_counted_and_bounded() {
     if thread::online_cores() > 1 {
@@ -67,7 +68,7 @@ fn references_have_their_own_policy() {
     while system_calls(&polling) <= 100 {
         assert!(begun.elapsed() < PATIENCE, "the caller does not poll");
     }
-    assert!(system_calls(&probe) < 10, "the other reference has connections of its own");
+    assert!(system_calls(&probe) < 10, "a reference that must not poll polls");
 }
 
 fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
@@ -80,7 +81,8 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
         assert!(begun.elapsed() < PATIENCE, "{carrier}, {dispatch:?}: the server does not become idle");
         let before = counters::process_snapshot();
         std::thread::sleep(Duration::from_secs(1));
-        // Maintenance once a second, of two ORBs. A thread that polls makes 100,000 calls or more.
+        // Two ORBs run their maintenance once a second, which takes some system calls. A thread
+        // that polls makes 100,000 or more.
         if (counters::process_snapshot() - before).syscalls <= 30 {
             break;
         }
@@ -89,7 +91,7 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
     assert_eq!(probe.cube_long(3).unwrap(), 27);
 }
 
-/// A client that sleeps for a while between its calls leaves the server time to poll.
+/// Checks that a server polls while its client sleeps between two calls.
 fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
     let server = serve("tcp", dispatch, Some(ALWAYS));
     let (_orb, probe) = connect(Orb::builder().spin_policy(SpinPolicy::Never), &server);
@@ -101,14 +103,14 @@ fn servers_that_poll_make_more_system_calls(dispatch: Dispatch) {
             std::thread::sleep(Duration::from_millis(5));
             assert_eq!(probe.cube_long(3).unwrap(), 27);
         }
-        // A server that sleeps makes three for each call, and its client two.
+        // Without polling, a call costs the server three system calls and the client two.
         if (counters::process_snapshot() - before).syscalls > 1000 {
             break;
         }
     }
 }
 
-/// Two requests of one connection, and two of different connections, meet in their upcalls.
+/// Checks that two requests run at the same time, from one connection and from different ones.
 fn requests_arrive_while_a_thread_that_polled_is_in_an_upcall(dispatch: Dispatch) {
     if !matches!(dispatch, Dispatch::LeaderFollowers { .. }) {
         return;

@@ -1,6 +1,6 @@
-//! References with two profiles, of which the server of one does not answer.
+//! References with several addresses, of which some do not answer.
 //!
-//! The tests count the attempts at each address; no result depends on time.
+//! The tests count the attempts at each address. No result depends on the speed of the machine.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ impl Dead {
         let address = socket::local_address(listener.as_fd()).unwrap().as_inet().copied().unwrap();
         let mut held = Vec::new();
         loop {
-            assert!(held.len() < 64, "the backlog is never full");
+            assert!(held.len() < 64, "the backlog of the listener does not fill");
             match std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)) {
                 Ok(stream) => held.push(stream),
                 Err(error) => {
@@ -49,7 +49,7 @@ impl Dead {
     }
 }
 
-/// TCP that counts the connection attempts to each port.
+/// A TCP transport that counts the connection attempts to each port.
 #[derive(Clone, Debug)]
 struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
 
@@ -100,7 +100,7 @@ fn client(policies: CallPolicies) -> (Orb, Counting) {
     (Orb::builder().call_policies(policies).transports(transports).build().unwrap(), counting)
 }
 
-/// A reference with a profile for each of the addresses.
+/// Makes a reference with a profile for each of the addresses.
 fn reference(orb: &Orb, addresses: &[SocketAddr]) -> ProbeRef {
     let addresses: Vec<String> = addresses.iter().map(|address| format!("iiop:1.2@{address}")).collect();
     let object = orb.string_to_object(&format!("corbaloc:{}/Key", addresses.join(","))).unwrap().unwrap();
@@ -142,7 +142,8 @@ fn a_dead_first_profile_is_tried_once_in_many_calls() {
     dead.assert_dead();
 }
 
-/// Each attempt gets a share of the call's time-out.
+/// Checks that each attempt gets a share of the call's time-out, so that a dead address does not
+/// use all of it.
 #[test]
 fn a_short_time_out_reaches_the_profile_that_answers() {
     let (dead, live) = (Dead::new(), live());
@@ -156,8 +157,8 @@ fn a_short_time_out_reaches_the_profile_that_answers() {
     dead.assert_dead();
 }
 
-/// The back-off belongs to the endpoint, so a failure through one reference counts for all
-/// references.
+/// Checks that all references share the back-off of an endpoint, so that each dead address is tried
+/// once for all references.
 #[test]
 fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
     const MANY: usize = 40;
@@ -167,7 +168,8 @@ fn a_dead_address_of_many_references_is_not_tried_for_each_of_them() {
     let mut most = 1;
     for _ in 0..MANY {
         cube(&reference(&orb, &[dead.address, live.address]));
-        // The back-off grows: 1, 2, 4 seconds and so on. On a slow machine several may pass.
+        // The back-off time doubles with each failure: 1, 2, 4 seconds. On a slow machine several
+        // of these times may pass during the test.
         most = 1 + usize::try_from((1 + begun.elapsed().as_secs()).ilog2()).unwrap() + 1;
     }
     assert!(counting.attempts(dead.address) <= most.min(MANY / 2), "{} attempts", counting.attempts(dead.address));
@@ -192,7 +194,8 @@ fn a_dead_address_of_a_profile_is_tried_once_in_many_calls() {
     dead.assert_dead();
 }
 
-/// The profile that answered stays bound: earlier profiles are not tried again.
+/// Checks that a reference stays bound to the profile that answered, without new attempts at
+/// earlier profiles.
 #[test]
 fn the_profile_that_answered_last_is_tried_first() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -204,7 +207,7 @@ fn the_profile_that_answered_last_is_tried_first() {
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    // No other test listens at this address, so no other socket can take the port.
+    // No other test uses this address, so no other socket gets the port.
     let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.6:0").unwrap().local_addr().unwrap());
     let (orb, counting) = client(PATIENT);
     let probe = reference(&orb, &[shut, second.address, third.address]);
@@ -218,13 +221,13 @@ fn no_rebind_keeps_the_policies_in_force_across_profiles() {
     let (dead, live) = (Dead::new(), live());
     let (orb, counting) = client(CallPolicies { rebind: Some(RebindMode::NoReconnect), ..PATIENT });
     let probe = reference(&orb, &[dead.address, live.address]);
-    // Before the first reply the reference is not bound.
+    // The reference is bound by its first reply, so the policy permits the second profile.
     (0..5).for_each(|_| cube(&probe));
     assert_eq!((counting.attempts(dead.address), counting.attempts(live.address)), (1, 1));
 }
 
 #[test]
-fn a_reference_to_dead_addresses_alone_ends_within_its_time() {
+fn call_to_dead_addresses_ends_at_its_deadline() {
     let dead = Dead::new();
     let timeout = Some(corelane::Timeout::Precise(Duration::from_millis(700)));
     let (orb, counting) = client(CallPolicies { timeout, ..CallPolicies::NONE });

@@ -1,6 +1,6 @@
 //! The exception of a call tells whether its deadline passed while it connected or while it sent.
 //!
-//! No result depends on time. The tests stop a call that does not end.
+//! No result depends on the speed of the machine. A test fails if a call does not end.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,7 +12,7 @@ use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 
-/// Time after which a call counts as never ending.
+/// Time after which the test fails because a call has not ended.
 const ENOUGH: Duration = Duration::from_secs(60);
 /// A time-out that is long enough to connect to a peer that accepts.
 const SHORT: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ fn probe(orb: &Orb, port: u16) -> ProbeRef {
     ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Key")).unwrap().unwrap())
 }
 
-/// Returns the exception of a call, which must come within [`ENOUGH`].
+/// Returns the exception of a call, which must end within [`ENOUGH`].
 fn exception<T: Send + 'static>(call: impl FnOnce() -> Result<T, SystemException> + Send + 'static) -> SystemException {
     let (start, call) = (Instant::now(), std::thread::spawn(move || call().err()));
     while !call.is_finished() {
@@ -31,7 +31,7 @@ fn exception<T: Send + 'static>(call: impl FnOnce() -> Result<T, SystemException
     call.join().unwrap().expect("an exception")
 }
 
-/// A precise and a coarse time-out.
+/// Returns policies with a precise time-out, and policies with a coarse one.
 fn timeouts() -> [CallPolicies; 2] {
     [Timeout::Precise(SHORT), Timeout::Coarse(SHORT)]
         .map(|timeout| CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE })
@@ -44,7 +44,8 @@ fn assert_ended(ended: &SystemException, phase: Phase, port: u16, what: &str) {
     assert_eq!(detail.endpoint.as_deref(), Some(format!("tcp:127.0.0.1:{port}").as_str()), "{what}");
 }
 
-/// A loopback listener whose backlog is full, the sockets that fill it, and its port.
+/// Makes a loopback listener whose backlog is full. Returns the listener, the sockets that fill its
+/// backlog, and its port.
 fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
     let address = Address::Inet((Ipv4Addr::LOCALHOST, 0).into());
     let listener = socket::listen(&address, &SocketOptions::default(), 0).unwrap();
@@ -55,14 +56,14 @@ fn full() -> (OwnedFd, Vec<OwnedFd>, u16) {
         socket::connect(&address, &SocketOptions::default(), Some(clock::now() + Duration::from_secs(1)))
     {
         taken.push(stream);
-        assert!(taken.len() < 16, "the listener is never full");
+        assert!(taken.len() < 16, "the backlog of the listener does not fill");
     }
     let port = address.as_inet().unwrap().port();
     (listener, taken, port)
 }
 
 #[test]
-fn deadline_while_connecting_is_reported_as_such() {
+fn exception_tells_that_the_deadline_passed_while_connecting() {
     let (_listener, _taken, port) = full();
     for policies in timeouts() {
         let orb = Orb::new().unwrap();
@@ -73,11 +74,11 @@ fn deadline_while_connecting_is_reported_as_such() {
     }
 }
 
-/// The connect time-out is a part of the call's time-out.
+/// Checks a connect time-out that ends before the call's time-out.
 ///
 /// The exception is TRANSIENT, because another address may answer.
 #[test]
-fn connect_timeout_is_part_of_the_call_timeout() {
+fn connect_timeout_ends_a_call_before_its_own_timeout() {
     let (_listener, _taken, port) = full();
     let orb = Orb::builder().call_timeout(10 * ENOUGH).build().unwrap();
     let probe = probe(&orb, port).with_connect_timeout(SHORT);
@@ -86,15 +87,16 @@ fn connect_timeout_is_part_of_the_call_timeout() {
     assert_eq!(ended.detail().unwrap().phase, Some(Phase::Connect), "{ended}");
 }
 
-/// The peer accepts and reads nothing: the request is sent in part and has not run.
+/// Checks a peer that accepts the connection and does not read. The request is sent in part, and
+/// has not run.
 #[test]
-fn deadline_while_sending_is_reported_as_such() {
+fn exception_tells_that_the_deadline_passed_while_sending() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for policies in timeouts() {
         let orb = Orb::new().unwrap();
         let probe = probe(&orb, port).with_policies(policies);
-        // The argument is larger than the buffers of both ends.
+        // The argument is larger than the socket buffers of both ends.
         let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
         assert_ended(&ended, Phase::Send, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
@@ -104,8 +106,8 @@ fn deadline_while_sending_is_reported_as_such() {
         let mut header = [0; 12];
         stream.read_exact(&mut header).unwrap();
         let announced = u32::from_le_bytes(header[8..].try_into().unwrap());
-        // The stream ends by a reset or in order.
+        // The client's close may arrive as a reset or as an ordinary end.
         let sent = std::io::copy(&mut stream, &mut std::io::sink()).unwrap_or(0);
-        assert!(sent < u64::from(announced), "the whole request has come: {sent} octets");
+        assert!(sent < u64::from(announced), "the whole request was sent: {sent} octets");
     }
 }

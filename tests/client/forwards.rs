@@ -9,7 +9,7 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, LOCATED, Probe, ProbeRef, TestProbe};
 
-/// The current location of a server's objects, and the number of requests that asked for it.
+/// A servant locator that serves an object or forwards its requests, and counts them.
 struct Whereabouts {
     servant: Servant,
     here: AtomicBool,
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// A chain of servers, each of which forwards to the next one.
+/// Makes a chain of servers, each of which forwards requests to the next server.
 fn chain(length: usize, dispatch: Dispatch) -> Vec<Server> {
     let servers: Vec<_> = (0..length).map(|_| Server::new(dispatch)).collect();
     servers.windows(2).for_each(|pair| pair[0].moves_to(&pair[1]));
@@ -122,7 +122,8 @@ fn object_that_returns_is_found_at_its_original_server() {
     assert_eq!(servers[0].asked(), 3);
 }
 
-/// Only the original server answers `_non_existent`, because the object may return to it.
+/// Checks that the original server answers `_non_existent`, because a moved object may return to
+/// it.
 #[test]
 fn non_existent_is_answered_by_the_original_server() {
     let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });
@@ -135,6 +136,6 @@ fn non_existent_is_answered_by_the_original_server() {
     assert!(!probe.as_object().non_existent().unwrap());
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     servers[0].whereabouts.here.store(false, Ordering::SeqCst);
-    assert!(probe.as_object().non_existent().unwrap(), "it is where the reference leads, and gone there");
+    assert!(probe.as_object().non_existent().unwrap(), "the reference leads to the first server, where the object no longer exists");
     assert_eq!(probe.cube_octet(4).unwrap_err().kind(), Kind::ObjectNotExist);
 }

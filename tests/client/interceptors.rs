@@ -1,5 +1,5 @@
-//! Tests of interceptors: the requests that they see, on both sides, and the changes that they can
-//! make.
+//! Tests of interceptors in clients and servers: the requests that they see, and the changes that
+//! they can make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use corelane_tests::{Probe, ProbeRef, TestProbe};
 /// Id of a service context that no ORB knows.
 const TRACE: u32 = 0x5445_5354;
 
-/// An interceptor that records a line for each point that a request passes.
+/// An interceptor that records a line for each interception point of a request.
 #[derive(Clone)]
 struct Recorder {
     name: &'static str,
@@ -123,7 +123,7 @@ fn interceptors_see_every_request_before_and_after_it() {
 #[test]
 fn exception_of_an_interceptor_refuses_the_request() {
     let pair = pair();
-    // The servant itself would panic, and the client would get UNKNOWN.
+    // Without the interceptor the servant would panic, and the client would get UNKNOWN.
     let refused = pair.probe.panic().unwrap_err();
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), (Kind::NoPermission, 5, Completion::No));
     assert_eq!(pair.server.take(), ["server receive panic Some(true)"]);
@@ -135,13 +135,13 @@ struct Refusing(bool);
 
 impl Interceptor for Refusing {
     fn send_request(&self, _: &RequestInfo<'_>, _: &mut AddedContexts) -> Result<(), SystemException> {
-        assert!(self.0, "as asked");
+        assert!(self.0, "a panic of the test's interceptor");
         Err(SystemException::new(Kind::NoPermission, 6, Completion::No))
     }
 }
 
 #[test]
-fn interceptors_before_one_that_fails_see_the_outcome() {
+fn interceptors_before_a_failing_interceptor_see_the_outcome() {
     for (raises, kind) in [(true, Kind::NoPermission), (false, Kind::Unknown)] {
         let pair = pair();
         let (first, last) = (Recorder::new("first"), Recorder::new("last"));
@@ -155,7 +155,7 @@ fn interceptors_before_one_that_fails_see_the_outcome() {
 }
 
 #[test]
-fn deferred_and_multiplexed_calls_pass_the_same_points() {
+fn deferred_and_multiplexed_calls_pass_the_points_of_ordinary_calls() {
     let pair = pair();
     let deferred = |value: i32| {
         let arguments = move |encoder: &mut corelane::Encoder<'static>| {
@@ -187,7 +187,7 @@ fn attempt_without_a_reply_is_reported_as_failed() {
     let pair = pair();
     let policies = CallPolicies { timeout: Some(Duration::from_millis(200).into()), ..CallPolicies::NONE };
     let impatient: ProbeRef = pair.probe.with_policies(policies);
-    // The servant waits for a second call, which begins only after the first one was given up.
+    // The servant waits for a second call, which begins only after the first call has timed out.
     assert_eq!(impatient.meet(2).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(pair.client.take(), ["client send meet", "client reply meet Failed"]);
     pair.probe.meet(2).unwrap();
@@ -205,7 +205,7 @@ fn deferred_call_that_is_dropped_is_abandoned() {
 }
 
 #[test]
-fn request_that_waits_passes_once_when_it_runs() {
+fn held_request_passes_the_interceptors_once_when_it_runs() {
     let server = Recorder::new("server");
     let serving = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(server.clone()).build().unwrap();
     let poa = serving.root_poa();
@@ -220,7 +220,7 @@ fn request_that_waits_passes_once_when_it_runs() {
             let probe = ProbeRef::unchecked_narrow(&client.string_to_object(text).unwrap().unwrap());
             scope.spawn(move || assert_eq!(probe.cube_long(2).unwrap(), 8));
         }
-        // The server has read something before the manager lets requests run.
+        // The server must have accepted the connection before the manager lets requests run.
         while serving.event_counts().connections_opened < 2 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -239,7 +239,7 @@ fn request_that_waits_passes_once_when_it_runs() {
 #[test]
 fn refused_and_forwarded_requests_are_seen() {
     let pair = pair();
-    // No object has this key.
+    // The key of this reference belongs to no object.
     let missing = pair.probe.to_string();
     let endpoint = &pair.server_orb.endpoints()[0];
     let Endpoint::Tcp { port, .. } = endpoint else { panic!("no TCP endpoint: {missing}") };
@@ -249,7 +249,7 @@ fn refused_and_forwarded_requests_are_seen() {
     assert_eq!(nothing.cube_long(1).unwrap_err().kind(), Kind::ObjectNotExist);
     assert_eq!(pair.server.take(), ["server receive cube_long None", "server answer cube_long ObjectNotExist"]);
 
-    // A plain key that leads to another server.
+    // The plain key leads to an object of another server.
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let object = other.root_poa().activate(&Probe::servant(TestProbe::default())).unwrap();
     other.root_poa().manager().activate().unwrap();
@@ -265,7 +265,7 @@ fn refused_and_forwarded_requests_are_seen() {
     assert_eq!(pair.server.take(), seen.map(|line| format!("server {line}")));
 }
 
-/// Calls the object itself before each request.
+/// An interceptor that itself calls the object before each request.
 struct Calling {
     probe: std::sync::OnceLock<ProbeRef>,
     recorder: Recorder,
@@ -280,7 +280,7 @@ impl Interceptor for Calling {
 }
 
 #[test]
-fn calls_of_an_interceptor_pass_no_interceptor() {
+fn calls_by_an_interceptor_pass_no_interceptor() {
     let pair = pair();
     let recorder = Recorder::new("calling");
     let calling = Arc::new(Calling { probe: std::sync::OnceLock::new(), recorder: recorder.clone() });

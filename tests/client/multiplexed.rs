@@ -29,13 +29,13 @@ fn meet(dispatch: Dispatch) {
 }
 
 #[test]
-fn calls_that_find_every_connection_in_use_share_one() {
+fn calls_share_a_connection_if_every_connection_is_in_use() {
     meet(Dispatch::LeaderFollowers { threads: 4 });
     meet(Dispatch::HalfSyncHalfAsync { threads: 4, max_queued: 64 });
 }
 
 #[test]
-fn deferred_calls_run_side_by_side_and_answer_in_any_order() {
+fn deferred_calls_run_at_the_same_time_and_are_answered_in_any_order() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let (_orb, probe) = client(&server.ior);
@@ -60,7 +60,7 @@ fn deferred_calls_run_side_by_side_and_answer_in_any_order() {
 }
 
 #[test]
-fn a_deferred_call_keeps_its_deadline_and_the_connection_lives_on() {
+fn deferred_call_ends_at_its_deadline_and_its_connection_remains() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client(&server.ior);
     let slow = |milliseconds: u32, timeout: Timeout| {
@@ -84,7 +84,7 @@ fn a_deferred_call_keeps_its_deadline_and_the_connection_lives_on() {
 }
 
 #[test]
-fn a_deferred_call_can_be_cancelled_before_its_reply_is_asked_for() {
+fn deferred_call_can_be_cancelled_before_its_reply_is_collected() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let canceller = Canceller::new().unwrap();
@@ -119,7 +119,7 @@ fn deferred_call_to_a_stopped_server_was_not_sent() {
 }
 
 #[test]
-fn a_deferred_call_within_the_process_has_run() {
+fn collocated_deferred_call_has_run_when_it_returns() {
     let server = serve(Dispatch::Reactive);
     let mut call = server.probe.as_object().send_deferred("cube_octet", |encoder| {
         encoder.write_u8(3);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use corelane::{Completion, Dispatch, Orb, Phase, SystemExceptionKind as Kind};
 use corelane_tests::{ProbeRef, serve};
 
-/// A client with at most `connections` connections to a server.
+/// Makes a client with at most `connections` connections to a server.
 fn client_of(connections: usize, ior: &str) -> (Orb, ProbeRef) {
     let orb = Orb::builder().max_connections_per_server(connections).build().unwrap();
     let object = orb.string_to_object(ior).unwrap().unwrap();
@@ -13,7 +13,7 @@ fn client_of(connections: usize, ior: &str) -> (Orb, ProbeRef) {
 }
 
 #[test]
-fn more_threads_than_connections_all_get_their_turn() {
+fn calls_of_more_threads_than_connections_all_succeed() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client_of(2, &server.ior);
     std::thread::scope(|scope| {
@@ -25,7 +25,7 @@ fn more_threads_than_connections_all_get_their_turn() {
 }
 
 #[test]
-fn a_call_that_gets_no_connection_in_time_was_never_sent() {
+fn call_that_gets_no_connection_in_time_is_not_sent() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let (_orb, probe) = client_of(1, &server.ior);
     std::thread::scope(|scope| {

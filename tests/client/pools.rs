@@ -1,4 +1,4 @@
-//! A client's connections: which calls share one, and when they end.
+//! The connections of a client: the calls that share a connection, and the end of idle connections.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn idle_connections_end() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let start = Instant::now();
         while server.orb.event_counts().connections_closed < connections {
-            assert!(start.elapsed() < Duration::from_secs(20), "the idle connection is still there");
+            assert!(start.elapsed() < Duration::from_secs(20), "the client does not close the idle connection");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

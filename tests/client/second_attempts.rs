@@ -1,6 +1,6 @@
-//! Calls that need a second attempt on their only connection.
+//! Calls that need a second attempt, in a client with only one connection.
 //!
-//! Before the second attempt the connection is back in the pool, in a usable state.
+//! Before the second attempt the connection must be back in the pool, in a usable state.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ fn in_both_ways(test: impl Fn(fn(&ProbeRef))) {
     test(|probe| with_client_policies(&RtClientPolicies::default(), || two_calls(probe)).unwrap());
 }
 
-/// A client with at most one connection, and the object.
+/// Makes a client with at most one connection, and its reference to the object of `server`.
 fn client(server: &Scripted) -> (Orb, ProbeRef) {
     let policies = CallPolicies { timeout: Some(Duration::from_secs(20).into()), ..CallPolicies::NONE };
     let orb = Orb::builder().call_policies(policies).max_connections_per_server(1).build().unwrap();
@@ -44,7 +44,7 @@ fn number(decoder: &mut Decoder<'_>) -> Result<i32, CdrError> {
 }
 
 #[test]
-fn a_forward_is_followed_on_the_connection_that_it_came_on() {
+fn forward_to_the_same_server_uses_the_connection_of_the_forward() {
     in_both_ways(|two_calls| {
         let forward = Arc::new(std::sync::OnceLock::<Vec<u8>>::new());
         let forwards = AtomicUsize::new(0);
@@ -65,7 +65,8 @@ fn a_forward_is_followed_on_the_connection_that_it_came_on() {
     });
 }
 
-/// A server that answers every request with TRANSIENT, COMPLETED_NO, and the number of requests.
+/// Makes a server that answers every request with TRANSIENT, COMPLETED_NO. Returns the server and
+/// its number of requests.
 fn busy() -> (Scripted, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
@@ -81,7 +82,7 @@ fn busy() -> (Scripted, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn transient_is_retried_as_often_as_the_policy_says() {
+fn transient_is_retried_up_to_the_maximum_of_the_policy() {
     let (server, requests) = busy();
     let (_orb, probe) = client(&server);
     for (retry_transient, expected) in [(None, 1), (Some(0), 1), (Some(3), 4)] {
@@ -92,9 +93,10 @@ fn transient_is_retried_as_often_as_the_policy_says() {
     }
 }
 
-/// Without pauses all 256 attempts would be made long before the deadline.
+/// Checks that a client pauses between its attempts. Without pauses it would make all 256 attempts
+/// long before the deadline.
 #[test]
-fn retries_of_transient_pause_and_end_with_the_time_of_the_call() {
+fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (server, requests) = busy();
     let (_orb, probe) = client(&server);
     let timeout = Some(Duration::from_secs(2).into());
@@ -106,7 +108,7 @@ fn retries_of_transient_pause_and_end_with_the_time_of_the_call() {
 }
 
 #[test]
-fn other_addressing_is_sent_on_the_connection_that_asked_for_it() {
+fn needs_addressing_mode_is_followed_on_its_connection() {
     in_both_ways(|two_calls| {
         let asked = AtomicUsize::new(0);
         let server = serve(1, move |stream, id| {
@@ -141,7 +143,7 @@ fn reply_is_consumed_when_unmarshalling_panics_or_fails() {
     let (_orb, probe) = client(&server);
     let object = probe.as_object();
     assert_eq!(probe.cube_long(3).unwrap(), 27);
-    let panics = |_: &mut Decoder<'_>| -> Result<i32, CdrError> { panic!("of the test") };
+    let panics = |_: &mut Decoder<'_>| -> Result<i32, CdrError> { panic!("a panic of the test") };
     for _ in 0..3 {
         catch_unwind(AssertUnwindSafe(|| object.call(&CUBE, panics, &arguments))).unwrap_err();
         assert_eq!(object.call(&CUBE, number, &arguments).unwrap(), 27);
@@ -164,7 +166,7 @@ fn nothing_is_sent_when_marshalling_panics_or_fails() {
     let object = probe.as_object();
     for calls in 1..4 {
         assert_eq!(object.call(&CUBE, number, &arguments).unwrap(), 27);
-        let panics = |_: &mut Encoder<'_>| -> Result<(), CdrError> { panic!("of the test") };
+        let panics = |_: &mut Encoder<'_>| -> Result<(), CdrError> { panic!("a panic of the test") };
         catch_unwind(AssertUnwindSafe(|| object.call(&CUBE, number, &panics))).unwrap_err();
         let exception = object.call(&CUBE, number, &|_| Err(CdrError::LengthOverflow)).unwrap_err();
         assert_eq!(exception.completed(), Completion::No);

@@ -1,4 +1,5 @@
-//! Calls on a shared connection when the server, the ORB or one of the callers gives up.
+//! Calls on a shared connection that the server or the ORB closes, or of which a caller gives up
+//! one.
 //!
 //! The test itself acts as the server and writes its messages byte by byte.
 
@@ -19,7 +20,7 @@ use corelane_wire::Cdr;
 use corelane_wire::giop::{Header, MessageKind};
 use corelane_wire::ior::Ior;
 
-/// A server that the test acts as, and a client's reference to its object.
+/// The listener of a server whose part the test plays, and a client's reference to its object.
 struct Played {
     listener: TcpListener,
     orb: Orb,
@@ -44,7 +45,7 @@ impl Played {
     /// Checks that no other connection is waiting to be accepted.
     fn assert_one_connection(&self) {
         self.listener.set_nonblocking(true).unwrap();
-        assert!(self.listener.accept().is_err(), "there is a second connection");
+        assert!(self.listener.accept().is_err(), "the client has made a second connection");
     }
 }
 
@@ -61,7 +62,8 @@ fn answer_of(mut call: Deferred) -> Result<u8, SystemException> {
     call.reply()?.read(|decoder| decoder.read_u8())
 }
 
-/// Reads the next message: its type, the first four bytes of its body, and its size in bytes.
+/// Reads the next message. Returns its type, the first four bytes of its body, and its size in
+/// bytes.
 fn receive(stream: &mut TcpStream) -> (MessageKind, [u8; 4], usize) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).unwrap();
@@ -78,7 +80,7 @@ fn request(stream: &mut TcpStream) -> [u8; 4] {
     id
 }
 
-/// Answers with one octet.
+/// Sends a successful reply whose result is one octet.
 fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     let mut reply = b"GIOP\x01\x02\x01\x01\x0d\x00\x00\x00".to_vec();
     reply.extend_from_slice(&id);
@@ -87,7 +89,8 @@ fn answer(stream: &mut TcpStream, id: [u8; 4], octet: u8) {
     stream.write_all(&reply).unwrap();
 }
 
-/// Requests without a reply before CloseConnection did not run.
+/// Checks that requests without a reply before CloseConnection are sent again, because they have
+/// not run.
 #[test]
 fn pending_calls_that_meet_close_connection_are_sent_again() {
     let played = play();
@@ -102,7 +105,7 @@ fn pending_calls_that_meet_close_connection_are_sent_again() {
             answer(&mut stream, first, 1);
             stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
             drop(stream);
-            // The connection that the first retry makes is shared again.
+            // The first retry makes a new connection, which the second retry shares.
             let mut stream = played.accept();
             for octet in [2, 3] {
                 let id = request(&mut stream);
@@ -115,14 +118,15 @@ fn pending_calls_that_meet_close_connection_are_sent_again() {
     });
 }
 
-/// After a reset the client cannot tell which requests have run.
+/// Checks that calls on a connection that is reset end with COMPLETED_MAYBE, because the client
+/// cannot know whether they have run.
 #[test]
 fn pending_calls_on_a_connection_that_is_reset_may_have_run() {
     let played = play();
     let calls: Vec<_> = (0..3).map(|_| post(&played.object)).collect();
     let mut stream = played.accept();
     let _ = request(&mut stream);
-    // Closing with unread requests resets the connection.
+    // The kernel resets a connection that is closed with unread data.
     drop(stream);
     for call in calls {
         let lost = answer_of(call).unwrap_err();
@@ -185,8 +189,8 @@ fn cancelling_wakes_the_thread_that_waits_for_a_deferred_reply() {
     assert_eq!(answer_of(other).unwrap(), 9);
 }
 
-/// A deadline passes while a request is sent in part. The rest of it follows, and other calls
-/// continue.
+/// Checks a call whose deadline passes while its request is sent in part. The remaining octets of
+/// the request follow, and other calls on the connection continue.
 #[test]
 fn deadline_in_mid_message_does_not_affect_other_calls() {
     const LARGE: usize = 32 << 20;
@@ -244,14 +248,14 @@ fn no_reconnect_raises_rebind_after_the_connection_closed() {
             answer(&mut stream, id, 1);
             stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
         });
-        // The first call binds, and may connect.
+        // The first call binds the reference, so it may connect.
         assert_eq!(call(&object).unwrap(), 1);
         server.join().unwrap();
         let rebind = call(&object).unwrap_err();
         assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
         let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
         assert_eq!(deferred.kind(), Kind::Rebind);
-        // The client may always bind anew explicitly.
+        // An explicit binding may always connect again.
         let server = scope.spawn(|| {
             let mut stream = played.accept();
             let (kind, id, _) = receive(&mut stream);
@@ -273,7 +277,8 @@ fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
     let played = play();
     let policies = CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE };
     let object = played.object.with_policies(policies);
-    // A reference with a priority model.
+    // The forward leads to a reference with a priority model, which the first reference does not
+    // have.
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
     let poa = other.root_poa().create_rt_poa("declared", None, PoaPolicies::default(), &declared).unwrap();
@@ -292,13 +297,13 @@ fn no_rebind_raises_rebind_on_a_forward_to_other_policies() {
         });
         assert_eq!(call(&object).unwrap(), 1);
         assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-        // The object has not moved, so the call succeeds.
+        // Without a forward the next call succeeds.
         assert_eq!(call(&object).unwrap(), 2);
     });
 }
 
 #[test]
-fn late_reply_is_never_taken_for_that_of_a_later_call() {
+fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     let played = play();
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(1))), ..CallPolicies::NONE };
     let late = post(&played.object.with_policies(policies));
@@ -306,7 +311,7 @@ fn late_reply_is_never_taken_for_that_of_a_later_call() {
     let late_id = request(&mut stream);
     assert_eq!(answer_of(late).unwrap_err().kind(), Kind::Timeout);
     assert_eq!(receive(&mut stream).0, MessageKind::CancelRequest);
-    // One call for each request id that maps to the same slot of the table.
+    // The calls use all request ids that have one slot of the client's table.
     for call in 0..=1 << 15 {
         let next = post(&played.object);
         let id = request(&mut stream);
@@ -321,14 +326,14 @@ fn late_reply_is_never_taken_for_that_of_a_later_call() {
     assert_eq!(answer_of(next).unwrap(), 27);
 }
 
-/// A reference with the profiles of several references, in this order.
+/// Makes a reference with the profiles of several references, in this order.
 fn joined(client: &Orb, parts: &[&ObjectRef]) -> ObjectRef {
     let profiles = parts.iter().flat_map(|part| part.ior().profiles.clone()).collect();
     let ior = Ior { type_id: "IDL:X:1.0".into(), profiles };
     client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap()
 }
 
-/// A server of an object with a declared priority.
+/// Makes a server of an object with a server-declared priority.
 fn elsewhere() -> (Orb, ObjectRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let declared = RtPolicies { priority_model: Some((PriorityModel::ServerDeclared, 7)), ..RtPolicies::default() };
@@ -349,7 +354,7 @@ fn keeping(object: &ObjectRef) -> ObjectRef {
     object.with_policies(CallPolicies { rebind: Some(RebindMode::NoRebind), ..CallPolicies::NONE })
 }
 
-/// A profile with other policies is skipped, wherever it stands in the reference.
+/// Checks that a profile with other policies is skipped at every position in the reference.
 #[test]
 fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     let (played, same) = (play(), play());
@@ -376,8 +381,8 @@ fn forward_is_followed_to_the_profile_with_the_bound_policies() {
     });
 }
 
-/// Even if the matching profile does not answer, the client does not switch to one with other
-/// policies.
+/// Checks that a client does not switch to a profile with other policies, even if the profile with
+/// the bound policies does not answer.
 #[test]
 fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     let played = play();
@@ -391,7 +396,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
             let mut stream = played.accept();
             let id = request(&mut stream);
             answer(&mut stream, id, 1);
-            // The second forward arrives after the first target was given up.
+            // The server forwards again after the client has failed to reach the first target.
             for _ in 0..2 {
                 let id = request(&mut stream);
                 answer_otherwise(&mut stream, id, 3, &forward_to(&target));
@@ -403,7 +408,7 @@ fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     });
 }
 
-/// Within one reference, a second profile with other policies counts as another binding.
+/// Checks that a second profile of a reference counts as another binding if its policies differ.
 #[test]
 fn no_rebind_refuses_a_next_profile_with_other_policies() {
     for mode in [RebindMode::Transparent, RebindMode::NoRebind] {
@@ -426,7 +431,7 @@ fn no_rebind_refuses_a_next_profile_with_other_policies() {
             RebindMode::Transparent => assert_eq!(call(&object).unwrap(), 1),
             _ => {
                 assert_eq!(call(&object).unwrap_err().kind(), Kind::Rebind);
-                // The client binds anew explicitly; from now on the other profile's policies apply.
+                // The client binds explicitly. From now on the policies of the other profile apply.
                 object.validate_connection().unwrap();
                 assert_eq!(call(&object).unwrap(), 1);
             }

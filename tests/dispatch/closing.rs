@@ -1,4 +1,4 @@
-//! Deadlines, restarts, CloseConnection and shutdown.
+//! Deadlines, restarts of servers, CloseConnection and shutdown.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
@@ -10,11 +10,11 @@ use corelane::{
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
-/// Repeats a call until its deadline passes after its request was sent. Returns the exception of
-/// that call.
+/// Makes calls until the deadline of a call passes after its request was sent. Returns the
+/// exception of that call.
 ///
-/// On a loaded machine the deadline may pass earlier. The exception states this, and the call is
-/// repeated.
+/// On a loaded machine the deadline may pass before the request is sent, which the completion
+/// status of the exception states. The function then makes another call.
 fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
     loop {
         let late = call();
@@ -30,7 +30,7 @@ fn sent_and_late(call: impl Fn() -> SystemException) -> SystemException {
 fn deadlines_are_kept_at_every_level() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
-    // Connects first, because the time-outs below do not include connecting.
+    // The first call connects, so that the time-outs of the following calls need not include it.
     assert_eq!(probe.cube_octet(2).unwrap(), 8);
     let precise = probe.with_timeout(Duration::from_millis(30));
     let late = sent_and_late(|| {
@@ -42,7 +42,7 @@ fn deadlines_are_kept_at_every_level() {
     let detail = late.detail().unwrap();
     assert_eq!(detail.phase, Some(Phase::Wait));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
-    // The late reply is skipped: the same connection serves the next call.
+    // The next call uses the same connection and skips the late reply.
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
     let of_thread = CallPolicies { timeout: Some(Duration::from_millis(20).into()), ..CallPolicies::NONE };
     let late = with_call_policies(of_thread, || probe.slow(2_000)).unwrap_err();
@@ -52,8 +52,8 @@ fn deadlines_are_kept_at_every_level() {
     assert_eq!(probe.slow(2_000).unwrap_err().kind(), Kind::Timeout);
 }
 
-/// A coarse time-out does not end early, even if a call with a shorter one preceded it on the same
-/// connection.
+/// Checks that a coarse time-out does not end early, even if the previous call on the connection
+/// had a shorter time-out.
 #[test]
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
@@ -74,7 +74,7 @@ fn coarse_timeout_never_fires_early() {
 }
 
 #[test]
-fn a_client_finds_a_server_that_was_restarted() {
+fn client_reaches_a_restarted_server() {
     for dispatch in EVERY_DISPATCH {
         let first = serve_at("127.0.0.2", dispatch);
         let corelane::Endpoint::Tcp { port, .. } = first.orb.endpoints()[0].clone() else { panic!() };
@@ -89,7 +89,7 @@ fn a_client_finds_a_server_that_was_restarted() {
         let second = serve_with(Orb::builder().pool(PoolConfig::default().dispatch(dispatch)).listen(address));
         second.orb.bind_key("Probe", second.probe.as_object()).unwrap();
         assert_eq!(by_key.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // The first server's object no longer exists, as the second server states.
+        // The second server answers that the object of the first server does not exist.
         let gone = probe.cube_octet(2).unwrap_err();
         assert_eq!((gone.kind(), gone.completed()), (Kind::ObjectNotExist, Completion::No));
         assert!(probe.as_object().non_existent().unwrap());
@@ -126,7 +126,8 @@ fn shutdown_lets_running_requests_finish() {
     }
 }
 
-/// Two threads shut down, one of them past the drain time-out. Requests are still answered.
+/// Checks two shutdowns at the same time, of which the second waits longer than the drain time-out.
+/// Requests in progress are still answered.
 #[test]
 fn second_shutdown_does_not_cut_the_first_short() {
     for dispatch in EVERY_DISPATCH {
@@ -141,8 +142,8 @@ fn second_shutdown_does_not_cut_the_first_short() {
                 std::thread::yield_now();
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
-            // One shutdown drains; the other is past the drain time-out. With a shorter sleep the
-            // test would only check less.
+            // The sleep is longer than the drain time-out. A shorter sleep could not make the test
+            // fail, but the test would check less.
             std::thread::sleep(4 * closing_time);
             let late = probe.with_timeout(Duration::from_secs(20)).cube_octet(1).unwrap_err();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");
@@ -152,10 +153,9 @@ fn second_shutdown_does_not_cut_the_first_short() {
     }
 }
 
-/// The server sends CloseConnection while the request arrives.
+/// Checks a request that arrives while the server sends CloseConnection.
 ///
-/// A request without a reply before CloseConnection has not run, so the call goes to the next
-/// server.
+/// A request that has no reply before CloseConnection has not run, so the client sends it again.
 #[test]
 fn a_request_that_meets_close_connection_is_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -166,7 +166,7 @@ fn a_request_that_meets_close_connection_is_sent_again() {
         assert!(stream.read(&mut request).unwrap() > 12);
         stream.write_all(b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00").unwrap();
         drop(stream);
-        // The second attempt: the reply to the request's id is one octet of value 9.
+        // The second attempt gets a reply with the request's id and the result 9, one octet.
         let (mut stream, _) = listener.accept().unwrap();
         let read = stream.read(&mut request).unwrap();
         assert!(read > 16);
@@ -184,8 +184,8 @@ fn a_request_that_meets_close_connection_is_sent_again() {
     closer.join().unwrap();
 }
 
-/// The server closes the connection after the request, without CloseConnection. The request may
-/// have run and is not sent again.
+/// Checks that a request is not sent again if the server closes the connection without
+/// CloseConnection, because the request may have run.
 #[test]
 fn a_request_that_may_have_run_is_not_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -208,7 +208,7 @@ fn a_request_that_may_have_run_is_not_sent_again() {
 }
 
 #[test]
-fn a_call_can_be_given_up_from_another_thread() {
+fn call_can_be_cancelled_from_another_thread() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let (_orb, probe) = client(&server.ior);
     let canceller = corelane::Canceller::new().unwrap();
@@ -217,7 +217,7 @@ fn a_call_can_be_given_up_from_another_thread() {
     let cancelled = std::thread::scope(|scope| {
         let call = scope.spawn(|| cancellable.slow(3_000).unwrap_err());
         while server.probe.started().unwrap() == 0 {
-            assert!(!call.is_finished(), "the call did not come");
+            assert!(!call.is_finished(), "the call ended before it reached the servant");
             std::thread::yield_now();
         }
         canceller.cancel();
@@ -225,7 +225,8 @@ fn a_call_can_be_given_up_from_another_thread() {
     });
     assert_eq!((cancelled.kind(), cancelled.minor() & 0xfff), (Kind::Transient, 3));
     assert_eq!(cancelled.completed(), Completion::Maybe);
-    // Later calls through the same reference fail at once; calls through others do not.
+    // Later calls through the cancelled reference fail at once. Calls through other references do
+    // not.
     assert_eq!(cancellable.slow(3_000).unwrap_err().kind(), Kind::Transient);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
 }
@@ -265,7 +266,8 @@ fn listeners_are_closed_after_shutdown() {
     }
 }
 
-/// A client that sends large requests and reads nothing does not delay the server's shutdown.
+/// Checks that a client that sends large requests and reads no replies does not delay the server's
+/// shutdown.
 #[test]
 fn peer_that_does_not_read_does_not_delay_shutdown() {
     for dispatch in EVERY_DISPATCH {
@@ -278,7 +280,7 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
             let orb = Orb::new().unwrap();
             let object = orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/Mirror")).unwrap().unwrap();
             let probe = ProbeRef::from_object(object).with_timeout(Duration::from_millis(1));
-            // The call is given up at once, so the client does not read the reply.
+            // The call ends at once with its time-out, so the client does not read the reply.
             let _ = probe.mirror(&vec![1; 8 << 20]);
             orb
         });
@@ -288,11 +290,12 @@ fn peer_that_does_not_read_does_not_delay_shutdown() {
     }
 }
 
-/// A servant that does not return delays neither the drop of its ORB nor other work.
+/// Checks that a servant that does not return delays the drop of its ORB no longer than the drain
+/// time-out.
 ///
-/// `shutdown(true)` would wait for it.
+/// `shutdown(true)` would wait for the servant.
 #[test]
-fn drop_waits_for_servants_no_longer_than_for_peers() {
+fn drop_of_an_orb_waits_for_servants_no_longer_than_for_peers() {
     for dispatch in EVERY_DISPATCH {
         let server = serve_with(
             Orb::builder()
@@ -305,7 +308,7 @@ fn drop_waits_for_servants_no_longer_than_for_peers() {
         std::thread::scope(|scope| {
             let call = scope.spawn(|| stuck.slow(20_000));
             while server.probe.started().unwrap() == 0 {
-                assert!(!call.is_finished(), "{dispatch:?}: the call did not come");
+                assert!(!call.is_finished(), "{dispatch:?}: the call ended before it reached the servant");
                 std::thread::yield_now();
             }
             let start = Instant::now();

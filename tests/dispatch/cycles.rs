@@ -1,4 +1,4 @@
-//! Servers of one thread that wait for each other: the exception names the waiting thread.
+//! Two servers with one thread each that wait for each other. The exception names a waiting thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl DynamicServant for Servants {
     }
 }
 
-/// A server with one thread, which runs no other request while it waits.
+/// Makes a server whose only thread runs no other request while it waits.
 fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
     let pool = PoolConfig::default().name(name).dispatch(Dispatch::LeaderFollowers { threads: 1 });
     let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
@@ -49,7 +49,7 @@ fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
 }
 
 #[test]
-fn a_cycle_of_threads_that_wait_in_place_is_named() {
+fn timeout_in_a_cycle_of_waiting_servers_names_a_waiting_thread() {
     let seen = Seen::new(Mutex::new("exceptions", Scope::Orb, Vec::new()));
     let (one, first, first_reference) = server("first", &seen);
     let (other, second, second_reference) = server("second", &seen);
@@ -59,7 +59,7 @@ fn a_cycle_of_threads_that_wait_in_place_is_named() {
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
     object.request("pass").invoke().unwrap_err();
     let seen = seen.lock();
-    // One of the two calls ends first. The call that it blocked may then continue.
+    // The time-out of one of the two calls ends first. The call that it blocked may then succeed.
     let told = &seen[0];
     let named = ["first/l0", "second/l0"].iter().any(|thread| told.contains(thread));
     assert!(told.starts_with("TIMEOUT") && named && told.contains("nested_wait"), "{:?}", *seen);

@@ -1,4 +1,4 @@
-//! Every dispatch architecture: concurrency, nested callbacks, bounds.
+//! Tests of every dispatch architecture: concurrency, nested callbacks, bounds of queues.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn exceptions_arrive_as_they_were_raised() {
     }
 }
 
-/// Client and server call each other, each inside the other's call.
+/// Checks calls between client and server in which each side calls back during the other's call.
 #[test]
 fn nested_callbacks_work_in_every_architecture() {
     for dispatch in EVERY_DISPATCH {
@@ -49,19 +49,18 @@ fn nested_callbacks_work_in_every_architecture() {
         let ours = peer.probe.clone();
         let remote = ProbeRef::from_object(peer.orb.string_to_object(&server.ior).unwrap().unwrap());
         let remote = remote.with_timeout(Duration::from_secs(20));
-        // Depth 3 needs two threads at once on either side, or one thread that dispatches while it
-        // waits.
+        // Depth 3 needs two threads of each side at the same time, or one thread that runs requests
+        // while it waits.
         assert_eq!(remote.call_back(Some(&ours), 3).unwrap(), 3, "{dispatch:?}");
     }
 }
 
-/// Eight client threads call slow servants, and no call waits for the reply to another.
+/// Checks that none of eight client threads waits for the reply to another thread's slow call.
 #[test]
 fn threads_of_one_reference_do_not_wait_for_each_other() {
     let server = serve(Dispatch::LeaderFollowers { threads: 8 });
     let (orb, probe) = client(&server.ior);
-    // All eight calls run at once, which is impossible if one of them waits for the reply to
-    // another.
+    // The servant's calls return only when all eight run at the same time.
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| probe.meet(8).unwrap());
@@ -76,7 +75,7 @@ fn full_queue_refuses_requests() {
     let (_orb, probe) = client(&server.ior);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| probe.slow(5_000));
-        // A collocated call bypasses the queue, whose only worker is busy.
+        // `started` is a collocated call, which bypasses the queue and its busy worker.
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
@@ -103,7 +102,7 @@ fn queue_at_its_size_limit_refuses_requests() {
         while server.probe.started().unwrap() == 0 {
             std::thread::yield_now();
         }
-        // An empty queue takes one request of any size. After it there is no room for another one.
+        // An empty queue takes one request of any size. The queue then has no room for another.
         let calls: Vec<_> = (0..3).map(|_| scope.spawn(|| probe.mirror(&large).map(|octets| octets.len()))).collect();
         let outcomes: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
         let (taken, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
@@ -116,7 +115,7 @@ fn queue_at_its_size_limit_refuses_requests() {
 }
 
 #[test]
-fn a_thread_per_connection_is_named_by_its_connection_and_ends_with_it() {
+fn thread_of_a_connection_has_the_connections_number_and_ends_with_the_connection() {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 1 });
     let (first_orb, first) = client(&server.ior);
     let (_second_orb, second) = client(&server.ior);
@@ -131,5 +130,5 @@ fn a_thread_per_connection_is_named_by_its_connection_and_ends_with_it() {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    panic!("the thread of a closed connection is never given to another one");
+    panic!("after a connection has closed, no new connection gets a thread");
 }

@@ -1,7 +1,7 @@
-//! Connections that end together with their last bytes, and connections that always have more to
-//! read.
+//! Connections whose end arrives together with their last bytes, and connections that always have
+//! further bytes.
 //!
-//! The server notices each end, and serves other connections in between.
+//! The server notices each end, and still serves other connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +19,7 @@ fn port(server: &Server) -> u16 {
     port
 }
 
-/// A request of `operation` with a long argument.
+/// Returns the octets of a request for `operation` with an argument of type `long`.
 fn request(server: &Server, id: u32, operation: &str, argument: i32, response: ResponseExpected) -> Vec<u8> {
     let profile = server.probe.as_object().ior().profiles.iter().find(|profile| profile.tag == 0).unwrap();
     let key = profile.parse().unwrap().object_key.to_vec();
@@ -46,8 +46,8 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// A connection that is still in the backlog at shutdown gets CloseConnection, because none of its
-/// requests has run.
+/// Checks a connection that is still in the listener's backlog at shutdown. It gets
+/// CloseConnection, because none of its requests has run.
 #[test]
 fn connection_in_the_backlog_gets_close_connection() {
     let server = serve(Dispatch::Reactive);
@@ -69,7 +69,8 @@ fn connection_in_the_backlog_gets_close_connection() {
     });
 }
 
-/// All threads are in upcalls while oneways arrive whose clients close or half-close at once.
+/// Checks oneways that arrive while all threads are in upcalls, and whose clients close or
+/// half-close the connection at once.
 #[test]
 fn end_that_arrives_with_the_last_bytes_is_noticed() {
     for dispatch in EVERY_DISPATCH {
@@ -97,8 +98,7 @@ fn end_that_arrives_with_the_last_bytes_is_noticed() {
     }
 }
 
-/// There are as many connections that send without end as threads. Another client is still
-/// answered.
+/// Checks that a client gets replies while as many other connections as threads send without end.
 #[test]
 fn connections_that_always_have_more_do_not_starve_others() {
     for dispatch in EVERY_DISPATCH {

@@ -1,14 +1,14 @@
 //! Callbacks nested in both directions work in every dispatch architecture with few threads.
 //!
-//! Three faults that interop/tests/dispatch.rs found:
-//! - Workers of a half-sync/half-async pool waited without dispatching, whatever `nested_wait` was.
-//!   With one nested call for each thread, the chain's next request stayed in the queue until the
-//!   deadline.
-//! - The shared threads of a pool with a thread per connection waited without dispatching by
-//!   default. Four callers of a JacORB client, whose threads share one connection, were enough to
-//!   block them.
-//! - A connection's own thread waited without dispatching while the chain's next request arrived on
-//!   that connection, which no other thread reads.
+//! These tests cover three faults that interop/tests/dispatch.rs found:
+//! - Workers of a half-sync/half-async pool waited for replies without running other requests, even
+//!   if `nested_wait` asked for it. When every thread waited, the next request of a chain of nested
+//!   calls stayed in the queue until its deadline.
+//! - The shared threads of a pool with a thread per connection also waited without running other
+//!   requests. Four threads of a JacORB client, which share one connection, could block all of
+//! them.
+//! - A connection's own thread waited without reading its connection. The next request of the chain
+//!   arrived on this connection, which no other thread reads.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,7 +29,8 @@ fn served_by(dispatch: Dispatch, nested_wait: Option<NestedWait>) -> Server {
     )
 }
 
-/// Runs several callers at once, each with a chain of calls between both sides.
+/// Runs several callers at once. Each caller makes a chain of nested calls between client and
+/// server.
 fn chains(server: &Server, callers: usize) {
     let caller = serve(Dispatch::LeaderFollowers { threads: 32 });
     let object = caller.orb.string_to_object(&server.ior).unwrap().unwrap();
@@ -46,25 +47,25 @@ fn chains(server: &Server, callers: usize) {
 }
 
 #[test]
-fn one_worker_of_a_half_synchronous_pool_serves_while_it_waits() {
+fn only_worker_of_a_half_sync_pool_serves_requests_while_it_waits() {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 };
     chains(&served_by(dispatch, Some(NestedWait::Serve { max_depth: 31 })), 6);
 }
 
 #[test]
-fn two_workers_of_a_half_synchronous_pool_share_the_queue_while_they_wait() {
+fn two_workers_of_a_half_sync_pool_serve_their_queue_while_they_wait() {
     let dispatch = Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 64 };
     chains(&served_by(dispatch, Some(NestedWait::Serve { max_depth: 31 })), 8);
 }
 
 #[test]
-fn shared_threads_beside_threads_of_connections_serve_while_they_wait() {
+fn shared_threads_of_a_thread_per_connection_pool_serve_requests_while_they_wait() {
     // With this bound no connection has a thread of its own.
     chains(&served_by(Dispatch::ThreadPerConnection { max_threads: 0 }, None), 8);
 }
 
 #[test]
-fn a_reactive_server_holds_eight_chains() {
+fn reactive_server_runs_eight_chains_of_nested_calls() {
     chains(&served_by(Dispatch::Reactive, None), 8);
 }
 
@@ -97,12 +98,12 @@ fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
     e
 }
 
-/// A client like JacORB, which sends everything on one connection.
+/// Checks a client that, like JacORB, sends all its messages on one connection.
 ///
-/// A request arrives while an upcall of its connection waits for a callback, and the client answers
-/// the callback only after that request.
+/// A request arrives while an earlier request of the connection waits for the reply to a callback.
+/// The client replies to the callback only after the server has answered the later request.
 #[test]
-fn thread_of_a_connection_serves_it_while_it_waits() {
+fn thread_of_a_connection_serves_the_connection_while_it_waits() {
     let server = served_by(Dispatch::ThreadPerConnection { max_threads: 16 }, None);
     let key = server.probe.as_object().ior().profiles[0].parse().unwrap().object_key.to_vec();
     let corelane::Endpoint::Tcp { host, port } = &server.orb.endpoints()[0] else { panic!("no TCP endpoint") };

@@ -1,4 +1,4 @@
-//! Burst mode: one thread serves many short requests, then requests arrive that need every thread.
+//! Burst mode: one thread serves many short requests. Then requests arrive that need every thread.
 //!
 //! The test has a process of its own, because bursts are counted for the whole process.
 
@@ -12,13 +12,12 @@ use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
 
-/// A number of requests that starts burst mode in a pool of four threads, whatever the order of
-/// reading.
+/// A number of requests that is large enough to start burst mode in a pool of four threads.
 ///
-/// Each thread needs 64 requests, with more of them behind.
+/// Burst mode begins when a thread has read 64 requests, each with another request behind it.
 const SHORT: i32 = 1_000;
 
-/// Requests of one connection, which are written together.
+/// The octets of requests of one connection, which the test writes at once.
 struct Requests {
     key: Vec<u8>,
     octets: Vec<u8>,
@@ -31,7 +30,7 @@ impl Requests {
         Requests { key, octets: Vec::new(), count: 0 }
     }
 
-    /// Appends a request with a `long` argument.
+    /// Appends a request with an argument of type `long`.
     fn add(&mut self, operation: &str, response: ResponseExpected, argument: i32) {
         self.count += 1;
         let mut request = Encoder::new();
@@ -71,9 +70,10 @@ fn rushes() -> u64 {
     counters::process_snapshot().bursts
 }
 
-/// Sends oneways and checks their sum. Repeats this until burst mode has begun.
+/// Sends oneways and checks that all of them run, in rounds, until burst mode has begun.
 ///
-/// It may take several rounds: one thread may finish all oneways before another thread observes it.
+/// Several rounds may be necessary: one thread may finish all oneways before another thread
+/// observes the burst.
 fn oneways(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let mut requests = Requests::to(&server);
@@ -85,12 +85,12 @@ fn oneways(threads: usize) {
         if rushes() > before {
             return;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "no rush of oneways has begun");
+        assert!(start.elapsed() < Duration::from_secs(60), "oneways have not started burst mode");
     }
 }
 
-/// Sends two-way requests. They are followed by one request for each thread that waits for all the
-/// others.
+/// Sends short two-way requests and then, for each thread, a request that returns when all threads
+/// run such a request.
 fn calls(threads: usize) {
     let server = serve(Dispatch::LeaderFollowers { threads });
     let (_orb, probe) = client(&server.ior);
@@ -99,11 +99,12 @@ fn calls(threads: usize) {
     for round in 1.. {
         let mut requests = Requests::to(&server);
         (0..SHORT).for_each(|value| requests.add("cube_long", ResponseExpected::Target, value));
-        // `meet` counts all arrivals since the start.
+        // `meet` counts all its calls since the start of the server.
         let meeting = i32::try_from(round * threads).unwrap();
         (0..threads).for_each(|_| requests.add("meet", ResponseExpected::Target, meeting));
         std::thread::scope(|scope| {
-            // The server stops reading while the client does not read its replies.
+            // Another thread writes, because the server stops reading if the client does not read
+            // its replies.
             let mut writer = stream.try_clone().unwrap();
             let octets = &requests.octets;
             scope.spawn(move || writer.write_all(octets).unwrap());
@@ -118,12 +119,12 @@ fn calls(threads: usize) {
                 );
             }
         });
-        // Other connections are served too.
+        // The server serves other connections after the burst.
         assert_eq!(probe.cube_octet(3).unwrap(), 27);
         if round >= 10 && rushes() > before {
             return;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "no rush of calls has begun");
+        assert!(start.elapsed() < Duration::from_secs(60), "calls have not started burst mode");
     }
 }
 
@@ -135,7 +136,7 @@ fn next_reply(stream: &mut TcpStream) -> (u32, Option<i32>) {
     stream.read_exact(&mut body).unwrap();
     let number = |at: usize| body.get(at..at + 4).map(|octets| u32::from_le_bytes(octets.try_into().unwrap()));
     assert_eq!((header[7], number(4)), (1, Some(0)), "no reply, or an exception");
-    // The layout: id, status, no contexts, padding to 8 octets of the message.
+    // The body has the request id, the status, an empty list of contexts, and padding to 8 octets.
     (number(0).unwrap(), number(12).map(u32::cast_signed))
 }
 

@@ -1,4 +1,5 @@
-//! A servant shuts its ORB down, `run` returns in `main`, and `main` drops the ORB during shutdown.
+//! A servant shuts its ORB down. `run` then returns in `main`, which drops the ORB during the
+//! shutdown.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -79,7 +80,7 @@ fn clients_get_close_connection_although_main_drops_the_orb() {
     clients.join().unwrap();
 }
 
-/// The types of the messages up to the end of a connection.
+/// Returns the types of the messages up to the end of a connection.
 fn kinds(stream: &mut TcpStream) -> Vec<MessageKind> {
     let mut octets = Vec::new();
     stream.read_to_end(&mut octets).unwrap();

@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
 }
 
-/// The documented items of a text that begin with `begins`, each with its documentation.
+/// Returns the items of a text whose lines begin with `begins`, each with its documentation.
 fn documented<'t>(text: &'t str, begins: &str) -> Vec<(&'t str, String)> {
     let (mut found, mut documentation) = (Vec::new(), String::new());
     for line in text.lines().map(str::trim) {
@@ -35,37 +35,37 @@ fn documented<'t>(text: &'t str, begins: &str) -> Vec<(&'t str, String)> {
 }
 
 #[test]
-fn every_field_of_a_configuration_says_its_default() {
+fn documentation_of_every_configuration_field_states_its_default() {
     for (file, name) in STRUCTURES {
         let text = read(file);
         let (_, body) = text.split_once(&format!("pub struct {name} {{\n")).unwrap();
         let fields = documented(body.split_once("\n}").unwrap().0, "pub ");
         assert!(fields.len() > 1, "{name}: {fields:?}");
         for (field, documentation) in fields {
-            assert!(documentation.contains("Default: "), "{name}::{field} does not say its default");
+            assert!(documentation.contains("Default: "), "the documentation of {name}::{field} does not state its default");
         }
     }
 }
 
 #[test]
-fn every_setting_of_the_builder_says_its_default() {
+fn documentation_of_every_builder_setting_states_its_default() {
     let text = read("crates/orb/src/orb/builder.rs");
     let settings = documented(&text, "pub fn ");
     assert!(settings.len() > 15, "{settings:?}");
     for (setting, documentation) in settings.iter().filter(|(setting, _)| *setting != "build") {
         let says = documentation.contains("default") || documentation.contains("Without");
-        assert!(says, "OrbBuilder::{setting} does not say its default");
+        assert!(says, "the documentation of OrbBuilder::{setting} does not state its default");
     }
 }
 
 #[test]
-fn every_limit_says_its_default() {
+fn documentation_of_every_limit_states_its_default() {
     let text = read("crates/wire/src/limits.rs");
     let (_, body) = text.split_once("pub struct Limits {\n").unwrap();
     for (field, documentation) in documented(body.split_once("\n}").unwrap().0, "pub ") {
         assert!(
             documentation.contains(|letter: char| letter.is_ascii_digit()),
-            "Limits::{field} does not say its default"
+            "the documentation of Limits::{field} does not state its default"
         );
     }
 }

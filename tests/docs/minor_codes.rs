@@ -10,7 +10,7 @@ fn row(kind: Kind, code: u32, name: &str, text: &str) -> String {
     format!("| {code:#010x} | {} | {name} | {} |", kind.name(), text.trim())
 }
 
-/// The expected rows of the table, in order.
+/// Returns the expected rows of the table, in order.
 fn rows() -> Vec<String> {
     let listed = minor::ALL.iter().map(|(kind, code, name, text)| row(*kind, *code, name, text));
     let own =
@@ -28,7 +28,7 @@ fn table_of_minor_codes_matches_the_code() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/minor-codes.md")).unwrap();
     let found: Vec<&str> = page.lines().filter(|line| line.starts_with("| 0x")).collect();
     let rows = rows();
-    assert!(found == rows, "docs/minor-codes.md is to have these rows:\n{}", rows.join("\n"));
+    assert!(found == rows, "docs/minor-codes.md does not have these rows:\n{}", rows.join("\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The reference tables of the documentation and the code have the same entries.
 //!
-//! docs/options.md has a row for every option, with its default; docs/operations.md has one for
-//! every event and counter; SECURITY.md has one for every attack.
+//! docs/options.md has a row for every option, with its default. docs/operations.md has a row for
+//! every event and counter, and SECURITY.md a row for every attack.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
-/// The sections: the type, its file, and the form of its options.
+/// The sections of docs/options.md: the type, its file, and the form of its options.
 const SECTIONS: [(&str, &str, Options); 17] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
@@ -47,13 +47,13 @@ enum Options {
     Methods,
 }
 
-/// The lines between `head` and the line that closes its braces.
+/// Returns the lines between `head` and the line that closes its braces.
 fn body<'s>(source: &'s str, head: &str) -> Vec<&'s str> {
     let lines = source.lines().skip_while(|line| !line.starts_with(head)).skip(1);
     lines.take_while(|line| *line != "}").collect()
 }
 
-/// The options of a type in its source.
+/// Returns the options of a type in its source.
 fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     let own = |line: &str| line.strip_prefix("    ").filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
     let until = |text: String, ends: &[char]| text.split(ends).next().unwrap_or_default().trim().to_owned();
@@ -83,12 +83,13 @@ fn declared(source: &str, name: &str, options: Options) -> Vec<String> {
     }
 }
 
-/// Returns the rows of a section: the first cell without its quotes, and the second one.
+/// Returns the rows of a section of docs/options.md: the first cell without its quotes, and the
+/// second cell.
 fn rows(section: &str) -> BTreeMap<String, String> {
     rows_of(PAGE, &format!("## `{section}`"))
 }
 
-/// Returns the rows below a heading of a page. All of them have the same number of cells.
+/// Returns the rows below a heading of a page, and checks that they have equal numbers of cells.
 fn rows_of(page: &str, heading: &str) -> BTreeMap<String, String> {
     let lines = page.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with("## "));
     let mut cells_of_all = None;
@@ -122,7 +123,7 @@ fn every_option_has_its_row() {
         );
     }
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("## `")?.strip_suffix('`'));
-    assert!(sections.eq(SECTIONS.iter().map(|(section, ..)| *section)), "the page's sections");
+    assert!(sections.eq(SECTIONS.iter().map(|(section, ..)| *section)), "the sections of docs/options.md are not those of this test");
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn every_file_of_the_hostile_suite_has_its_row() {
     let described = rows_of(page, "## The attacks that are tested");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
     for name in described.keys() {
-        assert!(folder.join(name).is_file(), "SECURITY.md describes {name}, which is not there");
+        assert!(folder.join(name).is_file(), "SECURITY.md describes {name}, which does not exist");
     }
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let hostile: Vec<String> = entries.filter(|name| name.ends_with(".rs")).collect();
@@ -156,7 +157,7 @@ fn every_file_of_the_hostile_suite_has_its_row() {
     }
 }
 
-/// The forms in which the page may write a value with this `Debug` output.
+/// Returns the forms in which the page may write a value with this `Debug` output.
 fn written(debug: &str) -> Vec<String> {
     let inner = debug.strip_prefix("Some(").and_then(|rest| rest.strip_suffix(')')).unwrap_or(debug);
     let mut forms = vec![format!("`{inner}`")];
@@ -186,9 +187,9 @@ fn written(debug: &str) -> Vec<String> {
     forms
 }
 
-/// Compares the defaults of a section with the code's defaults, except for the options in `told`.
+/// Compares the defaults of a section with the code's defaults.
 ///
-/// The page describes the options in `told` in words.
+/// The options in `told` are left out, because the page describes their defaults in words.
 fn check(section: &str, default: &dyn Debug, told: &[&str]) {
     let text = format!("{default:#?}");
     let rows = rows(section);
@@ -199,7 +200,7 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
             continue;
         }
         let row = rows.get(name).unwrap_or_else(|| panic!("`{section}` has no row `{name}`"));
-        // After a colon the cell explains the value.
+        // An explanation of the value may follow in the cell after a colon.
         let cell = row.split(": ").next().unwrap_or_default();
         let value = value.trim_end_matches(',');
         let forms = written(value);

@@ -1,9 +1,9 @@
-//! The pieces of IDL and Rust in docs/rust-mapping.md.
+//! The examples of IDL and Rust in docs/rust-mapping.md.
 //!
-//! Each piece compiles, and the pieces that need no peer run. The page shows the Rust code that the
-//! compiler generates from the IDL.
+//! Each example compiles, and the examples that need no peer run. The page also shows the Rust code
+//! that the compiler generates from the IDL.
 
-// The page shows what is possible, not always what is recommended.
+// The page shows possible uses of the mapping, which are not always recommended ones.
 #![allow(unused, unused_qualifications, missing_docs, unreachable_pub, clippy::all)]
 
 use std::collections::BTreeMap;
@@ -116,20 +116,20 @@ mod contexts_of_servants {
 }
 
 #[test]
-fn any_and_type_codes() -> Result<(), Box<dyn Error>> {
+fn examples_of_any_and_type_codes_run() -> Result<(), Box<dyn Error>> {
     use page::{NAMES_TYPE, Point};
     piece!("any_and_typecodes_1");
     Ok(())
 }
 
 #[test]
-fn fixed_point() -> Result<(), Box<dyn Error>> {
+fn examples_of_fixed_point_run() -> Result<(), Box<dyn Error>> {
     piece!("fixed_point_1");
     Ok(())
 }
 
 #[test]
-fn value_types() {
+fn examples_of_value_types_run() {
     use page::Node;
     piece!("value_types_2");
 }
@@ -146,9 +146,9 @@ fn without_generated_code(object: &ObjectRef) -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn every_piece_is_here() {
+fn every_example_of_the_page_is_compiled() {
     let there: Vec<&str> = include_str!(concat!(env!("OUT_DIR"), "/rust_mapping/names")).lines().collect();
     let source = include_str!("rust_mapping.rs");
     let missing: Vec<_> = there.iter().filter(|name| !source.contains(&format!("piece!(\"{name}\")"))).collect();
-    assert!(there.len() >= 11 && missing.is_empty(), "{missing:?} of docs/rust-mapping.md are compiled by nothing");
+    assert!(there.len() >= 11 && missing.is_empty(), "this test does not compile {missing:?} of docs/rust-mapping.md");
 }

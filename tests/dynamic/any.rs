@@ -1,4 +1,4 @@
-//! `any` end to end: every type, over connections and within the process, and extraction.
+//! `any` with every type, over connections and within the process, and the extraction of values.
 
 use corelane::{Any, LongDouble, Octets, Orb, SystemException, SystemExceptionKind, TypeCode, Typed, Value, Version};
 use corelane_tests::any::{
@@ -6,7 +6,8 @@ use corelane_tests::any::{
     serve_echo,
 };
 
-/// Passes a value through `any`, `any` in `any`, and a server that does not read it.
+/// Passes a value through `any`, through `any` in `any`, and through a server that does not read
+/// the value.
 fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     let any = Any::new(value).unwrap();
     assert_eq!((&any.extract::<T>().unwrap(), any.type_code()), (value, &T::type_code()));
@@ -15,7 +16,7 @@ fn through<T: Typed + PartialEq + std::fmt::Debug>(echo: &EchoRef, value: &T) {
     assert_eq!((&first.extract::<T>().unwrap(), &type_code), (value, any.type_code()));
     assert_eq!(&second.extract::<Any>().unwrap().extract::<T>().unwrap(), value);
     assert_eq!((&first, &second), (&any, &nested));
-    // Generated code and the dynamic encoder agree on the tree.
+    // Generated code and the dynamic encoder give one tree.
     let tree = first.value().unwrap();
     assert_eq!(tree, any.value().unwrap());
     if !has_reference(&tree) {
@@ -69,7 +70,7 @@ fn every_type(echo: &EchoRef) {
 }
 
 #[test]
-fn every_type_in_any_and_in_any_in_any() {
+fn values_of_every_type_survive_any_and_any_in_any() {
     let (_server, echo) = serve_echo(Orb::builder());
     every_type(&echo);
     let client = Orb::new().unwrap();
@@ -93,7 +94,8 @@ fn extracted_references_can_be_called() {
     let (_server, local) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
     let echo: EchoRef = client.reference(&local.as_object().to_string()).unwrap();
-    // Extracts from an `any` that was made here, and from one that came back from the server.
+    // The references are extracted from an `any` of the client and from an `any` that the server
+    // has returned.
     let any = Any::new(&Some(echo.clone())).unwrap();
     assert_eq!(any.extract::<Option<EchoRef>>().unwrap().unwrap().add(2, 3).unwrap(), (5, -1, 6));
     let (back, ..) = echo.pass(&any, &Any::null()).unwrap();
@@ -111,7 +113,7 @@ fn extraction_needs_an_equivalent_type() {
     assert!(any.extract::<u32>().is_err() && any.extract::<i64>().is_err() && any.extract::<Point>().is_err());
     assert_eq!(kind(Any::new(&"7".to_owned()).unwrap().extract()), SystemExceptionKind::BadOperation);
     assert_eq!(kind(Any::null().extract()), SystemExceptionKind::BadOperation);
-    // Aliases, bounds and the width of characters make no difference.
+    // Types are equivalent if they differ only in aliases, bounds and the width of characters.
     let names = TypeCode::described(&WIDE_NAMES_TYPE);
     let any = Any::with_type(&names, &vec!["€".to_owned()]).unwrap();
     assert_eq!((any.extract::<Vec<String>>().unwrap(), any.type_code()), (vec!["€".to_owned()], &names));
@@ -120,7 +122,7 @@ fn extraction_needs_an_equivalent_type() {
     assert_eq!(refused(Any::with_type(&names, &vec![String::new(); 4])), SystemExceptionKind::Marshal);
     assert_eq!(refused(Any::with_type(&names, &1i32)), SystemExceptionKind::BadParam);
     assert_eq!(refused(Any::new(&"a\0b".to_owned())), SystemExceptionKind::BadParam);
-    // Another structure of the same shape is another type.
+    // A structure with equal members but another repository id is not equivalent.
     let other =
         TypeCode::structure("IDL:Other:1.0", "Other", [("x", TypeCode::LONG), ("y", TypeCode::DOUBLE)]).unwrap();
     assert!(!Point::matches_type(&other) && Point::matches_type(&Point::type_code().compact()));

@@ -1,4 +1,4 @@
-//! DynAny: values are taken apart and assembled without generated types.
+//! DynAny: taking values apart and assembling them without generated types.
 
 use corelane::dynamic::{DynAny, DynAnyError};
 use corelane::{Any, Orb, TypeCode, Typed};
@@ -16,7 +16,7 @@ fn members_put_back_give_the_same_value() {
     let mut value = dyn_any(&all);
     assert_eq!(value.component_count(), value.type_code().member_count());
     assert_eq!(value.to_any().unwrap(), Any::new(&all).unwrap());
-    // Every member has its name and type, and can be put back in its place.
+    // Every member has its name and type, and can be assigned again.
     let members = value.members().unwrap();
     let named: Vec<(&str, DynAny)> = members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     assert_eq!((named[0].0, named[0].1.get::<bool>().unwrap()), ("b", true));
@@ -26,14 +26,14 @@ fn members_put_back_give_the_same_value() {
     let mut renamed = named.clone();
     renamed[0].0 = "other";
     assert_eq!(value.set_members(&renamed), Err(DynAnyError::TypeMismatch));
-    // The value is built from the type alone.
+    // The value is made from the type alone, with default members.
     let fresh = DynAny::from_type_code(&Everything::type_code()).unwrap();
     assert!(fresh.component_count() == value.component_count() && fresh != value);
     assert_eq!(fresh.to_any().unwrap().type_code(), &Everything::type_code());
 }
 
 #[test]
-fn the_current_component_moves() {
+fn current_component_can_be_moved() {
     let mut value = dyn_any(&Point { x: 1, y: 2.0 });
     assert_eq!((value.current_member_name().unwrap().as_str(), value.get::<i32>().unwrap()), ("x", 1));
     value.insert(&7i32).unwrap();
@@ -67,13 +67,13 @@ fn change_of_a_nested_component_changes_the_whole() {
     let mut replaced = value.clone();
     *replaced.current_component().unwrap().unwrap() = dyn_any(&1i32);
     assert_eq!(replaced, dyn_any(&1i32));
-    // The bound of the name is 32.
+    // The name is a string of at most 32 characters.
     value.rewind();
     assert_eq!(value.insert(&"x".repeat(33)), Err(DynAnyError::InvalidValue));
 }
 
 #[test]
-fn sequences_and_arrays() {
+fn elements_of_sequences_and_arrays_can_be_read_and_changed() {
     let mut list = dyn_any(&vec![1i32, 2]);
     list.set_length(4).unwrap();
     assert_eq!(list.to_any().unwrap().extract::<Vec<i32>>().unwrap(), [1, 2, 0, 0]);
@@ -95,7 +95,7 @@ fn sequences_and_arrays() {
 }
 
 #[test]
-fn enumerations_and_fixed() {
+fn enumerations_and_fixed_values_can_be_read_and_changed() {
     let mut colour = dyn_any(&Colour::Green);
     assert_eq!((colour.enumerator().unwrap().as_str(), colour.enumerator_number().unwrap()), ("green", 1));
     colour.set_enumerator("blue").unwrap();
@@ -120,11 +120,12 @@ fn enumerations_and_fixed() {
 }
 
 #[test]
-fn unions() {
+fn union_members_follow_the_discriminator() {
     let mut choice = dyn_any(&Choice::Number(5));
     assert_eq!((choice.member_name().unwrap().as_str(), choice.member().unwrap().get::<i32>().unwrap()), ("number", 5));
-    // Setting the discriminator to its present label keeps the member. Another label makes a new
-    // member. A value without a label leaves no active member.
+    // If the discriminator is set to a label of the present member, the member stays. If it is set
+    // to another label, the union gets a new member. If it is set to a value without a label, the
+    // union has no member.
     let label = |colour| dyn_any(&colour);
     choice.set_discriminator(&label(Colour::Red)).unwrap();
     assert_eq!(choice.to_any().unwrap().extract::<Choice>().unwrap(), Choice::Number(5));

@@ -22,7 +22,7 @@ fn out<T: Typed>(value: &DynAny) -> T {
     value.to_any().unwrap().extract().unwrap()
 }
 
-/// The members in the form that [`DynAny::set_members`] takes.
+/// Returns the members in the form that [`DynAny::set_members`] takes.
 fn named(members: &[(String, DynAny)]) -> Vec<(&str, DynAny)> {
     members.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
 }
@@ -31,7 +31,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// A node with two links to a second node, which links back.
+/// Makes a node with two links to a second node, which has links to the first node.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let first = graph.declare::<Node>();
@@ -75,7 +75,7 @@ fn members_have_names_and_types() {
     at(&mut value, &[3], |secret| secret.insert(&"changed".to_owned()).unwrap());
     let found = out::<Option<NodeRef>>(&value).unwrap().get().clone();
     assert_eq!((found.id, found.left, found.secret.as_str()), (6, None, "changed"));
-    // Members are taken out and put back.
+    // Members can be changed and assigned again.
     let mut members = value.members().unwrap();
     members[ID].1.insert(&7i32).unwrap();
     value.set_members(&named(&members)).unwrap();
@@ -93,7 +93,7 @@ fn shared_value_changes_in_all_its_places() {
     let before = value.clone();
     at(&mut value, &[LEFT], |second| second.insert(&20i32).unwrap());
     assert_eq!(id_at(&mut value, &[RIGHT, ID]), 20);
-    // The path goes once round the cycle and back to the value itself.
+    // The path follows the cycle of links and leads back to the value itself.
     at(&mut value, &[RIGHT, LEFT, LEFT, LEFT, ID], |id| id.insert(&10i32).unwrap());
     assert_eq!(id_at(&mut value, &[ID]), 10);
     let found = out::<Option<NodeRef>>(&value).unwrap();
@@ -122,7 +122,7 @@ fn equality_ignores_sharing() {
     assert_eq!(one, two);
     assert!(one != dyn_any(&Some(ValueRef::new(node(1, Some(leaf()), None)))));
     assert!(one != dyn_any(&Some(ring())));
-    // A cycle of two equal nodes, and a cycle of one node.
+    // A cycle of two equal nodes equals a cycle of one such node.
     let around = |count: usize| {
         let graph = ValueGraph::new();
         let nodes: Vec<NodeRef> = (0..count).map(|_| graph.declare()).collect();
@@ -149,7 +149,7 @@ fn members_put_back_keep_their_identity() {
         (&found.get().left, found.get().left.clone().unwrap().get().left.clone()),
         (&found.get().right, Some(found))
     );
-    // Parts from another value: a node that occurs twice there occurs as one node here.
+    // Members of another value are assigned. A node that this value contains twice stays one node.
     let other = dyn_any(&Some(ValueRef::new(node(8, Some(ring()), None))));
     let mut members = value.members().unwrap();
     members[LEFT].1 = other.clone();
@@ -157,7 +157,7 @@ fn members_put_back_keep_their_identity() {
     value.set_members(&named(&members)).unwrap();
     at(&mut value, &[LEFT, ID], |id| id.insert(&9i32).unwrap());
     assert_eq!((id_at(&mut value, &[RIGHT, ID]), id_at(&mut value, &[RIGHT, LEFT, RIGHT, LEFT, ID])), (9, 1));
-    // Sequences share valuetypes too. They copy all other elements.
+    // Sequences also share instances of valuetypes, and copy all other elements.
     let mut list = dyn_any(&vec![Some(ring()), None]);
     let first = list.elements().unwrap()[0].clone();
     list.set_elements(&[first.clone(), first.clone(), first]).unwrap();
@@ -171,7 +171,7 @@ fn members_put_back_keep_their_identity() {
 }
 
 #[test]
-fn null_becomes_a_value_and_a_value_null() {
+fn null_can_become_a_value_and_a_value_can_become_null() {
     let mut value = of_type(&NODE_TYPE);
     assert_eq!((value.is_null(), value.component_count(), value.rewind()), (Ok(true), 0, false));
     assert!(value.current_component().unwrap().is_none());
@@ -194,7 +194,7 @@ fn null_becomes_a_value_and_a_value_null() {
     let mut null = of_type(&NODE_TYPE);
     null.set_members(&named(&members)).unwrap();
     assert_eq!(null, value);
-    // A change at one place is a change at all places that share the value.
+    // A change of a shared value is visible in all members that share it.
     let mut ring = dyn_any(&Some(ring()));
     at(&mut ring, &[LEFT], |second| second.set_to_null().unwrap());
     at(&mut ring, &[RIGHT], |second| assert_eq!(second.is_null(), Ok(true)));
@@ -245,7 +245,7 @@ fn value_keeps_its_own_type() {
 }
 
 #[test]
-fn boxes() {
+fn value_boxes_can_be_read_and_changed() {
     let mut text = dyn_any(&Some(ValueRef::new(Text("grüße".to_owned()))));
     assert_eq!(
         (text.is_null(), text.component_count(), text.get::<String>().unwrap().as_str()),

@@ -1,4 +1,4 @@
-//! Calls without stubs and servants without skeletons, against each other and generated code.
+//! Calls without stubs, and servants without skeletons, with each other and with generated code.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn calls(echo: &EchoRef) {
     let response = add(echo, 7, 3).invoke().unwrap();
     let numbers: Vec<i32> = response.outputs.iter().map(|any| any.extract().unwrap()).collect();
     assert_eq!((response.result.extract::<i32>().unwrap(), numbers), (10, vec![4, 21]));
-    // Exceptions that the request lists, and one that it does not list.
+    // The request gets an exception that it lists, and an exception that it does not list.
     match add(echo, 7, -1).invoke() {
         Err(RequestError::User(any)) => {
             let failed: Failed = any.extract().unwrap();
@@ -44,7 +44,7 @@ fn calls(echo: &EchoRef) {
         Err(RequestError::User(any)) => assert_eq!(any.extract::<Other>().unwrap(), Other { code: 7 }),
         other => panic!("{other:?}"),
     }
-    // Attributes are operations. A oneway is an operation without a reply.
+    // An attribute is called by its operations `_set_level` and `_get_level`.
     echo.as_object().request("_set_level").input(Any::new(&5i32).unwrap()).invoke().unwrap();
     let level = echo.as_object().request("_get_level").returns(TypeCode::LONG).invoke().unwrap();
     assert_eq!(level.result.extract::<i32>().unwrap(), 5);
@@ -62,7 +62,7 @@ fn dynamic_requests_call_generated_servants() {
 }
 
 #[test]
-fn deferred_calls() {
+fn deferred_dynamic_calls_get_their_results() {
     let (_server, local) = serve_echo(Orb::builder());
     let (_client, remote) = over_the_wire(&local);
     for echo in [local, remote] {
@@ -98,11 +98,11 @@ fn invalid_requests_are_refused() {
     assert_eq!(minor(object.request("add").output(TypeCode::VOID).invoke()), illegal);
     assert_eq!(minor(object.request("add").returns(failed.type_code().clone()).invoke()), illegal);
     assert_eq!(minor(object.request("no_such").invoke()), (SystemExceptionKind::BadOperation, 2));
-    // The result type differs from the servant's.
+    // The request expects another result type than the servant's.
     assert_eq!(minor(object.request("noted").returns(Point::type_code()).invoke()).0, SystemExceptionKind::Marshal);
 }
 
-/// The generated servant's operations, written by hand.
+/// A dynamic servant with the operations of the generated servant.
 struct Dynamic {
     answers_twice: bool,
 }
@@ -164,7 +164,7 @@ fn stubs_call_dynamic_servants() {
         assert!(echo.as_object().is_a("IDL:corelane.test/dynamic/Base:1.0").unwrap());
         let kind = |result: Result<i32, SystemException>| result.unwrap_err().kind();
         assert_eq!(kind(echo.level()), SystemExceptionKind::BadOperation);
-        // A servant cannot raise a value that is not an exception.
+        // The servant has tried to raise a value that is not an exception.
         let refused = echo.noted().unwrap_err();
         assert_eq!((refused.kind(), refused.minor() & 0xfff), (SystemExceptionKind::BadParam, 21));
     }

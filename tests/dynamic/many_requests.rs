@@ -1,4 +1,5 @@
-//! Several dynamic requests at once: order of replies, deadlines, requests that cannot be sent.
+//! Several dynamic requests at once: the order of replies, deadlines, and requests that cannot be
+//! sent.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -24,7 +25,7 @@ impl DynamicServant for Held {
     }
 }
 
-/// An object whose replies are held until the test waits at the barrier.
+/// Makes an object whose replies wait until the test reaches the barrier.
 fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let barrier = Arc::new(Barrier::new(2));
@@ -74,7 +75,7 @@ fn responses_come_in_the_order_of_arrival() {
         (0..2).map(|_| responses.next().unwrap()).map(|(at, it)| (at, number(&it))).collect();
     early.sort_unstable();
     assert_eq!(early, [(1, 2), (2, 4)]);
-    // The remaining reply has not arrived and cannot.
+    // The remaining reply has not arrived, because its servant waits at the barrier.
     assert_eq!((responses.outstanding(), responses.is_ready()), (1, false));
     barrier.wait();
     let (at, response) = responses.next().unwrap();
@@ -83,7 +84,7 @@ fn responses_come_in_the_order_of_arrival() {
 }
 
 #[test]
-fn many_requests_to_objects_near_and_far() {
+fn requests_to_remote_and_collocated_objects_are_sent_together() {
     let client = Orb::new().unwrap();
     let (_server, far) = echo(&client);
     let (_own, near) = serve_echo(Orb::builder());
@@ -114,7 +115,7 @@ fn every_request_has_its_own_deadline() {
 }
 
 #[test]
-fn request_that_cannot_be_sent_has_its_exception_as_response() {
+fn response_of_a_request_that_cannot_be_sent_is_its_exception() {
     let client = Orb::new().unwrap();
     let (_server, echo) = echo(&client);
     let nobody = client.string_to_object("corbaloc::127.0.0.1:1/nobody").unwrap().unwrap();
@@ -141,12 +142,12 @@ fn request_that_was_sent_earlier_can_be_added() {
     let mut responses: Vec<_> = responses.collect();
     responses.sort_by_key(|(at, _)| *at);
     assert_eq!((number(&responses[0].1), number(&responses[1].1)), (31, 11));
-    // The reply was already taken.
+    // The reply to this request was collected before.
     assert_eq!(failure(&responses[2].1), (Kind::BadInvOrder, 12));
 }
 
 #[test]
-fn oneways() {
+fn oneways_are_sent_together_unless_a_request_expects_a_reply() {
     let client = Orb::new().unwrap();
     let (_server, echo) = echo(&client);
     let note = |text: &str| echo.request("note").input(Any::new(&text.to_owned()).unwrap());
@@ -157,7 +158,7 @@ fn oneways() {
     // One request expects a reply, so none of the requests is sent.
     let refused = DynamicRequest::send_all_oneway([note("third"), add(&echo, 1, 1)]).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::BadParam, 31));
-    // One request cannot be sent; the others are sent.
+    // If one request cannot be sent, the others are still sent.
     let nobody = client.string_to_object("corbaloc::127.0.0.1:1/nobody").unwrap().unwrap();
     let unsent = nobody.request("note").input(Any::new(&String::new()).unwrap());
     assert_eq!(noted(), "second");

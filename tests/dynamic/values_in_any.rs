@@ -18,7 +18,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// A node with a link to itself and two links to another node.
+/// Makes a node with links to itself and to another node.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let first = graph.declare::<Node>();
@@ -64,12 +64,12 @@ fn value_in_any_keeps_its_own_type() {
     let found = any.extract::<Option<DerivedRef>>().unwrap().unwrap();
     assert_eq!((&found.get().base, found.get().extra), (&base, 0.5));
     assert_ring(found.get().graph.as_ref().unwrap());
-    // Generated code of this type is not registered here.
+    // The value is truncated to its base, because the derived type is not registered in this ORB.
     assert_eq!(*any.extract::<Option<BaseRef>>().unwrap().unwrap().get(), base);
 }
 
 #[test]
-fn boxes_and_abstract_types() {
+fn boxes_and_abstract_types_survive_any() {
     let text: TextRef = ValueRef::new(Text("grüße €".to_owned()));
     let any = around(&Any::new(&Some(text)).unwrap());
     assert_eq!(any.extract::<Option<TextRef>>().unwrap().unwrap().get().0, "grüße €");
@@ -114,7 +114,7 @@ fn types_of_idl_4_survive_any() {
     assert_eq!((any.type_code(), any.extract::<Word>().unwrap().delta()), (&TypeCode::USHORT, -3));
 }
 
-/// A custom letter whose marshalled form differs from the declared one.
+/// A custom letter whose marshalled form differs from the declared form.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -133,7 +133,7 @@ fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
     Ok(LetterOperations::implementation(Backwards(d.read_string()?.chars().rev().collect())))
 }
 
-/// The server does not know the type; the client that extracts the value does.
+/// Checks custom values whose type only the client knows, not the server.
 #[test]
 fn custom_values_pass_through_a_server_without_their_code() {
     let (_server, echo) = serve_echo(Orb::builder());
@@ -146,7 +146,7 @@ fn custom_values_pass_through_a_server_without_their_code() {
     assert_eq!(any.value().unwrap_err().kind(), SystemExceptionKind::NoImplement);
     let text = |any: &Any| any.extract::<Option<LetterRef>>().unwrap().unwrap().get().text.clone();
     for shift in 0..9usize {
-        // The offset in the message varies.
+        // The string before the value varies the offset of the value in the message.
         let shifted = Any::new(&vec![Any::new(&"x".repeat(shift)).unwrap(), any.clone(), any.clone()]).unwrap();
         let (result, second, type_code) = echo.pass(&shifted, &any).unwrap();
         assert_eq!((&type_code, &result, &second), (shifted.type_code(), &shifted, &any));
@@ -162,9 +162,9 @@ fn custom_values_pass_through_a_server_without_their_code() {
     assert_eq!(text(&response.outputs[0].extract().unwrap()), "a letter");
 }
 
-/// A value occurs first in an `any` and then outside of it, or the other way round.
+/// Checks a value that occurs both in an `any` and outside of it, in either order.
 ///
-/// The second occurrence is an indirection.
+/// In the message the second occurrence is an indirection to the first.
 #[test]
 fn indirections_lead_into_an_any_and_out_of_it() {
     let ring = ring();
@@ -173,8 +173,8 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write(&mut e).unwrap();
         e.to_vec()
     };
-    // Both values have the same type, with no TypeCode between them, as inside an `any` of that
-    // type.
+    // Both values have one type. Their octets have no TypeCode in between, as inside an `any` of
+    // this type.
     let octets = written(&|e| {
         write_value(e, Some(&ring))?;
         write_value(e, Some(&ring))

@@ -9,9 +9,9 @@ use std::time::Duration;
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, client, serve};
 
-/// Bytes of this process's writable memory that the kernel has committed.
+/// Returns the number of bytes of this process's writable memory that the kernel has committed.
 ///
-/// Mappings that only reserve addresses count with their resident part.
+/// A mapping that only reserves addresses counts with its resident part.
 fn promised() -> u64 {
     let map = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut size, mut total, mut resident) = (0, 0, 0);
@@ -55,7 +55,8 @@ fn announced_lengths_commit_no_memory() {
         let (_orb, probe) = client(&server.ior);
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        // Buffers and the stacks of connection threads exist before a length is announced.
+        // The first octets make the server allocate its buffers and the stacks of connection
+        // threads before a length is announced.
         let mut streams: Vec<TcpStream> = (0..PEERS)
             .map(|_| {
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -1,5 +1,5 @@
-//! The bytes that a peer still receives when its connection ends, and how many of them are
-//! buffered.
+//! The bytes that a peer still receives when its connection ends, and the bytes that the server
+//! buffers for it.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 const CLOSE_CONNECTION: u8 = 5;
 const MESSAGE_ERROR: u8 = 6;
 
-/// At shutdown a reply fills the connection. It arrives whole, followed by CloseConnection and the
-/// end.
+/// Checks a large reply that is being sent at shutdown. It arrives completely, followed by
+/// CloseConnection and the end.
 #[test]
-fn a_slow_reader_gets_its_replies_before_the_end() {
+fn slow_peer_gets_its_replies_before_the_end() {
     const SIZE: usize = 24 << 20;
     for dispatch in EVERY_DISPATCH {
         let server = serve_with(
@@ -37,8 +37,8 @@ fn a_slow_reader_gets_its_replies_before_the_end() {
     }
 }
 
-/// The server stops reading from a peer that does not read, and continues when the peer reads
-/// again.
+/// Checks that the server stops reading from a peer that does not read, and continues when the peer
+/// reads again.
 #[test]
 fn a_peer_that_reads_again_gets_every_reply() {
     const CALLS: u32 = 64;
@@ -56,8 +56,8 @@ fn a_peer_that_reads_again_gets_every_reply() {
                     sending.write_all(&ask).unwrap();
                 }
             });
-            // Waits until both sides stop, because the replies exceed the socket buffers. With a
-            // shorter wait the test would only check less.
+            // Both sides stop, because the replies exceed the socket buffers. A wait that is too
+            // short for this could not make the test fail, but the test would check less.
             stream.peek(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(100));
             let mut ids = Vec::new();
@@ -76,7 +76,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
     }
 }
 
-/// A peer that reads never counts as stalled, however many large replies are still to come.
+/// Checks that a peer that reads does not count as stalled while it has many large replies to read.
 #[test]
 fn large_replies_wait_for_a_peer_that_reads() {
     const SIZE: u32 = 24 << 20;
@@ -99,15 +99,15 @@ fn large_replies_wait_for_a_peer_that_reads() {
     }
 }
 
-/// The error reply arrives although the peer continues to send: unread data does not reset the
-/// connection.
+/// Checks that an error reply reaches a peer that continues to send. Unread data must not make the
+/// kernel reset the connection.
 #[test]
-fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
+fn error_reply_reaches_a_peer_that_continues_to_send() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         for _ in 0..20 {
             let mut stream = connect(&server);
-            // A request that ends inside its header.
+            // The request ends inside its header.
             let mut message = b"GIOP\x01\x02\x01\x00\x04\x00\x00\x00\x02\x00\x00\x00".to_vec();
             message.extend(std::iter::repeat_n(0, 100_000));
             stream.write_all(&message).unwrap();
@@ -119,9 +119,10 @@ fn the_answer_to_a_bad_body_reaches_a_peer_that_goes_on_sending() {
     }
 }
 
-/// With default limits, the server reads from a pipelining peer only as fast as its requests run.
+/// Checks that, with default limits, the server reads from a pipelining peer only as fast as the
+/// peer's requests run.
 ///
-/// The remaining places and bytes of the lane's queue are for other connections.
+/// The other entries and bytes of the lane's queue remain for other connections.
 #[test]
 fn one_connection_does_not_fill_the_queue() {
     let few = (8, 64 << 20, 4);
@@ -157,7 +158,8 @@ fn one_connection_does_not_fill_the_queue() {
     }
 }
 
-/// A peer that neither reads nor closes does not delay the drop of an ORB after its shutdown.
+/// Checks that a peer that neither reads nor closes does not delay the drop of an ORB after
+/// shutdown.
 #[test]
 fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
     for dispatch in EVERY_DISPATCH {
@@ -174,7 +176,7 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);
-        // Without a bound the drop would never end. The write time-out alone is 30 seconds.
+        // Without a bound of its own the drop would take at least the write time-out of 30 seconds.
         assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
         drop(stream);
     }

@@ -1,5 +1,5 @@
-//! Peers that close their sending side and still read: which replies they receive, and which
-//! connections are evicted.
+//! Peers that close their sending side and still read: the replies that they receive, and the
+//! eviction of their connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -20,7 +20,8 @@ fn until(what: &str, come: impl Fn() -> bool) {
     }
 }
 
-/// A half-closed peer gets every reply to its requests, however large, and then the end.
+/// Checks that a half-closed peer gets every reply to its requests, even large ones, and then the
+/// end.
 #[test]
 fn half_closed_peer_gets_every_reply_and_the_end() {
     const SIZE: u32 = 6 << 20;
@@ -32,8 +33,8 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
             (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // Gives the server time to read to the end. With a shorter wait the test would only check
-        // less.
+        // The server gets time to read up to the peer's end. A shorter wait could not make the test
+        // fail, but the test would check less.
         stream.peek(&mut [0]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..calls {
@@ -49,9 +50,9 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
     }
 }
 
-/// A half-closed peer may still read: its request is answered.
+/// Checks that the request of a half-closed peer is answered, because the peer may still read.
 #[test]
-fn a_half_closed_peer_gets_its_reply() {
+fn half_closed_peer_gets_its_reply() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let mut stream = connect(&server);
@@ -65,7 +66,7 @@ fn a_half_closed_peer_gets_its_reply() {
     }
 }
 
-/// A half-closed peer that does not read keeps its connection for a limited time only.
+/// Checks that a half-closed peer that does not read is disconnected after a limited time.
 #[test]
 fn half_closed_peer_that_reads_nothing_is_disconnected() {
     for dispatch in EVERY_DISPATCH {
@@ -79,18 +80,19 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
         let data = vec![7; 24 << 20];
         stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        until(&format!("{dispatch:?}: it is held"), || server.orb.event_counts().writes_timed_out == 1);
+        until(&format!("{dispatch:?}: the write does not time out"), || server.orb.event_counts().writes_timed_out == 1);
         let mut rest = vec![0; 1 << 20];
         while stream.read(&mut rest).is_ok_and(|count| count > 0) {}
-        until(&format!("{dispatch:?}: it is closed"), || server.orb.event_counts().connections_closed == 1);
+        until(&format!("{dispatch:?}: the connection is not closed"), || server.orb.event_counts().connections_closed == 1);
     }
 }
 
-/// A large reply continues as soon as its peer reads, while another request of the connection runs.
+/// Checks that a large reply continues as soon as its peer reads, while another request of the
+/// connection runs.
 ///
-/// Before a correction it waited for that request.
+/// In an earlier version the reply waited for the end of that request.
 #[test]
-fn a_reply_does_not_wait_for_another_request_of_its_connection() {
+fn reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
     for dispatch in EVERY_DISPATCH.into_iter().filter(|dispatch| *dispatch != Dispatch::Reactive) {
         let server = serve(dispatch);
@@ -102,8 +104,8 @@ fn a_reply_does_not_wait_for_another_request_of_its_connection() {
         }));
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // When the server notices the end, no reply has been sent and no request waits any more.
-        until("the end is not seen", || server.orb.event_counts().connections_closed == 1);
+        // When the server notices the peer's end, it has sent no reply, and no request waits.
+        until("the server does not notice the end", || server.orb.event_counts().connections_closed == 1);
         server.probe.meet(2).unwrap();
         let (kind, size) = header(&mut stream);
         let mut body = vec![0; size];
@@ -116,10 +118,10 @@ fn a_reply_does_not_wait_for_another_request_of_its_connection() {
     }
 }
 
-/// Draining connections count towards a pool's maximum. At the maximum the connection that has
-/// drained longest is evicted, with an event.
+/// Checks that draining connections count towards a pool's maximum. At the maximum the server
+/// evicts the connection that has drained longest, and reports an event.
 ///
-/// Before a correction it was evicted only beyond 256 connections, and without an event.
+/// An earlier version evicted it only above 256 connections, and without an event.
 #[test]
 fn oldest_draining_connection_is_evicted() {
     const MOST: usize = 4;
@@ -144,9 +146,9 @@ fn oldest_draining_connection_is_evicted() {
         });
         stream.write_all(&ask).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // One thread notices the end while the other one is in the servant. Both must have finished
-        // with the earlier connections.
-        until("the end is not seen", || {
+        // One thread notices the end of a connection while the other thread is in the servant. Both
+        // threads must have finished with the earlier connections.
+        until("the server does not notice the end", || {
             server.orb.event_counts().connections_closed == u64::from(number.unsigned_abs())
         });
         server.probe.meet(number).unwrap();
@@ -169,11 +171,11 @@ fn oldest_draining_connection_is_evicted() {
     }
 }
 
-/// A draining connection with a waiting request is not evicted: a reply is still to be sent, and
-/// its descriptor would not become free.
+/// Checks that a draining connection with a waiting request is not evicted. The server must still
+/// send a reply on it, and its eviction would not free its descriptor.
 ///
-/// Before a correction such connections were evicted and no longer counted, which left new
-/// connections without descriptors.
+/// An earlier version evicted such connections and no longer counted them, so that new connections
+/// found no free descriptor.
 #[test]
 fn draining_connection_with_waiting_request_is_not_evicted() {
     const MOST: usize = 4;
@@ -205,7 +207,7 @@ fn draining_connection_with_waiting_request_is_not_evicted() {
         stream.read_to_end(&mut reply).unwrap();
         assert_eq!((reply[7], reply.last()), (REPLY, Some(&27)));
     }
-    // The places become free without an eviction.
-    until("nobody comes in", || client(&server.ior).1.cube_octet(2).is_ok_and(|cube| cube == 8));
+    // The draining connections end without an eviction, and new connections take their places.
+    until("no new client gets a connection", || client(&server.ior).1.cube_octet(2).is_ok_and(|cube| cube == 8));
     assert_eq!((counts().draining_connections_evicted, counts().idle_connections_closed), (0, 0));
 }

@@ -15,7 +15,7 @@ fn connect(server: &Server) -> TcpStream {
 }
 
 #[test]
-fn garbage_is_answered_with_message_error_and_the_end() {
+fn garbage_is_answered_with_message_error_and_the_end_of_the_connection() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let mut stream = connect(&server);
@@ -49,8 +49,8 @@ fn unfinished_fragmented_requests_are_capped() {
     assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
 }
 
-/// A peer that sends half a message and stops is disconnected. Until then it occupies no thread of
-/// the pool.
+/// Checks that a peer that sends half a message is disconnected, and that it occupies no thread of
+/// the pool until then.
 #[test]
 fn stalled_message_closes_its_connection() {
     let pool = PoolConfig::default()
@@ -73,15 +73,15 @@ fn until(happened: impl Fn() -> bool) {
     }
 }
 
-/// A message that arrived completely while every thread was busy does not count as stalled. Neither
-/// does the next one.
+/// Checks that a message that arrived completely while every thread was busy does not count as
+/// stalled, and that the next message does not either.
 #[test]
-fn message_that_waits_for_a_busy_server_has_not_stalled() {
+fn message_that_waits_for_a_busy_server_does_not_count_as_stalled() {
     let time = Duration::from_secs(2);
     let pool = PoolConfig::default()
         .dispatch(Dispatch::Reactive)
         .connection_limits(ConnectionLimits::default().read_stall_timeout(time));
-    // The stall detector runs every 10 ms.
+    // With this idle time-out the stall detector runs every 10 ms.
     let quick = Duration::from_millis(1);
     let server = serve_with(Orb::builder().pool(pool).idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
@@ -98,9 +98,10 @@ fn message_that_waits_for_a_busy_server_has_not_stalled() {
     assert_eq!(server.orb.event_counts().reads_stalled, 0);
 }
 
-/// Messages in between do not extend the time for an unfinished fragmented message.
+/// Checks that other messages of a connection do not extend the time for an unfinished fragmented
+/// message.
 #[test]
-fn messages_in_between_do_not_keep_stalled_fragments_alive() {
+fn other_messages_do_not_extend_the_time_of_stalled_fragments() {
     for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 8 }] {
         let pool = PoolConfig::default()
             .dispatch(dispatch)
@@ -117,7 +118,8 @@ fn messages_in_between_do_not_keep_stalled_fragments_alive() {
     }
 }
 
-/// Many connections are each within their own limit. The one that holds most memory is closed.
+/// Checks many connections within their own limits that together exceed the memory of the pool. The
+/// server closes the connection that holds most memory.
 #[test]
 fn memory_of_all_connections_is_bounded() {
     let pool = PoolConfig::default()
@@ -134,7 +136,7 @@ fn memory_of_all_connections_is_bounded() {
     assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
     let mut last = begin(400 << 10);
     let mut rest = Vec::new();
-    assert!(large.read_to_end(&mut rest).is_ok_and(|octets| octets == 0), "the largest goes");
+    assert!(large.read_to_end(&mut rest).is_ok_and(|octets| octets == 0), "the connection with the most memory was not closed");
     assert_eq!(server.orb.event_counts().memory_budget_exceeded, 1);
     for stream in [&mut small, &mut last] {
         stream.set_nonblocking(true).unwrap();
@@ -142,8 +144,8 @@ fn memory_of_all_connections_is_bounded() {
     }
 }
 
-/// Starts a server with this write time-out. A peer sends requests and reads no reply until it is
-/// disconnected.
+/// Starts a server with this write time-out, to which a peer sends requests without reading
+/// replies. Returns after the server has disconnected the peer.
 fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let pool = PoolConfig::default()
         .dispatch(dispatch)
@@ -152,7 +154,8 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     let (_orb, probe) = client(&server.ior);
     let request = mirror_request(&server, 512 * 1024);
     let mut stream = connect(&server);
-    // The server stops reading requests once its replies wait. Then the peer's writes stop too.
+    // The server stops reading requests while its replies wait, so the peer's writes block in the
+    // end.
     while stream.write_all(&request).is_ok() {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
     }
@@ -160,8 +163,8 @@ fn overfill(dispatch: Dispatch, output_timeout: Duration) -> Server {
     server
 }
 
-/// The server buffers little for a peer that reads no reply, and serves others. A time-out ends the
-/// connection.
+/// Checks a peer that reads no reply. The server buffers little for it, serves other peers, and
+/// ends the connection after a time-out.
 #[test]
 fn peer_that_reads_nothing_is_disconnected_after_the_write_timeout() {
     for dispatch in

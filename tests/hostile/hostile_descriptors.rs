@@ -1,7 +1,7 @@
-//! Peers on Unix sockets and shared memory that pass descriptors whose closing takes an hour.
+//! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour.
 //!
-//! No thread that serves other peers closes such a descriptor. Each attack runs with the present
-//! kernel, and with an emulated kernel before Linux 6.16, which cannot refuse descriptors.
+//! A thread that serves other peers must not close such a descriptor. Each attack runs with the
+//! present kernel, and with an emulated kernel before Linux 6.16, which cannot refuse descriptors.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,8 @@ use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 
-/// A time that is longer than every wait of a test, and much shorter than a close that waits.
+/// A time that is longer than every wait of a test, and much shorter than the close of an
+/// attacker's descriptor.
 const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3600);
 /// Number of attacks, larger than the number of a server's threads.
@@ -28,8 +29,8 @@ const ATTACKS: usize = 8;
 /// The emulation of an older kernel affects the whole process, so one test runs at a time.
 static KERNEL: Mutex<()> = Mutex::new("the kernel", Scope::Orb, ());
 
-/// Runs `test` with the present kernel, if it refuses descriptors, and then with an emulated older
-/// one.
+/// Runs `test` with an emulated older kernel, and before that with the present kernel if this one
+/// refuses descriptors.
 fn on_both_kernels(test: impl Fn(bool)) {
     let _kernel: MutexGuard<'_, ()> = KERNEL.lock();
     let (near, _far) = socket::pair().unwrap();
@@ -41,8 +42,7 @@ fn on_both_kernels(test: impl Fn(bool)) {
     socket::pretend_that_descriptors_cannot_be_refused(false);
 }
 
-/// Runs `action` in a thread of its own and returns its result. Fails if there is no result in
-/// time.
+/// Runs `action` in a new thread and returns its result. Panics if the action does not end in time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new("a result", Scope::Orb, None));
     let shared = Arc::clone(&result);
@@ -61,8 +61,8 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// A TCP connection with unsent bytes, and its other end. The last close of the connection waits an
-/// hour for these bytes.
+/// Makes a TCP connection with unsent bytes. Returns both ends. The last close of the first end
+/// waits an hour for these bytes.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -75,7 +75,7 @@ fn lingering() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// The other ends of the passed descriptors, and the number of refusals.
+/// The other ends of the descriptors that attackers passed, and the number of refusals.
 #[derive(Default)]
 struct Passed {
     ends: Vec<TcpStream>,
@@ -95,7 +95,8 @@ impl Passed {
                 near.iter().for_each(|near| socket::set_linger(near.as_fd(), None).unwrap());
             }
             drop(all);
-            // Runs in a separate thread: if the server closes first, the last close happens here.
+            // If the server closes first, this is the last close. It runs in a separate thread,
+            // because it may wait.
             std::thread::spawn(move || drop(near));
             outcome
         });
@@ -133,7 +134,7 @@ fn socket_path(name: &str) -> PathBuf {
 
 /// Runs `attack` on a server at `carrier` beside a good client that checks every reply.
 ///
-/// Afterwards new connections are served too.
+/// Afterwards the function checks that the server accepts new connections.
 fn beside_a_good_client(
     carrier: &str,
     dispatch: Dispatch,
@@ -191,8 +192,9 @@ fn descriptors_on_a_unix_connection_delay_no_thread() {
             let passed = beside_a_good_client("unix", dispatch, &what, |path, passed| {
                 let mut open = Vec::new();
                 for attack in 0..ATTACKS {
-                    // The descriptors come with the beginning of a message, with nonsense, as
-                    // urgent data, and many at once. Half of the attackers stay connected.
+                    // The attackers pass descriptors with the beginning of a message, with
+                    // nonsense, as urgent data, and many at once. Half of the attackers stay
+                    // connected.
                     for (octets, count, is_urgent) in [
                         (&b"GIOP\x01\x02\x01\x00"[..], 1, false),
                         (b"?", 1, false),
@@ -228,14 +230,15 @@ fn descriptors_on_a_shared_memory_connection_delay_no_thread() {
                 for attack in 0..ATTACKS {
                     let connect = || UnixStream::connect(path).unwrap();
                     let (_rings, memory) = RingPair::create(RingSizes::at_least(4096, 4096)).unwrap();
-                    // The descriptors come instead of the rings, with a wrong announcement, many at
-                    // once, and as urgent data.
+                    // The attackers pass descriptors instead of the rings, with a wrong
+                    // announcement, many at once, and as urgent data.
                     let streams = [connect(), connect(), connect(), connect()];
                     passed.pass(streams[0].as_fd(), &announcement, &[], 1, false);
                     passed.pass(streams[1].as_fd(), b"?", &[], 1, false);
                     passed.pass(streams[2].as_fd(), &announcement, &[], if attack == 0 { 253 } else { 9 }, false);
                     passed.pass(streams[3].as_fd(), b"!", &[], 1, true);
-                    // The descriptors come beside the rings, before them, and after them.
+                    // The attackers pass descriptors together with the rings, before the rings, and
+                    // after them.
                     let others = [connect(), connect(), connect()];
                     passed.pass(others[0].as_fd(), &announcement, &[memory.as_fd()], 3, false);
                     passed.pass(others[1].as_fd(), &announcement[..5], &[], 1, false);
@@ -254,8 +257,8 @@ fn descriptors_on_a_shared_memory_connection_delay_no_thread() {
     });
 }
 
-/// Connections that were never accepted, and clients whose rings never arrived, end with the
-/// listener.
+/// Checks the end of a listener with connections that were not accepted and with clients whose
+/// rings have not arrived.
 #[test]
 fn descriptors_to_a_listener_that_closes_delay_no_thread() {
     on_both_kernels(|refuses| {
@@ -284,8 +287,8 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
     });
 }
 
-/// A server passes descriptors to its clients: calls end by their time-out, and the client's ORB
-/// ends.
+/// Checks clients of a server that passes descriptors. A call ends at its time-out, and the
+/// client's ORB can be dropped.
 #[test]
 fn descriptors_to_a_client_delay_no_call() {
     on_both_kernels(|refuses| {

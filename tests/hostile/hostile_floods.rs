@@ -20,12 +20,12 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 fn until(is_so: impl Fn() -> bool) {
     let end = clock::now() + Duration::from_secs(60);
     while !is_so() {
-        assert!(!end.is_past(), "it does not come");
+        assert!(!end.is_past(), "the condition does not become true");
         std::thread::sleep(Duration::from_micros(500));
     }
 }
 
-/// The requests that ran, in their order, by the number in each.
+/// The numbers of the requests that ran, in their order, and the gate that holds the servant.
 #[derive(Debug)]
 struct Log {
     ran: Mutex<Vec<u32>>,
@@ -76,7 +76,7 @@ impl Server {
     /// Starts a server that passes each of its events to `on_event`.
     fn with_events(dispatch: Dispatch, on_event: fn(&Log, &Event)) -> Self {
         static SERVERS: AtomicU32 = AtomicU32::new(0);
-        // Short, because the kernel keeps 15 bytes of a thread's name.
+        // The name is short, because the kernel keeps 15 bytes of a thread's name.
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
         let ran = Mutex::new("ran", Scope::Orb, Vec::new());
@@ -102,7 +102,7 @@ impl Server {
         Client { stream, key: profile.object_key.to_vec() }
     }
 
-    /// Occupies the only thread that runs requests.
+    /// Sends a request that occupies the only worker until the test opens the gate.
     fn close_the_gate(&self) -> Client {
         let mut client = self.connect();
         client.send("gate", 0, ResponseExpected::Target, 1);
@@ -112,7 +112,7 @@ impl Server {
 
     /// Waits until all requests have been read, parsed and queued.
     ///
-    /// The kernel then buffers no more bytes, and the reading thread waits for events.
+    /// Then the kernel buffers no bytes of requests, and the reading thread waits for events.
     fn until_all_is_read(&self) {
         let port = format!(":{:04X}", self.port());
         let has_octets = || {
@@ -120,8 +120,8 @@ impl Server {
             sockets.lines().skip(1).any(|line| {
                 let columns: Vec<&str> = line.split_whitespace().collect();
                 let (local, remote, octets) = (columns[1], columns[2], columns[4]);
-                // Bytes in transit are those that a client has sent without an acknowledgement, and
-                // those that the server has not read.
+                // Bytes are in transit if a client has sent them without an acknowledgement, or if
+                // the server has not read them.
                 let is_listener = columns[3] == "0A";
                 let unread = local.ends_with(&port) && !is_listener && !octets.ends_with(":00000000");
                 unread || (remote.ends_with(&port) && !octets.starts_with("00000000:"))
@@ -135,7 +135,7 @@ impl Server {
 fn task(name: &str) -> PathBuf {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
     let mut named = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    named.next().unwrap_or_else(|| panic!("there is no thread {name}"))
+    named.next().unwrap_or_else(|| panic!("no thread has the name {name}"))
 }
 
 /// Returns true if the thread of this process with that name sleeps in `epoll_wait`.
@@ -144,8 +144,8 @@ fn is_waiting_for_events(name: &str) -> bool {
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // The numbers are epoll_wait, epoll_pwait and epoll_pwait2 on x86-64, and the latter two on
-    // other machines.
+    // The numbers of the system calls are those of epoll_wait, epoll_pwait and epoll_pwait2 on
+    // x86-64, and of the latter two on other machines.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -171,7 +171,7 @@ impl Client {
         self.stream.write_all(&octets).unwrap();
     }
 
-    /// Reads the reply to a request: its id, and the result if it ran.
+    /// Reads a reply. Returns the id of its request, and the result if the request ran.
     fn answer(&mut self) -> (u32, Option<u32>) {
         let mut message = vec![0; 12];
         self.stream.read_exact(&mut message).unwrap();
@@ -197,7 +197,7 @@ const ONEWAY: ResponseExpected = ResponseExpected::None;
 const TWO_WAY: ResponseExpected = ResponseExpected::Target;
 
 #[test]
-fn a_request_in_the_queue_waits_for_one_of_each_flooding_connection() {
+fn queued_request_waits_for_at_most_one_request_of_each_flooding_connection() {
     const FLOODS: u32 = 4;
     let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 1024 });
     let gate = server.close_the_gate();
@@ -224,7 +224,7 @@ fn a_request_in_the_queue_waits_for_one_of_each_flooding_connection() {
 }
 
 #[test]
-fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
+fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
     // Eight connections fill the queue, because each may use an eighth of it.
     let server = Server::new(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
     let gate = server.close_the_gate();
@@ -237,17 +237,19 @@ fn a_full_queue_has_room_for_a_connection_that_has_less_in_it() {
     server.log.open.store(true, Ordering::SeqCst);
     good.check(GOOD, 4);
     drop(gate);
-    // Each request that was removed to make room gets an event and an exception.
+    // The server reports an event and an exception for each request that it removed to make room.
     let answers: Vec<_> =
         floods.iter_mut().flat_map(|flood| (0..8).map(|_| flood.answer().1).collect::<Vec<_>>()).collect();
     assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 4, "{answers:?}");
     assert_eq!(server.log.ran.lock().len(), 64);
 }
 
-/// The reading thread is held until each connection has many requests for it. Then it takes at most
-/// two turns' requests of each connection before it reads from the last one.
+/// Checks that the reading thread takes turns between connections that all have many requests.
+///
+/// The test holds the thread until all requests have arrived. Then the thread must reach the last
+/// connection before it has read the requests of more than two turns from any other connection.
 #[test]
-fn the_thread_that_reads_takes_turns_between_connections() {
+fn reading_thread_takes_turns_between_connections() {
     const FLOODS: usize = 5;
     const EACH: u32 = 200;
     const REQUESTS_A_TURN: usize = 16;
@@ -280,7 +282,8 @@ fn the_thread_that_reads_takes_turns_between_connections() {
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
 }
 
-/// In every architecture a good client gets its own reply to each call, beside floods of oneways.
+/// Checks that in every architecture a good client gets the right reply to each call, beside floods
+/// of oneways.
 #[test]
 fn good_client_gets_right_replies_beside_floods() {
     let modes = [
@@ -302,7 +305,7 @@ fn good_client_gets_right_replies_beside_floods() {
                     }
                 });
             }
-            // The floods end even if a reply is wrong.
+            // The guard ends the floods even if a check of a reply panics.
             let ends = End(&over);
             let mut good = server.connect();
             for round in 0..100 {

@@ -1,7 +1,7 @@
-//! Strings of peers appear in events, log lines and exceptions as one short line each.
+//! A string from a peer appears in an event, a log line or an exception as one short line.
 //!
-//! They are escaped, and a truncated one is followed by its true length. Good clients beside the
-//! hostile ones get every reply.
+//! The ORB escapes such strings, and adds its true length to a truncated string. Other clients get
+//! every reply meanwhile.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, raw, serve_with};
 use corelane_wire::giop::{self, RequestHead, ResponseExpected, ServiceContext, Target, context_id};
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
-/// Text that ends a line, controls a terminal and reverses the direction of writing.
+/// Text with line ends, terminal control sequences and a change of the direction of writing.
 const HOSTILE: &str = "op\r\ncorelane: all is well\x1b[2J\x1b]0;title\x07\u{202e}\u{2028}";
 /// The maximum length of a printed line in bytes.
 const MAX_LINE: usize = 4096;
@@ -42,7 +42,7 @@ fn refused(key: &[u8], id: u32, operation: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn operation_names_of_any_kind_and_length_are_one_short_line_of_the_log() {
+fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
     let names =
         [HOSTILE.as_bytes().to_vec(), HOSTILE.repeat((1 << 20) / HOSTILE.len()).into_bytes(), vec![0xff; 1 << 20]];
     for dispatch in EVERY_DISPATCH {
@@ -56,7 +56,7 @@ fn operation_names_of_any_kind_and_length_are_one_short_line_of_the_log() {
         let mut stream = raw::connect(&server);
         for (id, name) in (0..).map(|id| 2 * id).zip(&names) {
             stream.write_all(&refused(&key, id, name)).unwrap();
-            // The reply comes after the event.
+            // The server sends the reply after it has reported the event.
             assert_eq!(raw::header(&mut stream).0, REPLY);
             let mut rest = vec![0; 12 + 4 * 3 + 64];
             let _ = stream.set_nonblocking(true);
@@ -103,7 +103,7 @@ fn ids_of_unknown_exceptions_are_one_short_line() {
     }
 }
 
-/// A reference may contain any host name, and a failure to connect reports it.
+/// Checks exceptions for host names, which a reference can contain in any form.
 #[test]
 fn host_names_of_references_are_one_short_line() {
     // A host name is Latin-1 on the wire.

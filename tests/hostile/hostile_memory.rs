@@ -1,5 +1,5 @@
-//! The memory that peers make an ORB hold. The allocator counts it, while good clients check their
-//! replies.
+//! The memory that attacks of peers make an ORB hold. The allocator counts this memory, while good
+//! clients check their replies.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,15 +30,15 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
 }
 
-/// Maximum memory in bytes of the requests of a lane together.
+/// Maximum memory in bytes of all requests of a lane together.
 const HELD: usize = 24 << 20;
 /// Number of connections of an attacker.
 const ATTACKERS: usize = 10;
-/// Memory in bytes that is not counted: buffers, the first 64 KiB of each request, and the good
-/// clients.
+/// Memory in bytes for which the lane's maximum does not account: buffers, the first 64 KiB of each
+/// request, and the good clients.
 const BESIDE: usize = ATTACKERS * (256 << 10) + (2 << 20);
 
-/// The octets of an attack, and the way in which a servant decodes them.
+/// An attack: functions that write the octets of its argument and decode them in the servant.
 struct Attack {
     name: &'static str,
     write: fn(&mut Encoder<'_>),
@@ -46,7 +46,7 @@ struct Attack {
     read: fn(&mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>,
 }
 
-/// Decodes a `T`. It lives while `meanwhile` runs.
+/// Decodes a `T`, and runs `meanwhile` while the decoded value lives.
 fn keep<T: Cdr>(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError> {
     let _kept = T::decode(d)?;
     meanwhile();
@@ -143,7 +143,7 @@ fn properties(d: &mut Decoder<'_>, meanwhile: &dyn Fn()) -> Result<(), CdrError>
     Ok(())
 }
 
-/// Each attack's octets become between HELD / 8 and HELD / 2 bytes of memory.
+/// The attacks. The decoded value of each takes between HELD / 8 and HELD / 2 bytes of memory.
 const ATTACKS: &[Attack] = &[
     Attack { name: "any of null", write: |e| sequence(e, 60_000, |e| e.write_u32(0)), read: keep::<Vec<Any>> },
     Attack {
@@ -235,7 +235,8 @@ fn write_values(e: &mut Encoder<'_>) {
     });
 }
 
-/// A servant that decodes the attack named by the operation, and holds it until it is released.
+/// A servant that decodes the attack with the operation's name, and holds the value until the test
+/// releases it.
 struct Holding {
     released: Arc<AtomicBool>,
     holding: Arc<AtomicUsize>,
@@ -275,10 +276,10 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("in vain: {what}");
+    panic!("the condition did not become true: {what}");
 }
 
-/// Reads a reply. Returns the id of the system exception, if it is one.
+/// Reads a reply. Returns the id of its system exception, if it has one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let (_, size) = corelane_tests::raw::header(stream);
@@ -296,7 +297,7 @@ fn good_client(ior: &str, stop: &AtomicBool) -> u64 {
         assert_eq!(probe.echo("grün").unwrap(), "grün");
         assert_eq!(probe.sum(&[1; 1000]).unwrap(), 1000);
         calls += 3;
-        // Leaves the cores to the attack.
+        // Sleeps, so that the attack gets processor time.
         std::thread::sleep(Duration::from_millis(1));
     }
     calls
@@ -325,7 +326,8 @@ fn memory_of_all_requests_together_is_bounded() {
         std::thread::scope(|scope| {
             let _stop = Release(&stop);
             let good = [(); 2].map(|()| scope.spawn(|| good_client(&server.ior, &stop)));
-            // Decoding does not depend on the threads, so only one architecture runs every attack.
+            // Decoding does not depend on the dispatch architecture, so only one architecture runs
+            // every attack.
             let step = if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) { 1 } else { 5 };
             for (number, attack) in ATTACKS.iter().enumerate().step_by(step) {
                 attack_with(&server, number, attack, &told);
@@ -355,23 +357,23 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // The requests come one after the other, because requests that are read at the same moment
-        // could all be refused.
+        // The test sends one request after the other, because the server might refuse all requests
+        // that it reads at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak().saturating_sub(before);
     let held = holding.load(Ordering::SeqCst);
-    // One request, of at most half of the budget, may use the reserve.
+    // One request may use the reserve, and takes at most half of the budget.
     assert!(peak <= HELD + HELD / 2 + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
-    assert!(held >= 1, "{name}: all were refused");
-    assert!(held < ATTACKERS, "{name}: none was refused");
+    assert!(held >= 1, "{name}: the server refused all requests");
+    assert!(held < ATTACKERS, "{name}: the server refused no request");
     for line in told.lock().iter() {
         assert!(line.contains("IMP_LIMIT") && line.contains(&format!("at most {HELD}")), "{name}: {line}");
     }
     drop(release);
     let refused = streams.iter_mut().filter_map(answer).inspect(|kind| assert!(kind.contains("IMP_LIMIT"), "{kind}"));
     assert_eq!(refused.count(), ATTACKERS - held, "{name}");
-    // All memory has been returned: one by one, each request has room.
+    // All memory has been returned, so each request has room if it is sent alone.
     for stream in &mut streams {
         until(name, || {
             stream.write_all(&message).unwrap();
@@ -380,8 +382,8 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     }
 }
 
-/// One connection sends many large requests at once. Another connection still has room for its own
-/// requests.
+/// Checks that a connection has room for its requests while another connection sends many large
+/// ones.
 #[test]
 fn one_connection_leaves_half_of_the_memory_to_others() {
     let _alone = alone();
@@ -411,7 +413,7 @@ fn one_connection_leaves_half_of_the_memory_to_others() {
     assert_eq!(answer(&mut good), None);
 }
 
-/// A servant that decodes its argument, keeps it, and calls `next` with an equally large one.
+/// A servant that keeps its decoded argument while it calls `next` with an equally large argument.
 struct Chain {
     next: Arc<Mutex<Option<ObjectRef>>>,
     decodes: bool,
@@ -439,8 +441,8 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// The memory for a nested request's arguments counts in addition to that of the outer requests.
-/// This holds within the process, and where a thread serves requests while its own call waits.
+/// Checks that the arguments of a nested request count in addition to those of the outer requests.
+/// Nested requests are collocated, or run on a thread whose own call waits.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();
@@ -469,8 +471,8 @@ fn memory_of_nested_requests_is_bounded() {
         assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
         let levels = decoded.load(Ordering::SeqCst);
         assert!(levels > 2, "{setting}: {levels}");
-        // The peak is the lane's memory and the reserve, or the memory of the outermost request and
-        // that of the requests within the process.
+        // The peak consists of the lane's memory and the reserve, or of the memory of the outermost
+        // request and the memory of collocated requests.
         assert!(peak <= 2 * HELD + BESIDE, "{setting}: {levels} requests held {peak}");
         for object in &next {
             *object.lock() = None;
@@ -482,14 +484,14 @@ fn memory_of_nested_requests_is_bounded() {
 
 /// Maximum memory in bytes of the replies to an ORB's calls in these tests.
 const REPLIES: usize = 8 << 20;
-/// The time-out of calls, all of which are given up earlier.
+/// The time-out of calls. The test ends all of them earlier.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The number of bytes that arrive of a reply that never ends.
+/// Number of bytes that arrive of a reply that does not end.
 const BEGUN: usize = 3 << 20;
 
-/// Starts a server whose replies announce 63 MiB and stop after a part.
+/// Starts a server whose replies announce 63 MiB and stop after [`BEGUN`] bytes.
 ///
-/// Also returns the number of replies of which the part was sent.
+/// Also returns the number of replies that have stopped there.
 fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);
@@ -518,7 +520,7 @@ fn hostile_reference(orb: &Orb, server: std::net::SocketAddr) -> ProbeRef {
     ProbeRef::from_object(orb.string_to_object(&format!("corbaloc::1.2@{server}/Key")).unwrap().unwrap())
 }
 
-/// Calls are cancelled one after the other in the middle of a reply. Each frees the bytes that
+/// Checks that a call that is cancelled in the middle of its reply frees the bytes that have
 /// arrived.
 #[test]
 fn cancelled_call_frees_its_partial_reply() {
@@ -529,7 +531,7 @@ fn cancelled_call_frees_its_partial_reply() {
         let orb = Orb::builder().max_reply_memory(REPLIES).build().unwrap();
         let probe = ProbeRef::from_object(orb.string_to_object(&good.ior).unwrap().unwrap());
         let hostile = hostile_reference(&orb, server).with_timeout(PATIENCE);
-        // The replies together far exceed the maximum.
+        // All replies together far exceed the maximum.
         for number in 0..8 {
             let canceller = Canceller::new().unwrap();
             let call = hostile.with_canceller(&canceller);
@@ -543,12 +545,12 @@ fn cancelled_call_frees_its_partial_reply() {
             assert_eq!(exception.kind(), Kind::Transient, "{fragments}, {number}: {exception}");
             assert_eq!(probe.echo("well").unwrap(), "well");
         }
-        // A good reply that needs nearly all of the memory.
+        // This reply needs nearly all of the memory, so it shows that the memory is free.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }
 
-/// Many calls at once, on separate connections or on a shared one.
+/// Checks many calls at the same time, on separate connections and on a shared connection.
 #[test]
 fn memory_of_partial_replies_of_all_connections_is_bounded() {
     let _alone = alone();
@@ -580,14 +582,14 @@ fn memory_of_partial_replies_of_all_connections_is_bounded() {
             let text = refused.to_string();
             assert!(text.contains(&format!("at most {REPLIES}")) && text.contains("max_reply_memory"), "{text}");
         }
-        // The other calls were given up, and their memory was freed.
+        // The other calls have been cancelled, and their memory is free.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }
 
-/// Replies to deferred calls wait until their callers collect them.
+/// Checks the memory of replies to deferred calls, which wait until their callers collect them.
 #[test]
-fn memory_of_unfetched_replies_is_bounded() {
+fn memory_of_uncollected_replies_is_bounded() {
     let _alone = alone();
     let good = serve_with(Orb::builder().listen("tcp:127.0.0.1:0"));
     let orb = Orb::builder().max_reply_memory(REPLIES).build().unwrap();
@@ -606,13 +608,14 @@ fn memory_of_unfetched_replies_is_bounded() {
     assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20);
 }
 
-/// A reply that would take more memory than the results of all calls together may take.
+/// Checks a reply whose result would take more memory than the results of all calls may take
+/// together.
 #[test]
 fn results_that_do_not_fit_are_refused() {
     let _alone = alone();
     let server = corelane_tests::scripted::serve(0, |stream, id| {
         let mut body = corelane_tests::scripted::reply(id, 0);
-        // After both headers, at a multiple of 8, comes a count of `any`s of type null.
+        // The body, aligned to 8 octets, begins with the number of `any` values of type null.
         let count = 200_000_u32;
         body.extend(count.to_le_bytes());
         body.resize(body.len() + 4 * count as usize, 0);
@@ -630,11 +633,12 @@ fn results_that_do_not_fit_are_refused() {
     assert!(peak <= REPLIES + BESIDE, "{peak}");
 }
 
-/// Once no more large messages arrive, the allocator's free memory is returned to the system.
+/// Checks that an ORB returns the allocator's free memory to the system when no more large messages
+/// arrive.
 #[test]
 fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     let _alone = alone();
-    // The server checks this every 10 ms.
+    // With this idle time-out the server runs its maintenance every 10 ms.
     let quick = Duration::from_millis(40);
     let server = serve_with(Orb::builder().idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
@@ -645,13 +649,13 @@ fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     }
 }
 
-/// A reply that has arrived is the result of the call, even after its deadline.
+/// Checks that a reply that has arrived is the result of its call, even after the call's deadline.
 #[test]
 fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     let _alone = alone();
     let waits = Arc::new(AtomicBool::new(false));
     let server = corelane_tests::scripted::serve(0, |stream, id| {
-        // Sends also the reply to the next request, before this request has arrived.
+        // The server also sends the reply to the next request, before it receives that request.
         stream.write_all(&[corelane_tests::scripted::well(id), corelane_tests::scripted::well(id + 2)].concat())
     });
     let orb = Orb::builder().max_connections_per_server(1).build().unwrap();
@@ -659,7 +663,7 @@ fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     assert_eq!(probe.cube_long(3).unwrap(), 27);
     let timeout = Duration::from_millis(20);
     let late = probe.with_timeout(corelane::Timeout::Precise(timeout));
-    // Writing the arguments takes longer than the time-out.
+    // The client writes its arguments for longer than the call's time-out.
     let slowly = |e: &mut Encoder<'_>| {
         std::thread::sleep(2 * timeout);
         e.write_i32(3);

@@ -1,7 +1,7 @@
 //! Invalid and excessive priorities, bands, deadlines, lanes and numbers of threads, from peers and
 //! configurations.
 //!
-//! Each is refused with its exception, and an event names the peer.
+//! The ORB refuses each of them with the right exception, and an event names the peer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +61,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
     poa.activate(&reporter.servant()).unwrap()
 }
 
-/// Sends one request with these contexts, which must be refused. Returns the exception in the
-/// event.
+/// Sends a request with these contexts, which the server must refuse. Returns the exception that
+/// the event reports.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
     client.send_all(operation, contexts, None);
@@ -73,7 +73,7 @@ fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u3
     (kind, minor)
 }
 
-/// Sends a request that must run without an event.
+/// Sends a request with these contexts, which must run without an event.
 fn served(client: &mut RawClient, told: &Told, contexts: &[(u32, &[u8])]) -> Who {
     let before = told.lock().len();
     client.send_all("who", contexts, None);
@@ -97,8 +97,8 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
         }
-        // 32768 to 65535 do not fit: as a short they are negative. The only negative number with a
-        // meaning is -1, TAO's "no priority".
+        // A priority is a short, in which 32768 to 65535 are negative. The only valid negative
+        // number is -1, with which TAO says that the request has no priority.
         for priority in [-2, -3, -100, -32767, i16::MIN] {
             assert_eq!(refused(RT_CORBA_PRIORITY, &priority_context(priority)), (Kind::BadParam, 0), "{priority}");
         }
@@ -142,7 +142,7 @@ fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
 }
 
 #[test]
-fn first_of_two_priorities_counts_for_the_ceiling() {
+fn first_of_two_priority_contexts_counts_for_the_ceiling() {
     let (orb, told) = telling(RtConfig::default());
     let reporter = Reporter::new(&orb);
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
@@ -192,11 +192,12 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
         let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, data)]);
         assert_eq!(answer.0, Kind::Marshal, "{data:?}");
     }
-    // Without the context, `_bind_priority_band` is an ordinary operation, which the servant does
-    // not have.
+    // Without the context, `_bind_priority_band` is an ordinary operation. The servant does not
+    // have it.
     client.send(BIND, None, None);
     assert_eq!(client.receive_void().map(|(kind, _)| kind), Some(Kind::BadOperation));
-    // A refused context has no later effect. With another operation the context has no meaning.
+    // A refused context has no effect on later requests. With another operation the context has no
+    // meaning.
     let (between, all) = (priority_context(15), range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
@@ -205,7 +206,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     assert_eq!(served(&mut client, &told, &both[..1]).lane, 1);
 }
 
-/// A peer with a ceiling of 15 binds a band. The band's only lane is above the ceiling.
+/// Checks a peer with a ceiling of 15 that binds a band whose only lane is above the ceiling.
 #[test]
 fn no_band_leads_to_a_lane_above_the_ceiling() {
     let (orb, told) = telling(RtConfig::default());
@@ -223,7 +224,7 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
         let answer = refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &within)]);
         assert_eq!(answer, (Kind::NoPermission, 0));
         assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &priority_context(10))]).lane, 0);
-        // Without a ceiling the band leads to that lane.
+        // Without a ceiling the band leads to the lane.
         let mut client = RawClient::connect(object, high);
         assert_eq!(bind(&mut client, (13, 40)), None);
         let who = served(&mut client, &told, &[(RT_CORBA_PRIORITY, &within)]);
@@ -246,7 +247,7 @@ impl PriorityTransform for Raising {
 }
 
 #[test]
-fn the_servers_own_transform_may_raise_a_request_above_the_ceiling() {
+fn servers_own_transform_may_raise_a_request_above_the_ceiling() {
     let (orb, told) = telling(RtConfig::default().transform(Some(Arc::new(Raising))));
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "raised", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
@@ -256,8 +257,8 @@ fn the_servers_own_transform_may_raise_a_request_above_the_ceiling() {
     assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &above)]), (Kind::NoPermission, 0));
 }
 
-/// While all threads are busy, requests are ordered by their effective priority, not by the
-/// requested one.
+/// Checks that waiting requests are ordered by their effective priority, not by the priority that
+/// they ask for.
 #[test]
 fn buffer_is_ordered_by_the_effective_priority() {
     let (orb, told) = telling(RtConfig::default());
@@ -285,7 +286,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let by_name = client.begin("who", 60, None);
     client.turn_to(&propagated);
     let none = client.send("who", None, None);
-    // Refused when all others wait, because the buffer has no room for it.
+    // The server refuses this request when all others wait, because the buffer is full.
     let beyond = client.begin("who", 30, None);
     assert_eq!(client.next_reply(), beyond);
     assert!(told.lock().is_empty());
@@ -296,7 +297,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     assert_eq!(told.lock().len(), 1);
 }
 
-/// Makes the reference's TCP profile with other lanes and policies.
+/// Makes a copy of the reference's TCP profile with these lanes and policies.
 fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<u8>)]) -> String {
     let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).unwrap().parse().unwrap();
     let ProfileEndpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
@@ -329,8 +330,8 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let good = [at(ports[0].0, 10), at(ports[1].0, 20)];
     let who = answered(&saying(&object, list(&good), &model(0, 10))).unwrap();
     assert_eq!((who.priority, who.handed_over), (20, false));
-    // With thousands of entries, a truncated list, or a count without entries, only the profile's
-    // own address remains.
+    // The client ignores a list of lanes that has thousands of entries, is truncated, or has a
+    // count without entries. It uses the profile's own address.
     let endless = vec![at(1, 20); 5000];
     assert!(endless.len() > Limits::DEFAULT.max_lane_endpoints as usize);
     let crafted = |data: &[u8]| TaggedComponent { tag: component_tag::TAO_ENDPOINTS, data: data.into() };
@@ -345,7 +346,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     assert_eq!(answered(&saying(&object, list(&others), &model(0, 10))), Err((Kind::Transient, OMG | 2)));
     let impossible = vec![at(1, i16::MIN), at(1, -2)];
     assert_eq!(answered(&saying(&object, list(&impossible), &model(0, 10))), Err((Kind::Transient, OMG | 2)));
-    // An unknown model and invalid bands.
+    // The client also ignores an unknown priority model and invalid bands.
     let mut no_model = model(1, 10);
     no_model[0].1[4..8].fill(7);
     let who = answered(&saying(&object, list(&good), &no_model)).unwrap();
@@ -360,9 +361,9 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     }
 }
 
-/// One lane for each of Linux's native priorities below the highest.
+/// Checks a pool with one lane for each of Linux's native priorities below the highest.
 #[test]
-fn a_client_finds_every_one_of_98_lanes() {
+fn client_reaches_each_of_98_lanes() {
     let orb = fair_orb();
     let lanes = (1..=98).map(|priority| LaneConfig::default().priority(priority));
     let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap();
@@ -378,7 +379,7 @@ fn a_client_finds_every_one_of_98_lanes() {
 }
 
 #[test]
-fn invalid_configurations_are_refused_before_anything_is_made() {
+fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
     const NAME: &str = "nonsense";
     let orb = fair_orb();
     let rt = orb.real_time();
@@ -408,7 +409,7 @@ fn invalid_configurations_are_refused_before_anything_is_made() {
         assert_eq!(make(&lane).unwrap_err().kind(), Kind::BadParam, "{cores:?}");
     }
     assert_eq!(threads(), 0);
-    // A stack size that the system cannot provide.
+    // The system cannot provide stacks of these sizes.
     for stack in [usize::MAX, usize::MAX / 2] {
         let made = rt.create_threadpool(&pool.clone().thread_stack_size(stack));
         assert_eq!(made.unwrap_err().kind(), Kind::NoResources, "{stack}");

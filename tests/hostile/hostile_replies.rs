@@ -1,7 +1,7 @@
 //! Servers that end a connection in the middle of a reply.
 //!
 //! The server may have run the call, so the call ends with COMPLETED_MAYBE and is not sent again.
-//! Good clients beside it get every reply.
+//! Clients of other servers get every reply meanwhile.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -20,8 +20,8 @@ fn end() -> io::Result<()> {
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// Returns the first part of a reply's body: id, status, and an empty list of contexts if the type
-/// has one.
+/// Returns the first part of a reply's body: request id, status and, in a Reply, an empty list of
+/// contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
     if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply(id, 0) }
 }
@@ -61,10 +61,10 @@ const ENDINGS: [(&str, Ending); 8] = [
     ("the end", |_, _, _| end()),
 ];
 
-/// Starts a server that answers `well` requests of each connection and breaks off the reply to the
-/// next one.
+/// Starts a server that answers `well` requests of each connection and ends the connection in the
+/// middle of the next reply.
 ///
-/// Also returns the number of replies that were broken off.
+/// Also returns the number of these incomplete replies.
 fn server(well: usize, kind: u8, ending: Ending) -> (Scripted, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
@@ -104,8 +104,8 @@ fn locate(probe: &ProbeRef) -> Result<(), SystemException> {
 
 type Call = fn(&ProbeRef) -> Result<(), SystemException>;
 
-/// Every way to call: the number of good calls before it on its connection, the type of its reply,
-/// and the call.
+/// Every kind of call: its name, the number of good calls before it on its connection, the type of
+/// its reply, and the call.
 const CALLS: [(&str, usize, u8, Call); 4] = [
     ("on a new connection", 0, REPLY, cube),
     ("on a connection that has served", 1, REPLY, cube),
@@ -129,8 +129,8 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// The other call on the connection got no reply. CloseConnection means that it did not run, so it
-/// is sent again.
+/// Checks two calls on a connection of which one gets a part of its reply. The other call gets no
+/// reply before CloseConnection, so it has not run and is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     let first = AtomicUsize::new(0);

@@ -1,5 +1,4 @@
-//! References, types, values, exceptions and events can be printed, whatever octet stands at any
-//! place.
+//! References, types, values, exceptions and events can be printed with any octet at any position.
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +9,7 @@ use corelane_tests::{Probe, ProbeRef, Refused};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// Prints a value with `Debug`, on one line and on several.
+/// Prints a value with `Debug`, on one line and on several lines.
 fn debug(value: &impl Debug) {
     let mut text = String::new();
     write!(text, "{value:?} {value:#?}").expect("Debug does not fail");
@@ -22,7 +21,7 @@ fn encoded(value: &impl Cdr) -> Vec<u8> {
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Replaces each octet by every other value, and calls `print` with the results that can still be
+/// Replaces each octet by every other value, and calls `print` with the values that can still be
 /// decoded.
 ///
 /// Returns the number of values that could be decoded.
@@ -46,7 +45,7 @@ fn with_every_octet<T>(
     count
 }
 
-/// References to one object with an Internet address, a Unix path and components.
+/// Makes references to one object with an Internet address, a Unix path and components.
 fn references() -> Vec<Ior> {
     // Tests of one process run at the same time, so paths must be unique.
     static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -69,7 +68,7 @@ fn references_with_every_octet_are_printed_and_read_again() {
             ior.known_profiles().for_each(|profile| debug(&profile));
         });
         assert!(count > 256 * 8, "{count}");
-        // Encodes as a peer sends it: the byte order, then the reference.
+        // A peer sends a reference as a byte order and the encoded reference.
         let sent = |octets: &[u8]| {
             let mut text = "IOR:".to_owned();
             // The octets have the alignment that they had when the reference was encoded.
@@ -87,7 +86,7 @@ fn references_with_every_octet_are_printed_and_read_again() {
                 debug(&object);
                 let mut text = String::new();
                 write!(text, "{object}").expect("Display does not fail");
-                // Without its type id, a reference without profiles is nil.
+                // A reference without profiles and without a type id is nil.
                 match orb.string_to_object(&text).unwrap() {
                     Some(again) => assert!(again.is_equivalent(&object), "octet {at} is {octet}"),
                     None => assert!(object.ior().profiles.is_empty(), "octet {at} is {octet}"),
@@ -101,7 +100,7 @@ fn references_with_every_octet_are_printed_and_read_again() {
 }
 
 #[test]
-fn a_reference_with_a_nul_in_its_type_id_is_printed_without_it() {
+fn reference_with_a_nul_in_its_type_id_is_printed_without_the_nul() {
     let orb = Orb::new().unwrap();
     let mut ior = references().remove(0);
     let mut octets = encoded(&ior);
@@ -114,7 +113,7 @@ fn a_reference_with_a_nul_in_its_type_id_is_printed_without_it() {
     assert_eq!(object.to_string(), ior.to_text().unwrap());
 }
 
-/// One type of every kind that contains text.
+/// Returns one type of every kind that contains text.
 fn types() -> Vec<TypeCode> {
     let (id, name) = ("IDL:x:1.0", "x");
     let long = || TypeCode::LONG;

@@ -1,5 +1,5 @@
-//! Damaged versions of real messages of every kind that a client sends. Good clients beside them
-//! are not disturbed.
+//! Damaged versions of real messages of every kind that a client sends. They must not disturb other
+//! clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // Otherwise Nagle's algorithm delays the LocateRequest by 40 ms after a oneway message.
+    // With Nagle's algorithm a LocateRequest after a oneway message would be delayed by 40 ms.
     stream.set_nodelay(true).unwrap();
     stream
 }
@@ -68,7 +68,7 @@ fn locate(key: &[u8], minor: u8, id: u32) -> Vec<u8> {
     message(minor, 0, 3, &[&id.to_le_bytes()[..], form, &length, key].concat())
 }
 
-/// One message of each kind.
+/// Returns one valid message of each kind.
 fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     let whole = request(key, Version::GIOP_1_2, Endian::Little);
     let (first, rest) = whole[12..].split_at(44);
@@ -86,7 +86,7 @@ fn seeds(key: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Reads up to the LocateReply. Returns false if the connection ends before it.
+/// Reads messages up to the LocateReply. Returns false if the connection ends before.
 fn is_answered(stream: &mut TcpStream) -> bool {
     loop {
         let mut header = [0; 12];
@@ -108,9 +108,10 @@ fn is_answered(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Returns true if the messages in `seed` keep their lengths and byte order.
+/// Returns true if the damage leaves the lengths and byte orders of the messages in `seed`
+/// unchanged.
 ///
-/// Otherwise the server takes the next message for a part of the damaged one.
+/// Otherwise the server may take the next message for a part of the damaged message.
 fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     let mut at = 0;
     while at < seed.len() && damaged.len() == seed.len() {
@@ -123,7 +124,7 @@ fn ends_where_it_did(seed: &[u8], damaged: &[u8]) -> bool {
     damaged.len() == seed.len()
 }
 
-/// Stops the good clients on drop, however the test ends.
+/// Stops the good clients on drop, even if the test panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -134,8 +135,8 @@ impl Drop for Done<'_> {
 
 /// Sends damaged messages.
 ///
-/// Returns the number that left their connection open, the number that ended it, and the number of
-/// connections.
+/// Returns the number of messages that left their connection open, the number of messages that
+/// ended it, and the number of connections.
 fn disturb(server: &Server, random: &mut Random) -> (usize, usize, u64) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let (seeds, question) = (seeds(&key), locate(&key, 2, QUESTION));
@@ -183,7 +184,7 @@ fn damaged_messages_do_not_disturb_good_clients() {
                             assert_eq!(probe.cube_long(3).unwrap(), 27);
                             assert_eq!(probe.echo("undisturbed").unwrap(), "undisturbed");
                             calls += 1;
-                            // Leaves the processor to the test.
+                            // Sleeps, so that the test gets processor time.
                             std::thread::sleep(Duration::from_millis(1));
                         }
                     })
@@ -197,12 +198,12 @@ fn damaged_messages_do_not_disturb_good_clients() {
             }
             result
         });
-        // If only the body is damaged, it is still a message, which the server reads to its end.
+        // The server reads a message with a damaged body to its end and keeps the connection.
         assert!(
             answered > MESSAGES / 3,
-            "{dispatch:?}: {answered} were taken for messages, {ended} ended a connection"
+            "{dispatch:?}: {answered} messages left their connection open, {ended} ended it"
         );
-        assert!(ended > MESSAGES / 100, "{dispatch:?}: {ended} ended a connection");
+        assert!(ended > MESSAGES / 100, "{dispatch:?}: only {ended} messages ended their connection");
         while server.orb.event_counts().connections_opened < connections + WELL_BEHAVED {
             std::thread::sleep(Duration::from_millis(1));
         }

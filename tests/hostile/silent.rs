@@ -13,7 +13,7 @@ use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
 
 const CLOSE_CONNECTION: u8 = 5;
 
-/// A connection without a message that the server has accepted.
+/// Opens a connection that sends no message, and waits until the server has accepted it.
 fn silent(server: &Server) -> TcpStream {
     let opened = server.orb.event_counts().connections_opened;
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -26,13 +26,13 @@ fn silent(server: &Server) -> TcpStream {
 fn until(come: impl Fn() -> bool) {
     let begin = Instant::now();
     while !come() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it did not come");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the server did not accept the connection");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Returns true if the connection ends with CloseConnection.
-fn is_told_of_the_end(mut stream: TcpStream) -> bool {
+fn ends_with_close_connection(mut stream: TcpStream) -> bool {
     let mut last = Vec::new();
     stream.read_to_end(&mut last).unwrap();
     last.len() == 12 && last[7] == CLOSE_CONNECTION
@@ -57,7 +57,7 @@ fn silent_connections_are_evicted_oldest_first() {
             assert_eq!(probe.cube_octet(2).unwrap(), 8, "{dispatch:?}");
         }
         assert_eq!(*told.lock(), addresses, "{dispatch:?}");
-        assert!(quiet.into_iter().all(is_told_of_the_end), "{dispatch:?}");
+        assert!(quiet.into_iter().all(ends_with_close_connection), "{dispatch:?}");
         // Recently used connections are not evicted.
         let (_orb, further) = client(&server.ior);
         further.with_timeout(Duration::from_millis(500)).cube_octet(2).unwrap_err();
@@ -71,9 +71,10 @@ fn silent_connections_are_evicted_oldest_first() {
     }
 }
 
-/// Peers that cost the attacker nothing soon use up the descriptors of a server's process.
+/// Checks a server whose process has no free descriptor because of silent peers, which cost an
+/// attacker nothing.
 #[test]
-fn a_server_without_descriptors_lets_new_clients_in() {
+fn server_without_free_descriptors_accepts_new_clients() {
     let mut server = Command::new("sh")
         .args(["-c", "ulimit -n 48 && exec \"$0\"", env!("CARGO_BIN_EXE_probe-server")])
         .stdin(Stdio::piped())
@@ -101,7 +102,7 @@ fn first_request_timeout_closes_silent_connections() {
         let pool = PoolConfig::default()
             .dispatch(dispatch)
             .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
-        // The server checks this every 10 ms.
+        // With this idle time-out the server checks silent connections every 10 ms.
         let quick = Duration::from_millis(1);
         let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
         let events = Arc::clone(&told);
@@ -117,7 +118,7 @@ fn first_request_timeout_closes_silent_connections() {
         let opened = server.orb.event_counts().connections_opened;
         let silent = silent(&server);
         let address = Peer::Ip(silent.local_addr().unwrap());
-        assert!(is_told_of_the_end(silent), "{dispatch:?}");
+        assert!(ends_with_close_connection(silent), "{dispatch:?}");
         until(|| told.lock().iter().any(|(peer, _)| *peer == address));
         assert!(told.lock().iter().all(|(_, silent)| Some(*silent) > first_request_timeout), "{told:?}");
         assert_eq!(probe.cube_octet(3).unwrap(), 27);

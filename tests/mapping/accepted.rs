@@ -1,6 +1,7 @@
 //! Code generated from the compiler's own test files compiles without warnings of rustc and clippy.
 //!
-//! It is compiled both as public and as private code, which clippy judges more strictly.
+//! This file compiles the code both as public code and as private code, for which clippy has more
+//! lints.
 
 #![warn(elided_lifetimes_in_paths)]
 

@@ -1,5 +1,5 @@
-//! Traits of generated types: `Default` where the mapping has one, and traits of other crates on
-//! request.
+//! Traits that generated types derive: `Default` if the mapping has a default value, and traits of
+//! other crates on request.
 
 corelane::include_idl!("derived");
 
@@ -24,12 +24,12 @@ fn types_with_serde_derives_survive_json() {
 }
 
 #[test]
-fn a_trait_that_a_type_has_already_is_not_derived_twice() {
+fn trait_that_a_type_already_derives_is_not_derived_twice() {
     assert!(Point { x: 1, y: 0.0 } < Point { x: 2, y: 0.0 } && Colour::Red < Colour::Green);
 }
 
 #[test]
-fn the_default_is_zero_empty_nil_and_the_first_enumerator() {
+fn default_is_zero_empty_nil_or_the_first_enumerator() {
     assert_eq!((Colour::default(), Point::default()), (Colour::Red, Point { x: 0, y: 0.0 }));
     let tree = Tree::default();
     assert_eq!((tree.name.as_str(), tree.letter, tree.children.len(), tree.flags), ("", '\0', 0, [false; 32]));

@@ -39,7 +39,7 @@ impl Locals for Mine {
 }
 
 #[test]
-fn parameters_named_like_generated_variables_keep_their_places() {
+fn parameters_named_like_generated_variables_keep_their_values() {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let object = server.root_poa().activate(&Locals::servant(Mine)).unwrap();
     server.root_poa().manager().activate().unwrap();

@@ -1,6 +1,6 @@
-//! The methods of generated traits and references beside the operations of the interface.
+//! The methods that generated traits and references have beside the operations of the interface.
 //!
-//! `Reference` is deliberately not imported here.
+//! The test does not import the trait `Reference`, because these methods must not need it.
 
 use corelane::{CallPolicies, Canceller, Context, ObjectRef, Orb, SystemException};
 use std::time::Duration;
@@ -88,7 +88,8 @@ impl Heir for Tree {
     }
 }
 
-/// Methods with the names of the functions of generated traits. `x.servant()` calls only these.
+/// Methods with the names of the associated functions of generated traits. `x.servant()` must call
+/// these methods.
 trait Methods {
     fn servant(&self) -> &'static str;
     fn servant_of(&self) -> &'static str;
@@ -120,19 +121,19 @@ impl Methods for Tree {
 }
 
 #[test]
-fn functions_of_generated_traits_are_no_methods() {
+fn associated_functions_of_generated_traits_do_not_hide_methods() {
     let methods = [Tree.servant(), Tree.servant_of(), Tree.local(), Tree.implementation(), Tree.implementation_of()];
     assert_eq!(methods, ["servant", "servant_of", "local", "implementation", "implementation_of"]);
 }
 
 #[test]
-fn the_trait_says_which_interface_is_served() {
+fn servant_has_the_interface_of_the_trait_that_makes_it() {
     let servants = [Leaf::servant(Tree), Root::servant(Tree), Second::servant(Tree)];
     let ids = servants.map(|servant| servant.repository_id());
     assert_eq!(ids, ["IDL:Face/Leaf:1.0", "IDL:Face/Root:1.0", "IDL:Face/Second:1.0"]);
 }
 
-/// An ORB, and the reference of an object with this servant.
+/// Makes an ORB and an object with this servant. Returns the ORB and the object's reference.
 fn object(servant: &corelane::Servant) -> (Orb, ObjectRef) {
     let orb = Orb::new().unwrap();
     let object = orb.root_poa().activate(servant).unwrap();
@@ -163,18 +164,18 @@ fn a_reference_has_its_methods_without_an_import() {
         assert_eq!((copy.leaves(), copy.number()), (Ok(1000), Ok(7)));
         assert_eq!(copy.greeting(), Ok("hello".to_owned()));
     }
-    // An untyped reference gets these two methods from the trait.
+    // An untyped reference has these two methods too.
     let untyped: ObjectRef = object.with_timeout(Duration::from_secs(60)).with_connect_timeout(Duration::from_secs(60));
     assert!(untyped.is_equivalent(&object));
 }
 
 #[test]
-fn operations_keep_their_names_and_leave_the_methods_to_the_trait() {
+fn operation_with_the_name_of_a_method_hides_the_method() {
     let (_orb, object) = object(&Heir::servant(Tree));
     let rival = RivalRef::from_object(object.clone());
     assert_eq!((rival.narrow(1), rival.timeout(), rival.with_timeout(1)), (Ok(99), Ok(5), Ok(())));
     assert!(rival.is_equivalent(&object));
-    // The operations are inherited from the first base, and from another one.
+    // The operations are inherited, one from the first base and one from another base.
     let heir = HeirRef::from_object(object.clone());
     assert_eq!((heir.narrow(1), heir.with_timeout(1)), (Ok(99), Ok(())));
     assert_eq!(heir.is_equivalent("it"), Ok("not it".to_owned()));
@@ -184,7 +185,7 @@ fn operations_keep_their_names_and_leave_the_methods_to_the_trait() {
     assert_eq!(later.timeout(), Ok(5));
     let trait_method = <HeirRef as corelane::Reference>::narrow(&object);
     assert_eq!(trait_method, Ok(Some(heir)));
-    // Every method name is an operation.
+    // The interface has an operation with the name of every method.
     let greedy = <GreedyRef as corelane::Reference>::from_object(object);
     let operations = [
         greedy.as_object(),
@@ -198,10 +199,11 @@ fn operations_keep_their_names_and_leave_the_methods_to_the_trait() {
         greedy.with_policies(),
         greedy.with_timeout(),
     ];
-    assert!(operations.iter().all(Result::is_err), "{operations:?}: the object does not have them");
+    assert!(operations.iter().all(Result::is_err), "{operations:?}: an operation that the object does not have succeeds");
 }
 
-/// An operation with a method's name compiles only because the IDL compiler knows the method.
+/// Checks that the test's IDL has an operation with the name of each method. Such an operation
+/// compiles only because the IDL compiler knows the method.
 #[test]
 fn every_method_of_references_is_tried_as_an_operation() {
     let macros = include_str!("../../crates/orb/src/reference_macros.rs");

@@ -1,4 +1,5 @@
-//! Valuetypes and the rest of crates/idl/tests/accepted/values.idl, from ORB to ORB and back.
+//! Value types and all other types of crates/idl/tests/accepted/values.idl, from ORB to ORB and
+//! back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use values::*;
 
 type Answer<T> = Result<(T, T, T), SystemException>;
 
-/// A servant that returns its arguments: the result is a, b is a, c is b.
+/// A servant that returns its arguments a and b: the result and the out parameter b are a, the out
+/// parameter c is b.
 struct Mirror;
 
-/// The id of a node that the echo refuses.
+/// The id of a node that the servant refuses.
 const REFUSED: i32 = -1;
 
 fn back<T: Clone>(a: &T, b: &T) -> Answer<T> {
@@ -132,7 +134,7 @@ fn node(id: i32, left: Option<NodeRef>, right: Option<NodeRef>) -> Node {
     Node { id, left, right, secret: format!("secret {id}") }
 }
 
-/// Describes a graph: its nodes in the order of the visit, each with the numbers of its neighbours.
+/// Describes a graph: its nodes in the order of a visit, each with the indices of its neighbours.
 fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     let mut met = vec![root.clone()];
     let mut form = Vec::new();
@@ -153,7 +155,7 @@ fn form(root: &NodeRef) -> Vec<(i32, String, Option<usize>, Option<usize>)> {
     form
 }
 
-/// A cycle of three nodes. Each of them has one further neighbour.
+/// Makes a cycle of three nodes. Each node has one further neighbour.
 fn ring() -> NodeRef {
     let graph = ValueGraph::new();
     let (one, two, three) = (graph.declare(), graph.declare(), graph.declare());
@@ -175,7 +177,7 @@ fn sharing_and_cycles_are_preserved() {
     let (result, b, c) = exchange.echo_node(Some(&ring), Some(&tree)).unwrap();
     let (result, b, c) = (result.unwrap(), b.unwrap(), c.unwrap());
     assert_eq!((form(&result), form(&c)), (form(&ring), form(&tree)));
-    // One value here is one value there, in all parameters.
+    // A value that two parameters share is one value at the receiver too.
     assert_eq!(result, b);
     assert!(result != ring && result != c);
     assert_eq!(exchange.echo_node(None, None).unwrap(), (None, None, None));
@@ -186,7 +188,7 @@ fn sharing_and_cycles_are_preserved() {
 }
 
 #[test]
-fn values_of_a_message_live_while_any_of_them_is_held() {
+fn all_values_of_a_message_live_while_one_of_them_is_held() {
     let fixture = fixture();
     let exchange = &fixture.exchange;
     let (result, ..) = exchange.echo_node(Some(&ring()), None).unwrap();
@@ -203,12 +205,12 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     let more = vec![Some(ring()), None, derived.graph.clone()];
     let further: BaseRef = ValueRef::new(Further { base: derived.clone(), more }).widen();
     let plain = ValueRef::new(base.clone());
-    // The server only knows the expected type.
+    // The server knows only the declared type of the parameter.
     let (result, _, c) = exchange.echo_base(Some(&further), Some(&plain)).unwrap();
     let result = result.unwrap();
     assert_eq!((result.repository_id(), &*result.get()), ("IDL:corelane.test/Values/Base:1.0", &base));
     assert_eq!(*c.unwrap().get(), base);
-    // Server and client know the type in the middle.
+    // Server and client also know the type between the declared and the most derived one.
     server.value_factories().register::<Derived>();
     client.value_factories().register::<Derived>();
     let (result, b, _) = exchange.echo_base(Some(&further), Some(&further)).unwrap();
@@ -219,13 +221,13 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     assert_eq!((&state.base, state.extra), (&base, 2.5));
     assert_eq!(form(state.graph.as_ref().unwrap()), form(&ring()));
     assert_eq!(state.tag, 5);
-    // Both know all types.
+    // Server and client know all types.
     server.value_factories().register::<Further>();
     client.value_factories().register::<Further>();
     let (result, ..) = exchange.echo_base(Some(&further), None).unwrap();
     let state = result.unwrap().narrow::<Further>().unwrap().get();
     assert_eq!((state.more.len(), state.more[1].is_none(), &state.more[2]), (3, true, &state.graph));
-    // A type that is not truncatable must be known.
+    // A value of an unknown type that is not truncatable is refused.
     let firm: BaseRef = ValueRef::new(Firm { base, code: 3 }).widen();
     let refused = exchange.echo_base(Some(&firm), None).unwrap_err();
     assert_eq!((refused.kind(), refused.minor() & 0xfff), (Kind::Marshal, 1));
@@ -238,7 +240,7 @@ fn unknown_types_are_truncated_and_known_ones_are_not() {
     assert!(server.value_factories().unregister::<Firm>() && !server.value_factories().unregister::<Firm>());
 }
 
-/// An implementation with a state of its own.
+/// An implementation of the value type `Circle` with a state of its own.
 #[derive(Debug)]
 struct MyCircle {
     radius_in_thousandths: AtomicU32,
@@ -301,7 +303,7 @@ impl CircleFactory for Factories {
 }
 
 #[test]
-fn values_have_operations_where_they_are_implemented() {
+fn values_have_operations_if_their_type_has_an_implementation() {
     let Fixture { server, client, exchange } = fixture();
     let mine = Factories.make(2.0).unwrap();
     let shape = mine.implementation::<dyn Shape>().unwrap();
@@ -320,7 +322,7 @@ fn values_have_operations_where_they_are_implemented() {
     assert_eq!(result.implementation::<dyn Described>().unwrap().describe(3).unwrap(), "ooo");
     let result = result.narrow::<Circle>().unwrap();
     assert_eq!(result.get().radius, 4.0);
-    // A value that only has a state has no implementation.
+    // A value that consists only of its state has no implementation.
     assert!(ValueRef::new(Circle { radius: 1.0 }).implementation::<dyn Shape>().is_none());
 }
 
@@ -348,13 +350,13 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     let object: DescribedRef = Abstract::Object(thing.clone().into());
     let value: DescribedRef = Abstract::Value(Factories.unit().unwrap().widen());
     let (result, b, c) = exchange.echo_described(Some(&object), Some(&value)).unwrap();
-    let Some(Abstract::Object(result)) = result else { panic!("an object went out") };
+    let Some(Abstract::Object(result)) = result else { panic!("an object arrives as a value") };
     assert!(matches!(b, Some(Abstract::Object(_))));
     assert_eq!(result.describe(1).unwrap(), "thing");
-    let Some(Abstract::Value(c)) = c else { panic!("a value went out") };
+    let Some(Abstract::Value(c)) = c else { panic!("a value arrives as an object") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
-    // The `any` has the type of an object or of a value.
+    // The type of the `any` is that of an object or of a value, not of the abstract interface.
     let any = Any::new(&Some(thing)).unwrap();
     let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");
@@ -366,8 +368,8 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());
 }
 
-/// A custom letter whose marshalled form differs from the declared one: the text reversed, after
-/// its length.
+/// A custom letter whose marshalled form differs from the declared form: the length, and then the
+/// reversed text.
 struct Backwards(String);
 
 impl LetterOperations for Backwards {
@@ -390,7 +392,7 @@ fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
 #[test]
 fn custom_values_are_marshalled_by_their_implementation() {
     let Fixture { server, client, exchange } = fixture();
-    // This letter is marshalled as declared, in chunks.
+    // This letter has the declared marshalled form, in chunks.
     let letter = ValueRef::new(Letter { text: "plain".to_owned() });
     let (result, ..) = exchange.echo_letter(Some(&letter), None).unwrap();
     assert_eq!(result.unwrap().get().text, "plain");
@@ -404,7 +406,7 @@ fn custom_values_are_marshalled_by_their_implementation() {
 }
 
 #[test]
-fn boxes_and_values_of_any_type() {
+fn value_boxes_and_any_values_return_unchanged() {
     let Fixture { server, client, exchange } = fixture();
     let text = ValueRef::new(Text("grüße €".to_owned()));
     let (result, ..) = exchange.echo_text(Some(&text), None).unwrap();
@@ -426,7 +428,7 @@ fn boxes_and_values_of_any_type() {
 }
 
 #[test]
-fn values_within_other_types() {
+fn values_within_other_types_return_unchanged() {
     let Fixture { server, client, exchange } = fixture();
     for orb in [&server, &client] {
         orb.value_factories().register_with(circle);
@@ -456,7 +458,7 @@ fn values_within_other_types() {
 }
 
 #[test]
-fn numbers_and_maps() {
+fn numbers_and_maps_return_unchanged() {
     let fixture = fixture();
     let exchange = &fixture.exchange;
     let account = Account { balance: PRICE, number: "-1234567890123456789012345678901".parse().unwrap() };
@@ -529,7 +531,7 @@ fn local_objects_are_called_directly() {
     let both = clock.both(&given).unwrap();
     assert_eq!((&both.one, &both.two), (&given.two, &given.one));
     let stop: Cookie = Local::from(Arc::new(1u8) as Arc<dyn std::any::Any + Send + Sync>);
-    let clock::HandError::Stopped(stopped) = clock.hand(&stop).unwrap_err() else { panic!("of another kind") };
+    let clock::HandError::Stopped(stopped) = clock.hand(&stop).unwrap_err() else { panic!("another exception is raised") };
     assert!(stopped.r#where.is_some());
     let mut e = Encoder::new();
     assert_eq!(corelane::Cdr::encode(&given, &mut e), Err(CdrError::LocalObject));

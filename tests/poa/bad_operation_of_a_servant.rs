@@ -1,9 +1,9 @@
 //! BAD_OPERATION raised by a servant reaches the client unchanged.
 //!
-//! The server takes BAD_OPERATION from a skeleton as a hint that the operation may be one of every
-//! object, such as `_is_a`. Before a correction, the server replaced the exception of any other
-//! operation by its own BAD_OPERATION 2, COMPLETED_NO. The servant's minor code and completion
-//! status were lost. omniORB's interop client found this (`fail_system(BAD_OPERATION)`).
+//! If a skeleton raises BAD_OPERATION, the server checks whether the operation is one that every
+//! object has, such as `_is_a`. An earlier version replaced the exception of all other operations
+//! by its own BAD_OPERATION 2, COMPLETED_NO. The servant's minor code and completion status were
+//! lost. The interop client of omniORB found this fault (`fail_system(BAD_OPERATION)`).
 
 use corelane::{
     Completion, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, mapping::Operation,
@@ -25,7 +25,7 @@ impl Skeleton for Refusing {
 }
 
 #[test]
-fn a_servant_s_own_bad_operation_keeps_minor_code_and_completion() {
+fn bad_operation_of_a_servant_keeps_its_minor_code_and_completion() {
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = server.root_poa();
     poa.manager().activate().unwrap();

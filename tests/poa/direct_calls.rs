@@ -23,12 +23,12 @@ impl Base for Calls {
 
 impl Counter for Calls {
     fn add(&self, more: i32, sum: i32) -> Result<(i32, i32), SystemException> {
-        assert!(more >= 0, "the caller's mistake");
+        assert!(more >= 0, "the argument is negative");
         Ok((self.0.fetch_add(1, Ordering::Relaxed) + 1, sum + more))
     }
 }
 
-/// An ORB, a reference whose calls bypass the POA, and a weak reference to the servant.
+/// Returns an ORB, a reference whose calls bypass the POA, and a weak reference to the servant.
 fn serve() -> (Orb, CounterRef, Weak<Calls>) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let servant = Arc::new(Calls::default());
@@ -38,7 +38,7 @@ fn serve() -> (Orb, CounterRef, Weak<Calls>) {
 }
 
 #[test]
-fn the_first_call_asks_the_adapter_and_later_ones_do_not() {
+fn first_call_goes_through_the_adapter_and_later_calls_bypass_it() {
     let (orb, direct, servant) = serve();
     let poa = orb.root_poa();
     poa.manager().discard_requests(false).unwrap();
@@ -61,7 +61,7 @@ fn the_first_call_asks_the_adapter_and_later_ones_do_not() {
     assert_eq!(direct.add(0, 7).unwrap(), (4, 7));
     assert!(servant.upgrade().is_some());
     drop(direct);
-    assert!(servant.upgrade().is_none(), "the servant lives no longer than the reference");
+    assert!(servant.upgrade().is_none(), "the servant outlives the last reference to it");
 }
 
 #[test]
@@ -102,9 +102,9 @@ impl ServantLocator for ByTurns {
     }
 }
 
-/// Before a correction, a forward was cached as the location of the object itself.
+/// An earlier version cached the target of a forward as the location of the object itself.
 #[test]
-fn forwarded_object_is_located_for_every_call() {
+fn servant_locator_of_a_forwarded_object_is_asked_at_every_call() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     let places = [(); 2].map(|()| root.activate(&Counter::servant_of(Arc::new(Calls::default()))).unwrap());

@@ -27,12 +27,12 @@ fn until_told(told: &Told, is_it: impl Fn(&Event) -> bool) -> Event {
         if let Some(event) = told.lock().iter().find(|event| is_it(event)) {
             return event.clone();
         }
-        assert!(!end.is_past(), "it is not told");
+        assert!(!end.is_past(), "the ORB does not report the event");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Returns the managers that `run` reports for an ORB that `set_up` has prepared.
+/// Returns the managers that `run` reports as never activated, for an ORB prepared by `set_up`.
 fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     let (orb, told) = server();
     set_up(&orb);
@@ -42,7 +42,7 @@ fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     let object = poa.activate(&Reporter::new(&orb).servant()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| orb.run());
-        // A call that runs during `run` comes after the report of `run`.
+        // `run` makes its report before it serves this call.
         scope.spawn(|| ask(&object).unwrap()).join().unwrap();
         orb.shutdown(true).unwrap();
     });
@@ -85,7 +85,7 @@ fn run_reports_never_activated_managers_with_objects() {
 #[test]
 fn never_activated_managers_are_printed_without_an_event_handler() {
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "--ignored", "--nocapture", "part_that_forgets_its_manager"]);
+    program.args(["--exact", "--ignored", "--nocapture", "part_with_a_manager_that_is_never_activated"]);
     let mut part = program.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(part.stderr.take().unwrap()).lines().map_while(Result::ok);
     let told = lines.into_iter().any(|line| line.contains("RootPOAManager has never been activated"));
@@ -96,10 +96,10 @@ fn never_activated_managers_are_printed_without_an_event_handler() {
 
 #[test]
 #[ignore = "a part of never_activated_managers_are_printed_without_an_event_handler"]
-fn part_that_forgets_its_manager() {
+fn part_with_a_manager_that_is_never_activated() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     activate(&orb, None);
-    // `run` returns only when the process ends; the test reads the printed lines.
+    // `run` does not return. The other test reads the lines that this process prints, and ends it.
     std::thread::spawn(move || orb.run());
     std::thread::sleep(Duration::from_secs(60));
 }

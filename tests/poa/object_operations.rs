@@ -12,7 +12,7 @@ use corelane::{
 use corelane_tests::any::{Echo, EchoRef, TestEcho};
 use corelane_tests::{ProbeRef, RefuseError, Refused};
 
-/// A servant with the interfaces of an echo but without its operations.
+/// A servant that claims the interfaces of an echo but has none of their operations.
 struct Hollow;
 
 impl DynamicServant for Hollow {
@@ -35,7 +35,7 @@ fn asked(object: &ObjectRef) {
     assert!(object.component().unwrap().is_none());
     let refused = object.interface_definition().unwrap_err();
     assert_eq!(refused.kind(), Kind::NoImplement);
-    // Operations of older ORBs' clients, for which this ORB has no call of its own.
+    // Clients of older ORBs call these operations. Corelane's references have no method for them.
     let call = |operation: &'static str, id: &str| {
         let operation = Operation::new(operation);
         let mut reply = object.invoke(&operation, &|encoder| encoder.write_str(id))?;
@@ -60,7 +60,7 @@ fn every_object_answers_the_object_operations() {
         let client = Orb::new().unwrap();
         let remote: ObjectRef = client.reference(&local.to_string()).unwrap();
         asked(&remote);
-        // A reference without a type id.
+        // A corbaloc URL gives a reference without a type id.
         orb.bind_key("plain", &local).unwrap();
         let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
         let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/plain")).unwrap().unwrap();
@@ -72,7 +72,8 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// Returns the reply to `_non_existent`. Some clients do not interpret OBJECT_NOT_EXIST as "true".
+/// Returns the reply to `_non_existent`. The method of references would turn OBJECT_NOT_EXIST into
+/// true, which some clients of other ORBs do not.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));
@@ -83,7 +84,7 @@ fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     answer
 }
 
-/// A servant manager without objects.
+/// A servant manager that finds no servant and raises an exception of the given kind.
 struct Nothing(Kind);
 
 impl ServantActivator for Nothing {
@@ -127,8 +128,8 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let locator = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..servant_manager };
     let poa = |name: &str, policies| root.create_poa(name, Some(root.manager()), policies).unwrap();
     let never = |poa: &Poa| poa.create_reference_with_id(&"never".into(), "IDL:X:1.0").unwrap();
-    // Objects that were deactivated, and objects that were never activated, under transient and
-    // persistent keys.
+    // Cases: an object that was deactivated, and objects that were never activated, under transient
+    // and persistent keys.
     let id = root.activate_object(&Echo::servant(TestEcho::default())).unwrap();
     let deactivated = root.id_to_reference(&id).unwrap();
     assert_eq!(both(&deactivated), Ok(false));
@@ -140,8 +141,8 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let of_gone = never(&user);
     user.destroy(false, true).unwrap();
     assert_eq!(both(&of_gone), Ok(true));
-    // One servant manager raises OBJECT_NOT_EXIST, and another one an exception that leaves the
-    // question open.
+    // One servant manager raises OBJECT_NOT_EXIST. Another manager raises TRANSIENT, which does not
+    // say whether the object exists.
     for (name, raised, expected) in
         [("gone", Kind::ObjectNotExist, Ok(true)), ("unknown", Kind::Transient, Err(Kind::Transient))]
     {
@@ -170,8 +171,8 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
 
 /// A servant that raises an undeclared exception.
 ///
-/// Generated code cannot do this. A servant of another version of the IDL can, and so can a dynamic
-/// one.
+/// Generated code cannot raise one. A dynamic servant can, and so can a servant that was compiled
+/// from another version of the IDL.
 struct Foreign;
 
 impl Skeleton for Foreign {

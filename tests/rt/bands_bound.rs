@@ -1,4 +1,4 @@
-//! The way in which a client binds a connection to a priority band. The test acts as the server.
+//! Binding of a connection to a priority band by the client. The test itself acts as the server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
 use corelane_wire::{Encoder, Limits, Version};
 
-/// A request as it arrived: operation, priority, band.
+/// A received request: its operation, its priority, and the band that it asks for.
 type Seen = (String, Option<i16>, Option<(i16, i16)>);
 
 fn read_request(stream: &mut TcpStream) -> Option<(u32, Seen)> {
@@ -79,7 +79,7 @@ fn raised(object: &ObjectRef) -> (Kind, u32) {
 }
 
 #[test]
-fn server_without_bands_is_asked_once_and_called() {
+fn client_asks_a_server_without_bands_once_and_then_calls_it() {
     for (kind, minor) in [(Kind::BadOperation, OMG | 2), (Kind::NoImplement, 0), (Kind::ObjectNotExist, OMG | 2)] {
         let (port, server) = serve_one((kind, minor));
         let client = fair_orb();
@@ -102,7 +102,7 @@ fn refused_band_fails_the_call_and_closes_the_connection() {
     let object = reference(&client, port, &[(5, 15)]);
     at(&client, 10);
     assert_eq!(raised(&object), (Kind::InvPolicy, OMG | 1));
-    // The connection has ended, although reference and ORB still live.
+    // The client has closed the connection, although its reference and its ORB still exist.
     assert_eq!(server.join().unwrap().len(), 1);
     drop((object, client));
 }

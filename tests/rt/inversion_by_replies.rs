@@ -1,7 +1,8 @@
 //! Priority inversion when replies are written.
 //!
-//! Each kind is produced in a deliberately wrong configuration and absent in the right one. The
-//! tests run on SCHED_FIFO threads and check the order of events, never durations.
+//! For each kind, a deliberately wrong configuration shows the inversion, and the right
+//! configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and check
+//! the order of events, never durations.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -20,7 +21,8 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
 use corelane_tests::through::through;
 
-/// CORBA priorities, and their native priorities by the default mapping.
+/// CORBA priorities. The constants that end in `_ONE` are their native priorities by the default
+/// mapping.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
 const LOW_ONE: u8 = 2;
@@ -31,7 +33,7 @@ fn last_core() -> usize {
     affinity(None).unwrap().iter().last().unwrap()
 }
 
-/// Objects in lanes of low and high priority, on one core.
+/// Activates objects in a pool with a low and a high lane, on one core.
 fn in_lanes<const N: usize>(orb: &Orb, servants: [Servant; N]) -> [ObjectRef; N] {
     let lane = |priority| LaneConfig::default().priority(priority).cores([last_core()]);
     let config = LanesConfig::default().lanes([lane(LOW), lane(HIGH)]);
@@ -59,8 +61,8 @@ impl Skeleton for Large {
     }
 }
 
-/// A client sends both priorities on one connection, so it must read the low reply before the high
-/// one.
+/// Shows that a client that sends both priorities on one connection must read the low reply before
+/// the high reply.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     let orb = fifo_orb();
@@ -71,7 +73,7 @@ fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     both.until_something_comes();
     both.turn_to(&object);
     let high = both.begin("who", HIGH, None);
-    // The high lane is free; only the way back is blocked.
+    // The high lane is free. Only the connection to the client that does not read is blocked.
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
     assert_eq!([both.next_reply(), both.next_reply()], [low, high]);
 }
@@ -86,8 +88,8 @@ fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
     low.until_something_comes();
     let mut high = RawClient::connect(&object, ports[1].0);
     assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
-    // Other requests of the low lane are not delayed either, because its thread does not wait for
-    // the peer.
+    // Other requests of the low lane are not delayed either, because the lane's thread does not
+    // wait for the peer.
     assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
     assert_eq!(low.next_reply(), sent);
 }
@@ -116,8 +118,8 @@ impl Stage {
         })
     }
 
-    /// Sends, and records the priority of the request. A low reply waits here, like a preempted
-    /// thread.
+    /// Sends a reply, and records the priority of its request. A low reply waits before it is sent,
+    /// as if its thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
         {
@@ -207,9 +209,9 @@ impl Skeleton for Releasing {
 
 /// Returns the order in which a low reply, a high reply and a middle thread finish on one core.
 ///
-/// Both requests come from one connection and are handed over to their lanes. The low reply is half
-/// written when the high one must be written. `older` means that the connection is older than the
-/// pool; its output lock then does not inherit priorities.
+/// Both requests come from one connection and are handed over to their lanes. The thread of the low
+/// reply holds the connection's output when the high reply must be written. If `older` is true, the
+/// connection is older than the pool, and its output lock does not inherit priorities.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {
@@ -227,7 +229,7 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
     let connect = || {
         let mut client = RawClient::to(&plain);
-        // A reply means that the connection was accepted.
+        // The reply shows that the server has accepted the connection.
         let _ = client.who(None).who();
         client
     };
@@ -255,9 +257,10 @@ fn thread_that_waits_to_reply_lends_its_priority_to_the_writer() {
     assert_eq!(order_of_replies(false), [LOW_ONE, HIGH_ONE, MIDDLE_ONE]);
 }
 
-/// The kernel does not return from a write before it has copied all bytes.
+/// Checks the size of writes. A long write would delay urgent threads, because the kernel copies
+/// all bytes before it returns.
 #[test]
-fn replies_below_the_highest_priority_leave_in_slices() {
+fn replies_below_the_highest_priority_are_written_in_slices() {
     let stage = Stage::new();
     let orb = staged(&stage);
     let [large] = in_lanes(&orb, [Servant::new(Large)]);

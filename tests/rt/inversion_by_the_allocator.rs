@@ -1,9 +1,9 @@
 //! An allocator that all priorities share is a source of priority inversion.
 //!
-//! Here it is an allocator with one lock, through which a thread passes on request. A low servant
-//! holds that lock, like a thread that is preempted in the allocator. The high lane passes the lock
-//! whenever it allocates, from reading the request to sending the reply. The test checks the order
-//! of events, never durations.
+//! The allocator of this test has one lock, which only chosen threads take. A low servant holds the
+//! lock, like a thread that is preempted in the allocator. The thread of the high lane takes the
+//! lock whenever it allocates, from reading the request to sending the reply. The test checks the
+//! order of events, never durations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -48,12 +48,12 @@ impl Skeleton for Allocating {
             });
             return Ok(());
         }
-        // The thread of the high lane passes the lock from its first request on.
+        // From its first request on, the thread of the high lane takes the lock at each allocation.
         CountingAllocator::pass_lock();
         let argument = call.arguments().read_u32()?;
         state.begun.fetch_add(1, SeqCst);
         if operation == b"text" {
-            let text = format!("{argument}, and where to put it has to be asked for");
+            let text = format!("the text for {argument}, which needs an allocation");
             call.reply().write_latin1_str(&text)?;
         } else {
             call.reply().write_u32(argument);
@@ -80,12 +80,12 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
 
 /// Sends a high request while the low servant holds the allocator's lock.
 ///
-/// Returns the number of high requests that had run when the low servant released it.
+/// Returns the number of high requests that had run when the low servant released the lock.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
     let ports = said(&object).lanes;
     let [mut low, mut high] = [ports[0].0, ports[1].0].map(|port| RawClient::connect(&object, port));
-    // The first requests grow the buffers of lane and connection to their final size.
+    // The first requests enlarge the buffers of lane and connection to their final size.
     for _ in 0..3 {
         high.begin(operation, HIGH, Some(1));
         assert_eq!(high.receive_void(), None);
@@ -96,7 +96,7 @@ fn beside_a_holder(operation: &str) -> usize {
     let begun = state.begun.load(SeqCst);
     high.begin(operation, HIGH, Some(1));
     if operation == "plain" {
-        // The request is answered: neither the request nor the reply needs the allocator.
+        // The request is answered, because neither the request nor the reply needs the allocator.
         assert_eq!(high.receive_void(), None);
     } else {
         until(|| state.begun.load(SeqCst) > begun);
@@ -109,7 +109,7 @@ fn beside_a_holder(operation: &str) -> usize {
     state.before.load(SeqCst)
 }
 
-/// The cases run one after the other, because the lock belongs to the whole process.
+/// Runs both cases one after the other, because the lock belongs to the whole process.
 #[test]
 fn allocated_result_waits_for_the_low_thread_and_plain_result_does_not() {
     assert_eq!(beside_a_holder("text"), 0, "inversion");

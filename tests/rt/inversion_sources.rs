@@ -1,7 +1,8 @@
 //! Further sources of priority inversion (docs/real-time.md has the list).
 //!
-//! Each is produced in a deliberately wrong configuration and absent in the right one. The tests
-//! check the order of events, never durations.
+//! For each source, a deliberately wrong configuration shows the inversion, and the right
+//! configuration shows that the inversion is absent. The tests check the order of events, never
+//! durations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,12 +17,12 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
 use corelane_wire::exception::minor::OMG;
 
-/// Native priorities 2, 25 and 50 by the default mapping.
+/// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
 
-/// An object with client-propagated priorities, in a POA with these policies.
+/// Activates an object with client-propagated priorities, in a POA with these policies.
 fn object(orb: &Orb, pool: Option<ThreadpoolId>, policies: PoaPolicies) -> (ObjectRef, Arc<Reporter>) {
     let model = Some((PriorityModel::ClientPropagated, LOW));
     let real_time = RtPolicies { priority_model: model, threadpool: pool, ..RtPolicies::default() };
@@ -37,7 +38,7 @@ fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
-/// Clients at the endpoints of the low and of the high lane.
+/// Connects one client to the endpoint of the low lane, and another to that of the high lane.
 fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
     let ports = said(object).lanes;
     [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))
@@ -51,7 +52,8 @@ fn dispatched(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Requests of two priorities on one connection are served in the order in which they were sent.
+/// Checks that requests of two priorities on one connection run in the order in which they were
+/// sent.
 #[test]
 fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     let orb = dispatched(Dispatch::ThreadPerConnection { max_threads: 8 });
@@ -60,7 +62,7 @@ fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     both.begin("wait", LOW, None);
     reporter.until_waiting(1);
     both.begin("who", HIGH, None);
-    // The server has a free thread, but it does not serve this connection.
+    // The server has a free thread, but this thread does not serve the connection.
     let _ = other.who(Some(MIDDLE)).who();
     reporter.release();
     for _ in 0..2 {
@@ -82,8 +84,8 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
 }
 
-/// A queue in the order of arrival is a source. The right one, ordered by priority, is in
-/// priority_inversion.rs.
+/// Shows that a queue in the order of arrival is a source of inversion. priority_inversion.rs tests
+/// the right configuration, a queue ordered by priority.
 #[test]
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
@@ -102,8 +104,8 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.order.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Sends a high request while a middle thread occupies the core. Returns the order in which they
-/// end.
+/// Sends a high request while a middle thread occupies the core. Returns their priorities in the
+/// order in which they end.
 ///
 /// If `served`, the test waits for the reply before it tells the middle thread to end.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
@@ -138,8 +140,8 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     reporter.order.lock().clone()
 }
 
-/// The threads of a pool without lanes read at the pool's priority, whatever the priority of the
-/// request.
+/// Shows that the threads of a pool without lanes read requests of every priority at the pool's own
+/// priority.
 #[test]
 fn a_request_to_a_pool_of_low_priority_waits_for_middle_threads_before_it_is_read() {
     let pool = |orb: &Orb, cores: &[usize]| {
@@ -154,8 +156,8 @@ fn a_lane_reads_at_the_priority_of_its_requests() {
     assert_eq!(beside_a_middle_thread(lanes, true), [HIGH, MIDDLE]);
 }
 
-/// A lock that all requests take in turn is a source. Here it is the lock of a POA whose objects
-/// are single-threaded.
+/// Shows that a lock that all requests take is a source of inversion. The test uses the lock of a
+/// POA whose objects are single-threaded.
 #[test]
 fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let orb = fair_orb();
@@ -166,7 +168,7 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     low.begin("wait", LOW, None);
     reporter.until_waiting(1);
     high.begin("who", HIGH, None);
-    // The high lane has a free thread, which serves another object.
+    // The high lane has a free thread, because it serves another object at once.
     let beside = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, LOW)),
         threadpool: Some(pool),
@@ -197,10 +199,10 @@ fn tables_that_are_read_without_a_lock_delay_no_request() {
 }
 
 const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
-/// Maximum number of requests in the buffer.
+/// Maximum number of requests that wait in the buffer.
 const ROOM: u32 = 3;
 
-/// Sends low requests until one is refused. Then all others are being served or buffered.
+/// Sends low requests until the server refuses one, which shows that the buffer is full.
 fn fill(low: &mut RawClient, reporter: &Reporter) {
     low.begin("wait", LOW, None);
     reporter.until_waiting(1);
@@ -218,7 +220,8 @@ fn empty(low: &mut RawClient, reporter: &Reporter) {
     }
 }
 
-/// A buffer that all priorities share is a source, because low requests fill it.
+/// Shows that a buffer that all priorities share is a source of inversion, because low requests can
+/// fill it.
 #[test]
 fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
     let orb = fifo_orb();

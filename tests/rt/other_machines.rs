@@ -50,7 +50,7 @@ fn own_port(orb: &Orb) -> u16 {
 }
 
 #[test]
-fn without_a_ceiling_a_remote_peer_gets_the_priority_of_a_request_without_one() {
+fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
     let (orb, told) = server(tcp_from_elsewhere(), PoolConfig::default());
     let pool = lanes(&orb, None);
     // No lane has the server's priority 7, so the lowest lane serves the request.
@@ -70,13 +70,13 @@ fn without_a_ceiling_a_remote_peer_gets_the_priority_of_a_request_without_one() 
         Event::RequestRefused { exception, .. } => Some(exception.to_string()),
         _ => None,
     });
-    let refused = refused.expect("an event tells of it");
+    let refused = refused.expect("an event reports the refusal");
     assert!(refused.contains("another machine") && refused.contains("`ceiling`"), "{refused}");
     assert_eq!(orb.event_counts().requests_refused, 16);
 }
 
-/// Without this rule the threads of an urgent lane would work for a peer that may not request its
-/// priority.
+/// Checks that requests from other machines are read by the lowest lane. Otherwise the threads of
+/// an urgent lane would work for a peer that may not ask for the lane's priority.
 #[test]
 fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
@@ -94,7 +94,7 @@ fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
 }
 
 #[test]
-fn with_a_ceiling_peers_of_other_machines_are_served_as_those_of_this_one() {
+fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine() {
     let open = PoolConfig::default().ceiling(Some(i16::MAX));
     let (orb, told) = server(tcp_from_elsewhere(), open);
     let pool = lanes(&orb, Some(i16::MAX));
@@ -115,7 +115,7 @@ fn peers_of_this_machine_need_no_ceiling() {
         let who = RawClient::connect(&object, port).who(Some(priority)).who();
         assert_eq!((who.lane, who.handed_over), (lane, false));
     }
-    assert!(told.lock().is_empty(), "nothing is open to other machines");
+    assert!(told.lock().is_empty(), "an event reports an endpoint that is open to other machines");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
         assert_eq!(client.who(Some(5)).who().priority, 5, "{name}");
         assert_eq!(client.who(None).who().priority, 5, "{name}");
     }
-    // The pools of the builder, whose threads take the priority of each request too.
+    // The threads of the builder's own pool also take the priority of each request.
     let object = object(&orb, "builder's", CLIENT, 5, None);
     let mut client = RawClient::to(&object);
     assert_eq!((client.who(Some(6)), client.who(Some(5)).who().priority), (REFUSED, 5));
@@ -139,7 +139,7 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
-    // The listeners are really at loopback addresses, so no outside peer reaches them.
+    // The listeners' real addresses are on loopback, so no outside peer reaches them.
     let (orb, told) = server(tcp_named_elsewhere().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default().priority(priority).ceiling(ceiling).listen(format!("tcp:{host}:{}", 4000 + priority))
@@ -153,8 +153,8 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     assert!(lines[1].contains("flight/p20 at tcp:0.0.0.0:4020: they may ask for priorities up to 25"), "{lines:?}");
 }
 
-/// Without this rule a flood of connections to the port of an urgent lane would run at its
-/// priority.
+/// Checks that the lowest lane accepts connections for urgent lanes. Otherwise a flood of
+/// connections to the port of an urgent lane would be accepted at this lane's priority.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let (tcp, doors) = tcp_named_elsewhere();
@@ -180,7 +180,7 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     orb.shutdown(true).unwrap();
 }
 
-/// The environment variable with the reference, for the parts of
+/// The environment variable that passes the reference to the child processes of
 /// [`a_client_of_another_network_namespace_is_of_another_machine`].
 const PART: &str = "CORELANE_TEST_REFERENCE";
 
@@ -205,7 +205,7 @@ impl Namespace {
         ip(&["-n", &self.0, "link", "set", device, "up"]);
     }
 
-    /// A command that runs a test of this file in the namespace.
+    /// Returns a command that runs a test of this file in the namespace.
     fn run(&self, test: &str, part: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0]).arg(std::env::current_exe().unwrap());
@@ -230,11 +230,11 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
     let mut server = servers.run("part_that_serves", "").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
     let reference = lines.find_map(|line| line.find("IOR:").map(|at| line[at..].to_owned()));
-    let reference = reference.expect("the server says its reference");
+    let reference = reference.expect("the server prints its reference");
     for (namespace, test) in [(&clients, "part_that_is_refused"), (&servers, "part_that_is_served")] {
         let output = namespace.run(test, &reference).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // A filter that matches no test succeeds too, so the output is checked.
+        // The output is checked, because a filter that matches no test succeeds too.
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
     }
     drop(server.stdin.take());
@@ -245,7 +245,7 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
 #[test]
 #[ignore = "a part of a_client_of_another_network_namespace_is_of_another_machine"]
 fn part_that_serves() {
-    assert!(std::env::var(PART).is_ok(), "it runs in a network namespace");
+    assert!(std::env::var(PART).is_ok(), "this test was not started in a network namespace");
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).listen("tcp:192.0.2.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
@@ -254,11 +254,11 @@ fn part_that_serves() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// Calls the object that the test names at priorities 10 and 30.
+/// Calls the object whose reference is in the environment, at priorities 10 and 30.
 fn called() -> [Result<i16, Kind>; 2] {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).build().unwrap();
-    let reference = std::env::var(PART).expect("it runs in a network namespace");
+    let reference = std::env::var(PART).expect("the test runs in a network namespace");
     let object = orb.string_to_object(&reference).unwrap().unwrap();
     let current = orb.real_time().current().unwrap();
     [10, 30].map(|priority| {
@@ -273,7 +273,7 @@ fn part_that_is_refused() {
     assert_eq!(called(), [Ok(10), Err(Kind::NoPermission)]);
 }
 
-/// The part on the server's machine, with the address that other machines use.
+/// Calls the object from the server's own machine, by the address that other machines use.
 #[test]
 #[ignore = "a part of a_client_of_another_network_namespace_is_of_another_machine"]
 fn part_that_is_served() {

@@ -70,14 +70,14 @@ impl Worker for Busy {
     }
 }
 
-/// Returns the native priority of the calling thread.
+/// Returns the present native priority of the calling thread.
 fn now() -> u8 {
     thread::scheduling(None).map_or(0, thread::Scheduling::priority)
 }
 
 type Told = Arc<Mutex<Vec<(&'static str, Duration, Duration)>>>;
 
-/// A server, a client, the server's events, and a reference to a worker.
+/// Returns a server, a client, the server's events, and the client's reference to a worker.
 fn world(overrun: OverrunAction) -> (Orb, Orb, Told, WorkerRef) {
     dispatched(overrun, Dispatch::LeaderFollowers { threads: 1 })
 }
@@ -133,7 +133,8 @@ fn reject_replaces_the_result_of_an_overrun_by_timeout() {
     assert_eq!(server.event_counts().overruns, 1);
 }
 
-/// The server has one thread, which serves other requests while its own call waits.
+/// Checks the charges of a server with one thread, which serves other requests while its own call
+/// waits.
 #[test]
 fn nested_request_is_not_charged_to_the_waiting_operation() {
     let (server, client, told, worker) = dispatched(OverrunAction::Reject, Dispatch::Reactive);
@@ -157,8 +158,8 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().overruns, 1);
 }
 
-/// A lane at native priority 50, in which an overrunning operation is lowered to 2: server, client,
-/// worker.
+/// Returns a server, a client and a reference to a worker. The worker's lane has native priority
+/// 50, and an operation that overruns is lowered to priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server =
@@ -183,7 +184,7 @@ fn lowering() -> (Orb, Orb, WorkerRef) {
 }
 
 #[test]
-fn overrunning_operation_is_lowered_while_it_runs_and_its_thread_restored() {
+fn overrunning_operation_is_lowered_while_it_runs_and_its_thread_is_restored_afterwards() {
     assert!(permitted(), "SCHED_FIFO is not permitted here");
     let (server, client, worker) = lowering();
     for _ in 0..2 {
@@ -204,7 +205,7 @@ fn permitted() -> bool {
 }
 
 #[test]
-fn measuring_costs_two_system_calls_where_something_is_declared_and_none_elsewhere() {
+fn measuring_costs_two_system_calls_for_declared_operations_and_none_for_others() {
     let (_server, _client, _, worker) = world(OverrunAction::Run);
     let between = |call: &dyn Fn() -> u64| {
         // Each call includes the servant's own readings of its clock, which cancel out below.

@@ -1,7 +1,7 @@
 //! The 72 combinations of bands, pools, protocols and private connections.
 //!
-//! Each combination is checked at three priorities. The checks are: which profile, lane and
-//! connection a call uses, and when it is refused. docs/real-time.md has the rules.
+//! Each combination is checked at three priorities, for the profile, the lane and the connection of
+//! a call, or its refusal. docs/real-time.md has the rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
 const LANES: [i16; 3] = [5000, 10_000, 15_000];
 const BANDS: [(i16, i16); 3] = [(2500, 7500), (7501, 12_500), (12_501, 20_000)];
-/// One priority is in a band but no lane, one is in a lane and a band, and one is in neither.
+/// The priorities of the calls: the first has a band but no lane, the second a lane and a band, the
+/// third neither.
 const PRIORITIES: [i16; 3] = [6000, 10_000, 22_500];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Combination {
         let lane = LANES.iter().position(|lane| *lane == priority);
         match (self.bands, self.pool, band, lane) {
             (Bands::Server | Bands::Client, _, None, _) => Err((Kind::InvPolicy, IRRECONCILABLE)),
-            // Each band contains one lane, in the same order.
+            // The band and the lane that lies in it have one index.
             (Bands::Server | Bands::Client, Pool::Laned, Some(band), _) => Ok((band, LANES[band])),
             (Bands::None, Pool::Laned, _, Some(lane)) => Ok((lane, priority)),
             (Bands::None, Pool::Laned, _, None) => Err((Kind::Transient, OMG | 2)),
@@ -93,8 +94,8 @@ impl Combination {
 
     /// Returns true if calls at two accepted priorities may share a connection.
     ///
-    /// In the ordinary class all threads are in one band. No two of the priorities here have the
-    /// same native priority.
+    /// In the ordinary class all threads are in one band. With fixed priorities, the priorities of
+    /// this test have different native priorities.
     fn shares(self, class: SchedulingClass, one: i16, other: i16) -> bool {
         let band = |priority| BANDS.iter().position(|(low, high)| (*low..=*high).contains(&priority));
         let same = if self.bands == Bands::None { class == SchedulingClass::Fair } else { band(one) == band(other) };
@@ -102,7 +103,8 @@ impl Combination {
     }
 }
 
-/// Returns the native priority for a CORBA priority, by default linear from 1 to 99.
+/// Returns the native priority of a CORBA priority by the default mapping, which is linear from 1
+/// to 99.
 fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
@@ -136,7 +138,7 @@ impl Server {
         Server { class, orb, plain, laned }
     }
 
-    /// Returns the text of a reference to an object with the server's part of a combination.
+    /// Activates an object with the policies of a combination that belong to the server.
     fn object(&self, combination: Combination) -> ObjectRef {
         let policies = RtPolicies {
             priority_model: Some((PriorityModel::ClientPropagated, 5000)),
@@ -176,7 +178,7 @@ impl Client {
         Client { orb, made }
     }
 
-    /// Returns a reference with the client's part of a combination.
+    /// Returns a reference with the policies of a combination that belong to the client.
     fn reference(&self, text: &str, combination: Combination) -> ObjectRef {
         let (tcp, unix) = (Protocol::Tcp(TcpProperties::default()), Protocol::Unix(UnixProperties::default()));
         let policies = RtClientPolicies {
@@ -218,8 +220,8 @@ fn check(server: &Server, combination: Combination) {
         };
         assert_eq!(who.pool, pool, "{what}");
         assert_eq!(who.native, native(server.class, who.priority), "{what}");
-        // The reference's next call uses the same connection. Another reference's call uses it only
-        // if it is not private.
+        // The next call of the reference uses the same connection. A call of another reference uses
+        // this connection only if the connection is not private.
         assert_eq!(client.ask(&first, priority).unwrap().connection, who.connection, "{what}");
         let others = client.ask(&second, priority).unwrap().connection;
         assert_eq!(others == who.connection, !combination.private, "{what}");
@@ -248,13 +250,14 @@ fn check_all(name: &str, class: SchedulingClass) {
 }
 
 #[test]
-fn every_combination_of_bands_lanes_protocols_and_private_connections() {
+fn every_policy_combination_works_in_the_ordinary_class() {
     check_all("combinations", SchedulingClass::Fair);
 }
 
-/// Client and server run on threads with fixed priorities. The test's own thread is one of them.
+/// Checks all combinations with client and server threads at fixed priorities, the test's own
+/// thread among them.
 #[test]
-fn every_combination_at_native_priorities() {
+fn every_policy_combination_works_at_fixed_priorities() {
     drop(fifo_orb());
     std::thread::spawn(|| check_all("native", SchedulingClass::Fifo)).join().unwrap();
 }

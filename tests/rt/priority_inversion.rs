@@ -1,7 +1,8 @@
 //! Known sources of priority inversion.
 //!
-//! Each is produced in a deliberately wrong configuration and absent in the right one, on one core
-//! with SCHED_FIFO threads. The tests check the order of events, never durations.
+//! For each source, a deliberately wrong configuration shows the inversion, and the right
+//! configuration shows that the inversion is absent. The tests run SCHED_FIFO threads on one core.
+//! They check the order of events, never durations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,7 +16,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
 
-/// Native priorities 2, 25 and 50 by the default mapping.
+/// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;
@@ -49,8 +50,8 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
     orb.real_time().create_threadpool(&config).unwrap()
 }
 
-/// Sends low requests, of which the first occupies the core, then a high one. Returns the order in
-/// which they end.
+/// Sends several low requests and then a high request. The first low request occupies the core.
+/// Returns the priorities of the requests in the order in which they end.
 ///
 /// If `answered`, the test waits for the high reply before it releases the first low request.
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
@@ -84,18 +85,18 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
 }
 
 #[test]
-fn with_lanes_the_high_request_is_next_whatever_low_ones_wait() {
+fn with_lanes_the_high_request_runs_before_all_waiting_low_requests() {
     let orb = fifo_orb();
-    // The running low request is preempted, and ends after the high one.
+    // The high request preempts the running low request, and ends first.
     assert_eq!(order_of_low_and_high(&orb, laned(&orb), true)[0], HIGH);
 }
 
 #[test]
-fn without_lanes_the_high_request_waits_for_the_low_one_that_runs_and_those_that_were_read() {
+fn without_lanes_the_high_request_waits_for_low_requests_that_run_or_were_read() {
     let orb = fifo_orb();
     let order = order_of_low_and_high(&orb, unlaned(&orb, None), false);
     let before = order.iter().position(|priority| *priority == HIGH).unwrap();
-    assert!(before >= 2, "the inversion does not show: {before} low requests before the high one");
+    assert!(before >= 2, "no inversion: only {before} low requests ran before the high request");
 }
 
 #[test]
@@ -115,12 +116,13 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         low.begin("who", LOW, None);
     }
-    // Uses each connection in turn. The order of reading must not reorder requests that have
-    // arrived.
+    // Each client has its own connection. The order in which the server reads the connections must
+    // not change the order by priority.
     let mut high = RawClient::to(&object);
     high.begin("who", HIGH, None);
     let mut probe = RawClient::to(&object);
-    // 64 requests are waiting when this one is refused, so all others have arrived.
+    // The last of these requests is refused, which shows that 64 requests wait and all others have
+    // arrived.
     for _ in 0..61 {
         probe.begin("who", MIDDLE, None);
     }
@@ -135,10 +137,11 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     assert_eq!(order[order.len() - 3..], [LOW; 3]);
 }
 
-/// Returns true if a high thread gets a lock from a low one before a middle thread runs.
+/// Returns true if a high thread gets a lock from a low thread before a middle thread runs.
 ///
-/// All three run on one core. The low thread takes the lock and wakes the high one, which wakes the
-/// middle one and waits for the lock. The kernel then runs the more urgent one of low and middle.
+/// All three threads run on one core. The low thread takes the lock and wakes the high thread. The
+/// high thread wakes the middle thread and waits for the lock. The kernel then runs the low or the
+/// middle thread, depending on their priorities.
 fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> bool {
     let core = CpuSet::one(last_core());
     fn parked_until(flag: &AtomicBool) {
@@ -196,7 +199,7 @@ fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> boo
 }
 
 #[test]
-fn a_mutex_without_inheritance_lets_the_middle_thread_go_first() {
+fn mutex_without_priority_inheritance_lets_the_middle_thread_run_first() {
     let mutex = Mutex::new("without inheritance", Scope::Orb, ());
     assert!(!high_is_first(move |body| {
         let _held = mutex.lock();

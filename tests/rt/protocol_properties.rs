@@ -1,5 +1,5 @@
-//! ServerProtocol and ClientProtocol policies and network priorities. Their effect is read back
-//! from the sockets.
+//! ServerProtocol and ClientProtocol policies and network priorities. The tests read the effect of
+//! the policies from the sockets.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use corelane_tests::through::through;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 use corelane_wire::ior::profile_tag;
 
-/// An ORB, and the descriptors of its connections.
+/// Returns an ORB, and the list to which it adds the descriptors of its connections.
 fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let seen = Arc::new(Mutex::new("descriptors", Scope::Orb, Vec::new()));
     let spy = |inner: Arc<dyn Transport>| {
@@ -74,7 +74,7 @@ const CLIENTS: TcpProperties = TcpProperties {
 };
 
 #[test]
-fn sockets_have_the_tcp_properties_of_their_side() {
+fn sockets_of_client_and_server_have_the_tcp_properties_of_their_policies() {
     let (server, accepted) = watched(&["tcp:127.0.0.1:0".into()]);
     let pool = server.real_time().create_threadpool(&ThreadpoolConfig::default()).unwrap();
     let policies = RtPolicies {
@@ -142,8 +142,8 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
     assert_eq!((of(&made), of(&accepted)), ((40_000, 50_000), (20_000, 30_000)));
 }
 
-/// Lanes listen with all three transports. Policies choose which of them references offer, and
-/// which of these clients use.
+/// Checks protocol policies with lanes that listen on all three transports. The server's policy
+/// selects the transports in references, and the client's policy the transports of its calls.
 #[test]
 fn shared_memory_is_a_protocol_like_the_others() {
     let path = |name| std::env::temp_dir().join(format!("corelane-carriers-{}-{name}", std::process::id()));
@@ -202,7 +202,7 @@ fn poas_that_share_sockets_agree_on_their_properties() {
     assert_eq!(create("first", SERVERS), Ok(()));
     assert_eq!(create("same", SERVERS), Ok(()));
     assert_eq!(create("other", CLIENTS), Err(PoaError::InvalidPolicy(9)));
-    // A refused creation leaves nothing behind in any lane.
+    // A refused creation of a POA changes no lane.
     let lane = |priority| LaneConfig::default().priority(priority);
     let config = LanesConfig::default().lanes([lane(50), lane(150)]);
     let pool = server.real_time().create_threadpool_with_lanes(&config).unwrap();

@@ -1,4 +1,4 @@
-//! The client's side of Real-time CORBA: lane and connection of a call, and when it is refused.
+//! The client's side of Real-time CORBA: the lane and connection of a call, and its refusal.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ fn served(orb: &Orb, policies: RtPolicies) -> String {
     poa.activate(&Reporter::new(orb).servant()).unwrap().to_string()
 }
 
-/// A server with lanes: its ORB, and the text of a reference to an object with this model and these
-/// bands.
+/// Makes a server with lanes. Returns its ORB, and the text of a reference to an object with this
+/// priority model and these bands.
 fn lanes(model: PriorityModel, bands: Option<Vec<(i16, i16)>>) -> (Orb, String) {
     let orb = fair_orb();
     let lanes = LANES.map(|priority| LaneConfig::default().priority(priority));
@@ -48,7 +48,7 @@ fn ask_at(client: &Orb, object: &ObjectRef, priority: i16) -> Result<Who, (Kind,
 }
 
 #[test]
-fn a_call_goes_to_the_lane_of_its_priority_and_needs_no_hand_over() {
+fn call_goes_directly_to_the_lane_of_its_priority() {
     let (server, ior) = lanes(PriorityModel::ClientPropagated, None);
     let client = fair_orb();
     let object = reference(&client, &ior);
@@ -80,7 +80,7 @@ fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
 }
 
 #[test]
-fn policies_of_the_thread_override_the_orbs_and_not_the_references() {
+fn policies_of_the_thread_override_the_orbs_but_not_the_references() {
     let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
     let client = fair_orb();
     let object = reference(&client, &ior);
@@ -90,7 +90,7 @@ fn policies_of_the_thread_override_the_orbs_and_not_the_references() {
     with_client_policies(&bands(15, 40), || {
         assert_eq!(ask_at(&client, &object, 10), refused);
         assert_eq!(ask_at(&client, &object, 20).unwrap().priority, 20);
-        // The reference's own policies override the thread's.
+        // The reference's own policies override the thread's policies.
         assert_eq!(ask_at(&client, &own, 10).unwrap().priority, 10);
         assert_eq!(ask_at(&client, &own, 20), refused);
         assert!(object.send_deferred("who", |_| Ok(())).unwrap().reply().is_ok());
@@ -137,7 +137,7 @@ fn server_declared_priority_does_not_depend_on_the_client() {
 }
 
 #[test]
-fn calls_of_one_band_share_a_connection_and_those_of_two_do_not() {
+fn calls_share_a_connection_only_within_one_band() {
     let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
     let client = fair_orb();
     let policies = RtClientPolicies { priority_bands: Some(vec![(5, 14), (15, 40)]), ..RtClientPolicies::default() };
@@ -169,7 +169,7 @@ fn bands_that_both_sides_set_and_bands_without_a_model_are_refused() {
 }
 
 #[test]
-fn explicit_binding_makes_the_connection_that_the_call_takes() {
+fn call_uses_the_connection_of_an_earlier_explicit_binding() {
     let (server, ior) = lanes(PriorityModel::ClientPropagated, Some(vec![(5, 14), (15, 40)]));
     let client = fair_orb();
     client.real_time().current().unwrap().set_priority(12).unwrap();
@@ -215,7 +215,7 @@ fn policies_of_the_orb_apply_to_references_without_their_own() {
     assert!(orb(bands(&[(9, 3)])).is_err());
 }
 
-/// A priority transform that adds 10 to calls of servants, up to 30.
+/// A priority transform that adds 10 to the priority of calls by servants, up to 30.
 #[derive(Debug)]
 struct Upwards;
 
@@ -231,7 +231,7 @@ impl PriorityTransform for Upwards {
 }
 
 #[test]
-fn calls_of_servants_go_out_at_the_transformed_priority() {
+fn calls_by_servants_are_sent_at_the_transformed_priority() {
     let (_far, ior) = lanes(PriorityModel::ClientPropagated, None);
     let transform = Some(Arc::new(Upwards) as _);
     let config = RtConfig::default().scheduling(SchedulingClass::Fair).transform(transform);
@@ -265,7 +265,7 @@ fn preconnect_makes_connections_before_the_first_call() {
     for priority in [12, 20, 5, 24] {
         ask_at(&client, &object, priority).unwrap();
     }
-    // Existing connections count.
+    // Existing connections count towards the requested number.
     object.preconnect(&[12], 3).unwrap();
     assert_eq!(server.event_counts().connections_opened, 5);
     let refused = |priorities: &[i16], each| object.preconnect(priorities, each).unwrap_err().kind();
@@ -317,10 +317,10 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
     assert_eq!(refused, (Kind::InvPolicy, IRRECONCILABLE));
 }
 
-/// A call without an explicit priority is not refused. It runs at the server's priority.
+/// Checks calls without an explicit priority, which run at the server's priority.
 ///
-/// If a lane serves the CORBA priority of the thread's native priority, exactly or by its band, the
-/// call runs in that lane.
+/// If a lane serves the CORBA priority that corresponds to the thread's native priority, exactly or
+/// by its band, the call runs in that lane.
 #[test]
 fn thread_without_a_corba_priority_is_not_refused() {
     let server = fifo_orb();
@@ -345,7 +345,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let apart = object_of("apart", Some(vec![(0, 10_000), (20_001, 32_767), (14_990, 15_010)]));
     let client = Orb::builder().build().unwrap();
     let current = client.real_time().current().unwrap();
-    // Within the process the server's ORB makes the calls.
+    // Collocated calls are made through the server's ORB.
     let servers = server.real_time().current().unwrap();
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));
@@ -357,15 +357,16 @@ fn thread_without_a_corba_priority_is_not_refused() {
             assert_eq!(priorities(&far), [Ok(15_000), Ok(15_000), Ok(15_000)]);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    // The scheduling is inherited from the starting thread. No lane has the
-                    // priority to which it maps.
+                    // The thread inherits its scheduling from the thread that started it. No lane
+                    // has the corresponding CORBA priority.
                     assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(45));
                     assert!(current.the_priority().is_err() && implied != 15_000);
                     assert_eq!(priorities(&far), [Ok(1000), Ok(15_000), Ok(1000)], "from another process's view");
                     assert_eq!(priorities(&near), [Ok(1000), Ok(15_000), Ok(1000)], "within the process");
                 });
             });
-            // An explicit priority is refused, and the message lists the priorities of the lanes.
+            // An explicit priority without a lane is refused, and the message lists the lanes'
+            // priorities.
             current.set_priority(14_000).unwrap();
             servers.set_priority(14_000).unwrap();
             for object in [&far[0], &near[0]] {

@@ -43,7 +43,7 @@ fn threads(prefix: &str) -> usize {
 }
 
 #[test]
-fn dynamic_threads_appear_when_all_are_busy_and_are_given_back() {
+fn dynamic_threads_start_when_all_threads_are_busy_and_end_afterwards() {
     let orb = fair_orb();
     let config =
         ThreadpoolConfig::default().name("dyn").dynamic_threads(2).idle_thread_timeout(Duration::from_millis(30));
@@ -53,7 +53,7 @@ fn dynamic_threads_appear_when_all_are_busy_and_are_given_back() {
     for client in &mut clients {
         client.begin("wait", 10, None);
     }
-    // One static and two dynamic threads run; the fourth request stays in the transport.
+    // One static and two dynamic threads run. The fourth request stays in the socket.
     reporter.until_waiting(3);
     assert_eq!(threads("dyn/d"), 2);
     reporter.release();
@@ -66,7 +66,7 @@ fn dynamic_threads_appear_when_all_are_busy_and_are_given_back() {
 }
 
 #[test]
-fn without_overload_options_requests_stay_in_the_transport() {
+fn without_overload_options_requests_stay_in_the_socket_while_the_lane_is_busy() {
     let orb = fair_orb();
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default());
     let mut clients: Vec<_> = (0..8).map(|_| RawClient::to(&object)).collect();
@@ -81,7 +81,7 @@ fn without_overload_options_requests_stay_in_the_transport() {
 }
 
 #[test]
-fn requests_wait_up_to_the_bound_and_are_refused_beyond_it() {
+fn buffer_holds_requests_up_to_its_bound_and_refuses_further_ones() {
     let orb = fair_orb();
     let buffering = Some(BufferBounds { max_requests: 2, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
@@ -111,8 +111,8 @@ fn bytes_of_waiting_requests_are_bounded() {
     let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::to(&object);
-    // While the only thread registers the connection, it counts as busy. A request that arrives at
-    // that moment is refused too.
+    // The lane's only thread counts as busy while it registers the connection. A request that
+    // arrives at that moment may be refused, so the test repeats it.
     until(|| {
         first.begin("wait", 10, None);
         until(|| reporter.waiting.load(Ordering::SeqCst) == 1 || first.something_has_come());
@@ -129,7 +129,7 @@ fn bytes_of_waiting_requests_are_bounded() {
 }
 
 #[test]
-fn in_a_pool_without_lanes_the_more_urgent_request_waits_less() {
+fn pool_without_lanes_runs_the_more_urgent_waiting_request_first() {
     let orb = fair_orb();
     let buffering = Some(BufferBounds { max_requests: 5, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
@@ -168,9 +168,10 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     for client in &mut high {
         client.begin("wait", 16384, None);
     }
-    // The threads are the lane's own, the middle lane's and the low lane's.
+    // The three requests run on the thread of the high lane, and on the threads that it borrows
+    // from the middle and the low lane.
     reporter.until_waiting(3);
-    // While its thread is lent, the low lane's requests wait.
+    // Requests of the low lane wait while its thread is lent.
     low.begin("who", 335, None);
     reporter.release();
     let mut threads = Vec::new();
@@ -208,7 +209,7 @@ fn a_lane_does_not_borrow_from_a_higher_one() {
 }
 
 #[test]
-fn all_overload_options_work_together_under_load() {
+fn all_overload_options_together_answer_every_request_under_load() {
     let orb = fair_orb();
     for _ in 0..5 {
         let config = borrowing(&[])
@@ -252,7 +253,8 @@ fn all_overload_options_work_together_under_load() {
     }
 }
 
-/// An ORB with a pool of one thread and a buffer, and an object for requests with deadlines.
+/// Returns an ORB with a pool of one thread and a buffer, and an object for requests with
+/// deadlines.
 fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
     let config = RtConfig::default().expired_requests(late);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -277,7 +279,8 @@ fn request_that_expired_while_it_waited_is_rejected_and_counted() {
     let mut client = RawClient::to(&object);
     let (hurried, patient) =
         (within(&mut client, Duration::from_nanos(1)), within(&mut client, Duration::from_secs(600)));
-    // The refusal means that both requests wait: the buffer has no room for a ninth.
+    // The refusal of a ninth request shows that the buffer of eight is full, so both earlier
+    // requests wait in it.
     let mut probe = RawClient::to(&object);
     for _ in 0..7 {
         probe.begin("who", 10, None);
@@ -305,7 +308,7 @@ fn expired_request_runs_if_the_orb_permits() {
 }
 
 #[test]
-fn a_late_request_in_a_lane_may_run_at_a_lower_priority() {
+fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
     let config = RtConfig::default().expired_requests(ExpiredRequestAction::LowerPriority(335));
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
@@ -319,9 +322,9 @@ fn a_late_request_in_a_lane_may_run_at_a_lower_priority() {
     }
 }
 
-/// The priority that a late request asks for decides in which lane it runs.
+/// Checks that a late request runs in the lane of the priority that it asks for.
 #[test]
-fn late_request_runs_in_the_lane_of_its_own_priority_at_a_lower_one() {
+fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
     let config =
         RtConfig::default().expired_requests(ExpiredRequestAction::LowerPriority(7)).scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -356,12 +359,12 @@ fn late_request_runs_in_the_lane_of_its_own_priority_at_a_lower_one() {
     let mut declared = RawClient::to(&make("declared", PriorityModel::ServerDeclared, plain, None));
     assert_eq!(late(&mut declared, 30).0, 7);
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
-    // The request that arrived at the lowest lane was handed over, and is counted once.
+    // The request that arrived at the lowest lane was handed over to another lane. It counts once.
     assert_eq!(orb.event_counts().deadlines_passed, 4);
 }
 
 #[test]
-fn client_sends_how_much_of_a_precise_deadline_is_left() {
+fn client_sends_the_remaining_time_of_a_precise_deadline() {
     let (server, object, reporter) = late(ExpiredRequestAction::Reject);
     let client = fair_orb();
     let object = client.string_to_object(&object.to_string()).unwrap().unwrap();
@@ -378,7 +381,7 @@ fn client_sends_how_much_of_a_precise_deadline_is_left() {
         reporter.release();
         assert!(patient.join().unwrap().is_ok());
     });
-    // A reply to a later request means that every earlier request has been served.
+    // The reply to a later request shows that all earlier requests have run.
     let _ = blocker.receive().2.who();
     let _ = blocker.who(Some(10)).who();
     until(|| server.event_counts().deadlines_passed == 1);
@@ -386,11 +389,12 @@ fn client_sends_how_much_of_a_precise_deadline_is_left() {
 }
 
 #[test]
-fn the_round_trip_time_of_another_orbs_client_is_read() {
+fn round_trip_timeout_of_another_orbs_client_is_read() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Reject);
     let mut client = RawClient::to(&object);
     let mut answer = |policy: u32, hundreds: u64| {
-        // The layout of this ORB's own context: byte order, 7 octets of padding, and a number.
+        // The value has the layout of Corelane's own deadline context: byte order, 7 octets of
+        // padding, and a number.
         let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
@@ -398,7 +402,7 @@ fn the_round_trip_time_of_another_orbs_client_is_read() {
     };
     assert!(matches!(answer(32, 6_000_000_000), Answer::Who(_)));
     assert_eq!(answer(32, 0), Answer::Raised(Kind::Timeout, OMG | 2));
-    assert!(matches!(answer(31, 0), Answer::Who(_)), "others are not understood");
+    assert!(matches!(answer(31, 0), Answer::Who(_)), "another policy is read as a round-trip time-out");
     client.send_with("who", Some((context_id::INVOCATION_POLICIES, &[1, 0, 0])), None);
     assert!(matches!(client.receive().2, Answer::Raised(Kind::Marshal, _)));
     assert_eq!(orb.event_counts().deadlines_passed, 1);

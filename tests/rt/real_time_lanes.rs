@@ -1,5 +1,5 @@
-//! Tests which lane, thread, priority and connection serve a request. The servant reports them by
-//! `served_by`.
+//! Tests of the lane, thread, priority and connection that serve a request. The servant learns them
+//! from `served_by` and reports them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ fn request_runs_in_the_lane_of_its_priority_at_every_port() {
 }
 
 #[test]
-fn priorities_without_a_lane_are_refused_and_clients_without_one_get_the_servers() {
+fn priority_without_a_lane_is_refused_and_client_without_a_priority_gets_the_servers() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20]);
     let object = object(&orb, "lanes", &model(CLIENT, 20, Some(pool)));
@@ -83,7 +83,7 @@ fn priorities_without_a_lane_are_refused_and_clients_without_one_get_the_servers
 }
 
 #[test]
-fn bands_choose_the_lane_inside_them() {
+fn band_selects_the_lane_that_lies_in_it() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20, 30]);
     let policies = RtPolicies { priority_bands: Some(vec![(5, 15), (25, 35)]), ..model(CLIENT, 10, Some(pool)) };
@@ -120,7 +120,7 @@ fn server_declared_objects_run_at_their_own_priority() {
             assert_eq!((who.priority, who.lane, who.handed_over), (priority, lane, false));
         }
     }
-    // At another lane's port the request still runs at its own priority.
+    // At another lane's port the request still runs at the object's priority.
     let who = RawClient::connect(&high, said(&plain).lanes[0].0).who(None).who();
     assert_eq!((who.priority, who.lane, who.handed_over), (30, 2, true));
 }
@@ -158,7 +158,7 @@ fn create_poa_refuses_invalid_policies() {
 }
 
 #[test]
-fn every_rule_of_the_priority_operations() {
+fn priority_operations_follow_every_rule_of_the_specification() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20]);
     let reporter = || Reporter::new(&orb).servant();
@@ -216,7 +216,7 @@ fn invalid_pool_configurations_are_refused() {
 }
 
 #[test]
-fn an_endpoints_ceiling_bounds_what_its_peers_may_ask_for() {
+fn ceiling_of_an_endpoint_bounds_the_priorities_of_its_peers() {
     let orb = fair_orb();
     let lane = |priority, ceiling| LaneConfig::default().priority(priority).ceiling(ceiling);
     let config = LanesConfig::default().lanes([lane(10, Some(15)), lane(20, None)]);
@@ -229,7 +229,7 @@ fn an_endpoints_ceiling_bounds_what_its_peers_may_ask_for() {
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(20)).who().lane, 1);
 }
 
-/// The builder's endpoints lead to every lane of the ORB.
+/// Checks the ceiling of the builder's endpoints, through which peers reach every lane of the ORB.
 #[test]
 fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
@@ -250,7 +250,7 @@ fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
 }
 
 #[test]
-fn priorities_without_a_native_one_are_data_conversion_2() {
+fn priority_without_a_native_priority_raises_data_conversion_2() {
     let mapping = Arc::new(ConsecutiveMapping(NativeRange { min: 1, max: 20 }));
     let orb = Orb::builder().real_time(RtConfig::default().mapping(mapping));
     let orb = orb.listen("tcp:127.0.0.1:0").build().unwrap();
@@ -276,7 +276,7 @@ fn priorities_without_a_native_one_are_data_conversion_2() {
 }
 
 #[test]
-fn mutexes_are_found_by_their_names_within_an_orb() {
+fn mutex_is_found_by_its_name_within_its_orb() {
     let (orb, other) = (fair_orb(), fair_orb());
     let (rt, others) = (orb.real_time(), other.real_time());
     assert_eq!(rt.open_named_mutex("log").unwrap(), None);
@@ -295,7 +295,7 @@ fn mutexes_are_found_by_their_names_within_an_orb() {
     rt.destroy_mutex(&again).unwrap();
     assert_eq!(rt.open_named_mutex("log").unwrap(), None);
     drop(held);
-    assert!(mutex.try_lock(Duration::ZERO).unwrap().is_some(), "those who have it keep it");
+    assert!(mutex.try_lock(Duration::ZERO).unwrap().is_some(), "an existing handle no longer locks the mutex");
     assert!(rt.create_named_mutex("log").unwrap().1);
 }
 
@@ -318,7 +318,7 @@ impl Skeleton for Deep {
 }
 
 #[test]
-fn threads_have_the_stack_that_the_pool_asks_for() {
+fn threads_have_the_stack_size_of_their_pool() {
     let orb = fair_orb();
     let lanes = vec![LaneConfig::default().priority(5).dynamic_threads(1)];
     let config = LanesConfig::default().thread_stack_size(16 << 20).lanes(lanes);
@@ -345,7 +345,7 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&priority_context(-2))).1, raised(Kind::BadParam, 0));
-    // The number is big-endian, as a peer on another machine may send it.
+    // The number is big-endian, the byte order of a peer on another machine.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
     let (echo, answer) = call(Some(&priority_context(-1)));
@@ -369,7 +369,7 @@ fn priority_that_a_servant_sets_in_rtcurrent_ends_with_its_upcall() {
     for _ in 0..8 {
         assert_eq!(RawClient::to(&unset).who(None).who().priority, -1);
     }
-    // The application's own thread sets the priority, and collocated calls see it.
+    // A collocated call has the priority that the application's thread has set.
     current.set_priority(123).unwrap();
     assert_eq!(ask(&object).unwrap().priority, 99);
     assert_eq!(current.the_priority().unwrap(), 123);
@@ -383,11 +383,11 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
     let who = ask(&object).unwrap();
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
-    // A reference made from the object's text leads to the lane of the object, too.
+    // A call through a reference made from the object's text also runs in the object's lane.
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
     assert_eq!(ask(&again).unwrap().lane, 1);
-    // The call comes from a servant of another pool, and of the same lane, whose only thread serves
-    // the call.
+    // In the first case the caller is a servant of another pool. In the second case it is a servant
+    // of the object's own lane, whose only thread then serves the call.
     let other = lanes(&orb, &[5]);
     for (name, policies, elsewhere) in
         [("other", model(SERVER, 5, Some(other)), true), ("same", model(SERVER, 20, Some(pool)), false)]
@@ -414,7 +414,7 @@ fn objects_without_a_pool_do_not_run_in_lanes() {
 }
 
 #[test]
-fn pools_come_and_go_under_load() {
+fn pools_are_created_and_destroyed_under_load() {
     let orb = fair_orb();
     for round in 0..10 {
         let pool = lanes(&orb, &[10, 20]);
@@ -423,8 +423,8 @@ fn pools_come_and_go_under_load() {
         let rt = orb.real_time();
         let mut clients: Vec<_> = said(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
-            // A reply means that the connection was accepted: closing the listener resets the
-            // others.
+            // A reply shows that the connection was accepted. Closing the listener would reset a
+            // connection that was not.
             let _ = client.who(Some(priority));
             for _ in 0..20 {
                 client.begin("spin", priority, Some(200));
@@ -432,12 +432,13 @@ fn pools_come_and_go_under_load() {
         }
         let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
         assert_eq!(in_use.kind(), Kind::BadInvOrder);
-        // The clients read their replies and close when the server tells them to. The server waits
-        // for this, with a time-out.
+        // The clients read their replies, and close when they receive CloseConnection. The server
+        // waits for their closing, with a time-out.
         let clients: Vec<_> =
             clients.into_iter().map(|client| std::thread::spawn(|| client.read_to_the_end())).collect();
         poa.destroy(true, true).unwrap();
-        // A thread that has just sent a reply may not have left the POA yet.
+        // The pool may still be in use: a thread that has just sent a reply may still be in the
+        // POA.
         until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
         clients.into_iter().for_each(|client| client.join().unwrap());
@@ -503,7 +504,7 @@ fn threads_run_at_the_native_priority_of_their_lane() {
 }
 
 #[test]
-fn a_thread_without_a_lane_takes_the_requests_priority_and_gives_it_back() {
+fn thread_without_a_lane_takes_the_priority_of_a_request_until_its_end() {
     let orb = fifo_orb();
     let config = ThreadpoolConfig::default().default_priority(335);
     let pool = orb.real_time().create_threadpool(&config).unwrap();
@@ -541,7 +542,7 @@ fn a_thread_of_the_application_gets_the_priority_that_it_sets() {
 }
 
 #[test]
-fn a_band_is_bound_where_a_lane_is_in_it() {
+fn band_is_bound_only_if_it_contains_a_lane() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20]);
     let bind = |object: &ObjectRef, low: i16, high: i16| {
@@ -573,7 +574,8 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     impl NetworkPriorityMapping for Asked {
         fn to_dscp(&self, priority: Priority) -> Option<u8> {
             self.0.lock().push(priority.get());
-            // A code point that does not fit is refused and reported, without further effect.
+            // The code point 64 does not fit. The ORB refuses and reports it, and the connection
+            // continues without it.
             Some(if priority.get() == 20 { 64 } else { 46 })
         }
     }
@@ -615,15 +617,15 @@ impl Skeleton for Endless {
     }
 }
 
-/// The connection's own thread waits for a peer that does not read its replies.
+/// Checks a lane that answers a request of a connection whose peer does not read its replies.
 ///
-/// Another request of that connection was handed over to a lane. The lane still answers it and
-/// continues.
+/// The connection's own thread waits for the peer. A further request of the connection was handed
+/// over to the lane. The lane must answer this request and serve others.
 #[test]
 fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
     let dispatch = Dispatch::ThreadPerConnection { max_threads: 4 };
-    // Waiting for that peer takes longer than the test.
+    // The server would wait for the peer longer than the test runs.
     let output_timeout = Duration::from_secs(600);
     let orb = Orb::builder()
         .real_time(config)
@@ -653,7 +655,7 @@ fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
 }
 
 #[test]
-fn a_lane_may_reserve_processor_time_instead_of_a_priority() {
+fn lane_can_reserve_processor_time_instead_of_a_priority() {
     let orb = fifo_orb();
     let milliseconds = Duration::from_millis;
     let reservation = Reservation { runtime: milliseconds(2), deadline: milliseconds(20), period: milliseconds(20) };
@@ -682,8 +684,8 @@ fn a_lane_may_reserve_processor_time_instead_of_a_priority() {
     };
     let permitted =
         corelane::rt::guarantees().iter().any(|known| known.name == "deadline-class" && known.holds == Holds::Yes);
-    // The class is SCHED_DEADLINE, or the ordinary class, to which the ORB falls back with an
-    // event.
+    // The class is SCHED_DEADLINE if the kernel permits it. Otherwise the ORB uses the ordinary
+    // class and reports an event.
     assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));
     assert_eq!(client.who(Some(16384)).who().native, 50);
 }

@@ -1,7 +1,7 @@
 //! Recorded octets of a real TAO 2.2.1 (crates/wire/tests/vectors), sent to this ORB's lanes.
 //!
-//! TAO's service contexts reach the right lane, and TAO's references lead to the port that its own
-//! client used.
+//! Requests with TAO's service contexts reach the right lane. References of TAO lead to the port
+//! that TAO's own client used.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
 }
 
 #[test]
-fn references_of_tao_lead_to_the_ports_that_its_client_took() {
+fn references_of_tao_lead_to_the_ports_that_its_client_used() {
     let port = |name: &str, priority: i16| {
         let vector = vectors("iors.json").into_iter().find(|vector| vector["name"] == name).unwrap();
         let ior = Ior::from_text(vector["ior"].as_str().unwrap(), &Limits::DEFAULT).unwrap();

@@ -1,7 +1,7 @@
-//! Requests with a priority that no lane has, in the form of TAO's clients.
+//! Requests with a priority that no lane has, as TAO's clients send them.
 //!
-//! They are sent to the endpoint of the lane inside the client's own band, of which the server does
-//! not know.
+//! Such a client has a priority band of which the server does not know. It sends the request to the
+//! endpoint of the lane that lies in this band.
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};

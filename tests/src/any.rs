@@ -1,4 +1,5 @@
-//! An object whose operations have values of every type, `any` included, and a value of each type.
+//! An object whose operations take and return values of every type, `any` included, and such
+//! values.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
 use corelane_sys::lock::{Mutex, Scope};
@@ -10,7 +11,7 @@ pub use dynamic::{
     echo::{AddError, PassError},
 };
 
-/// The servant.
+/// The servant of the echo object, which returns its arguments.
 #[derive(Debug)]
 pub struct TestEcho {
     noted: Mutex<String>,
@@ -71,10 +72,10 @@ impl Echo for TestEcho {
     }
 }
 
-/// Makes an ORB that serves one echo, and the echo's reference.
+/// Makes an ORB that serves one echo object. Returns the ORB and the object's reference.
 ///
 /// # Panics
-/// Panics if either cannot be made.
+/// Panics if the ORB or the object cannot be made.
 #[must_use]
 pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     let orb = builder.listen("tcp:127.0.0.1:0").build().expect("a server");
@@ -85,10 +86,10 @@ pub fn serve_echo(builder: OrbBuilder) -> (Orb, EchoRef) {
     (orb, echo)
 }
 
-/// A value with non-default content in every member.
+/// Returns a value with non-default content in every member.
 ///
 /// # Panics
-/// Panics if a part of it does not fit into an `any`.
+/// Panics if a member does not fit into an `any`.
 #[must_use]
 pub fn everything(who: &EchoRef) -> Everything {
     let leaf = Tree { name: "leaf".into(), content: Any::new(&Colour::Blue).expect("an any"), children: vec![] };

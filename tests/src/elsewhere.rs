@@ -40,7 +40,7 @@ pub fn tcp_named_elsewhere() -> (Arc<dyn Transport>, Arc<Doors>) {
     (Arc::new(Named(tcp_from_elsewhere(), Arc::clone(&doors))), doors)
 }
 
-/// The real addresses of listeners, and the threads that accepted there.
+/// The real addresses of listeners, and the threads that accepted connections there.
 #[derive(Debug)]
 pub struct Doors(Mutex<Vec<Door>>);
 
@@ -52,7 +52,7 @@ struct Door {
 }
 
 impl Doors {
-    /// The real address of the listener that reports `named`.
+    /// Returns the real address of the listener that reports the address `named`.
     ///
     /// # Panics
     /// Panics if there is no such listener.
@@ -61,7 +61,7 @@ impl Doors {
         self.0.lock().iter().find(|door| door.named == *named).expect("a listener").local.clone()
     }
 
-    /// The names of the threads that accepted a connection at `named`.
+    /// Returns the names of the threads that accepted connections of the listener at `named`.
     #[must_use]
     pub fn accepted_by(&self, named: &Endpoint) -> Vec<String> {
         self.0.lock().iter().filter(|door| door.named == *named).flat_map(|door| door.accepted_by.clone()).collect()

@@ -26,7 +26,7 @@ pub mod shared {
 
 pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
-/// Policies of a POA that asks a servant locator for every request. The program chooses the object
+/// Policies of a POA that asks a servant locator at every request. The program chooses the object
 /// ids.
 pub const LOCATED: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
@@ -37,7 +37,7 @@ pub const LOCATED: PoaPolicies = PoaPolicies {
     ..PoaPolicies::ROOT
 };
 
-/// Counts the allocations of every test.
+/// Counts the allocations of each test program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
@@ -131,7 +131,7 @@ impl Probe for TestProbe {
     }
 
     fn panic(&self) -> Result<(), SystemException> {
-        panic!("as asked")
+        panic!("the caller asked for a panic")
     }
 
     fn call_back(&self, other: Option<&ProbeRef>, depth: i32) -> Result<i32, SystemException> {
@@ -169,7 +169,7 @@ impl Probe for TestProbe {
     }
 }
 
-/// The reference of the object whose operation is running, or `None` outside an upcall.
+/// Returns the reference of the object whose operation is running, or `None` outside an upcall.
 fn test_reference() -> Option<ProbeRef> {
     let current = corelane::current()?;
     current.poa.id_to_reference(&current.object_id).ok().map(ProbeRef::from_object)
@@ -197,7 +197,7 @@ pub fn serve(dispatch: Dispatch) -> Server {
 
 /// Makes a server at its own address in 127.0.0.0/8.
 ///
-/// For tests that expect a port to be free again: no other test's sockets use that address.
+/// A test that expects its port to stay free uses such an address, because no other test uses it.
 ///
 /// # Panics
 /// Panics if the server cannot be made.
@@ -225,7 +225,7 @@ pub fn serve_with(builder: OrbBuilder) -> Server {
 /// Makes a client ORB and its reference to the object of `ior`.
 ///
 /// # Panics
-/// Panics if either cannot be made.
+/// Panics if the ORB or the reference cannot be made.
 #[must_use]
 pub fn client(ior: &str) -> (Orb, ProbeRef) {
     let orb = Orb::new().expect("a client");

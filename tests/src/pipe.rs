@@ -2,7 +2,7 @@
 //!
 //! The address `pipe:NAME` stands for the socket `NAME` in the folder of the [`Pipe`]. A client
 //! needs a `Pipe` with the same folder. The ORB learns of the transport only through
-//! `OrbBuilder::transports`; the conformance suite of `corelane-net` runs over it, too.
+//! `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this transport.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,12 +19,12 @@ const SCHEME: &str = "pipe";
 #[derive(Debug)]
 pub struct Pipe {
     folder: PathBuf,
-    /// Number of attempts to connect, which connecting threads count.
+    /// Number of attempts to connect, increased by the threads that connect.
     attempts: AtomicUsize,
 }
 
 impl Pipe {
-    /// Makes the transport of the sockets in `folder`, which exists.
+    /// Makes the transport of the sockets in `folder`, which must exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Pipe { folder: folder.to_owned(), attempts: AtomicUsize::new(0) }
@@ -36,7 +36,7 @@ impl Pipe {
         self.attempts.load(Ordering::SeqCst)
     }
 
-    /// Returns the socket that an address stands for.
+    /// Returns the socket for which an address stands.
     fn socket(&self, endpoint: &Endpoint) -> io::Result<Endpoint> {
         let is_name =
             |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
@@ -74,7 +74,7 @@ impl Transport for Pipe {
     }
 }
 
-/// A listener that reports the address with the name instead of the socket's.
+/// A listener that reports its `pipe` address instead of the socket's address.
 #[derive(Debug)]
 struct PipeListener {
     socket: Box<dyn Listener>,

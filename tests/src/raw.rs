@@ -1,4 +1,4 @@
-//! A client that is only a socket, and sends arbitrary octets.
+//! A client that consists of a socket, over which the test sends arbitrary octets.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use corelane_wire::{Encoder, Version};
 
 use crate::Server;
 
-/// The type of a Reply message.
+/// The GIOP message type of a Reply.
 pub const REPLY: u8 = 1;
 
 /// Connects to a server on the loopback interface. Reads fail after ten seconds.
 ///
 /// # Panics
-/// Panics if it cannot connect.
+/// Panics if the client cannot connect.
 #[must_use]
 pub fn connect(server: &Server) -> TcpStream {
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
@@ -25,7 +25,7 @@ pub fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// The object key of the server's probe.
+/// Returns the object key of the server's probe.
 ///
 /// # Panics
 /// Panics if the probe's reference has no profile.
@@ -35,7 +35,7 @@ pub fn key(server: &Server) -> Vec<u8> {
     profile.object_key.to_vec()
 }
 
-/// The octets of a GIOP 1.2 request.
+/// Returns the octets of a GIOP 1.2 request.
 ///
 /// # Panics
 /// Panics if the arguments cannot be encoded.
@@ -56,10 +56,10 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
-/// Reads a header: the type and the body's size of the next message.
+/// Reads the header of the next message. Returns the message's type and the size of its body.
 ///
 /// # Panics
-/// Panics if none arrives within ten seconds.
+/// Panics if no header arrives within ten seconds.
 #[must_use]
 pub fn header(stream: &mut TcpStream) -> (u8, usize) {
     let mut header = [0; 12];

@@ -1,4 +1,5 @@
-//! Shared code of the real-time tests: a servant that reports what serves it, and a raw client.
+//! Shared code of the real-time tests: a servant that reports its lane and thread, and a client
+//! that writes its own messages.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,11 +39,10 @@ pub struct Who {
     pub thread: String,
 }
 
-/// A servant that reports which lane and thread serve it, and that can be made to wait.
+/// A servant that reports the lane and thread of each request, and whose operations can wait.
 ///
-/// Operations: `who`; `wait` (until the gate opens, then like `who`); `hold` (like `wait`, but
-/// keeps the core); `spin` (works for a number of microseconds); `pass` (calls `who` of another
-/// object).
+/// `who` reports at once, and `wait` after [`release`](Self::release). `hold` waits without giving
+/// up the core. `spin` works for a number of microseconds. `pass` calls `who` of another object.
 #[derive(Debug)]
 pub struct Reporter {
     orb: RtOrb,
@@ -50,7 +50,7 @@ pub struct Reporter {
     pub begun: AtomicUsize,
     /// The number of threads in `wait`.
     pub waiting: AtomicUsize,
-    /// 1 once `wait` and `hold` may return.
+    /// 0 until `wait` and `hold` may return, then 1.
     pub open: AtomicUsize,
     /// The priorities of the operations, in the order in which they ran.
     pub order: corelane_sys::lock::Mutex<Vec<i16>>,
@@ -61,13 +61,14 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Makes the state for servants of `orb`.
+    /// Makes the state of servants of `orb`.
     #[must_use]
     pub fn new(orb: &Orb) -> Arc<Self> {
         Self::setting(orb, None)
     }
 
-    /// Makes a servant's state that sets RTCurrent in each upcall.
+    /// Makes the state of servants of `orb` that set the priority `sets` in RTCurrent at each
+    /// upcall.
     #[must_use]
     pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
@@ -81,7 +82,7 @@ impl Reporter {
         })
     }
 
-    /// Makes a servant. All servants share this state.
+    /// Makes a servant that uses this state. Several servants can share one state.
     #[must_use]
     pub fn servant(self: &Arc<Self>) -> Servant {
         Servant::new(Shared(Arc::clone(self)))
@@ -95,7 +96,7 @@ impl Reporter {
         until(|| self.waiting.load(Ordering::SeqCst) >= threads);
     }
 
-    /// Lets every `wait` return, now and later.
+    /// Lets all present and future calls of `wait` and `hold` return.
     pub fn release(&self) {
         self.open.store(1, Ordering::SeqCst);
     }
@@ -151,7 +152,7 @@ impl Skeleton for Shared {
             }
             b"pass" => {
                 static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
-                let other = reporter.other.get().expect("somebody to pass to");
+                let other = reporter.other.get().expect("the test has set the other object");
                 let octets = other.invoke(&OPERATION, &|_| Ok(()))?.read(|d| Ok(read_who(d)))?;
                 write_who(call.reply(), &octets)?;
                 return Ok(());
@@ -195,7 +196,7 @@ fn read_who(d: &mut Decoder<'_>) -> Who {
             thread: d.read_string()?,
         })
     };
-    read(d).expect("what the reporter wrote")
+    read(d).expect("the results of the reporter")
 }
 
 /// Waits until `come` returns true.
@@ -205,7 +206,7 @@ fn read_who(d: &mut Decoder<'_>) -> Who {
 pub fn until(mut come: impl FnMut() -> bool) {
     let end = corelane_sys::clock::now() + Duration::from_secs(10);
     while !come() {
-        assert!(!end.is_past(), "it did not come");
+        assert!(!end.is_past(), "the condition did not become true");
         std::thread::sleep(Duration::from_micros(200));
     }
 }
@@ -253,10 +254,10 @@ pub struct Said {
     pub policies: Vec<u32>,
 }
 
-/// Decodes a reference.
+/// Decodes the reference of an object.
 ///
 /// # Panics
-/// Panics if it contains a part that this ORB does not write.
+/// Panics if the reference has a profile or component that this ORB does not write.
 #[must_use]
 pub fn said(object: &ObjectRef) -> Said {
     let mut said = Said::default();
@@ -290,7 +291,7 @@ impl RawClient {
     /// Connects to `port` of loopback for calls to `object`.
     ///
     /// # Panics
-    /// Panics if it cannot connect.
+    /// Panics if the client cannot connect.
     #[must_use]
     pub fn connect(object: &ObjectRef, port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -300,16 +301,16 @@ impl RawClient {
         client
     }
 
-    /// Directs the following requests to this object.
+    /// Directs the following requests to this object, on the same connection.
     ///
     /// # Panics
-    /// Panics if its reference has no TCP profile.
+    /// Panics if the object's reference has no TCP profile.
     pub fn turn_to(&mut self, object: &ObjectRef) {
         let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).expect("a TCP profile");
         self.key = profile.parse().expect("a profile").object_key.to_vec();
     }
 
-    /// The address of this end of the connection.
+    /// Returns the address of the client's end of the connection.
     ///
     /// # Panics
     /// Panics if the connection has ended.
@@ -321,7 +322,7 @@ impl RawClient {
     /// Waits until data arrives, without reading it.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no data arrives.
     pub fn until_something_comes(&self) {
         assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
@@ -341,10 +342,10 @@ impl RawClient {
         }
     }
 
-    /// Connects to the reference's own address, for calls to its object.
+    /// Connects to the address in the object's reference, for calls to the object.
     ///
     /// # Panics
-    /// Panics if it cannot connect.
+    /// Panics if the client cannot connect.
     #[must_use]
     pub fn to(object: &ObjectRef) -> Self {
         let port =
@@ -358,7 +359,7 @@ impl RawClient {
     /// Sends a request with these octets as the data of an RTCorbaPriority context. Returns its id.
     ///
     /// # Panics
-    /// Panics if it cannot be sent.
+    /// Panics if the request cannot be sent.
     pub fn send(&mut self, operation: &str, context: Option<&[u8]>, argument: Option<u32>) -> u32 {
         self.send_with(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
     }
@@ -366,7 +367,7 @@ impl RawClient {
     /// Sends a request with this service context. Returns its id.
     ///
     /// # Panics
-    /// Panics if it cannot be sent.
+    /// Panics if the request cannot be sent.
     pub fn send_with(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
         self.send_all(operation, context.as_slice(), argument)
     }
@@ -374,7 +375,7 @@ impl RawClient {
     /// Sends a request with these service contexts. Returns its id.
     ///
     /// # Panics
-    /// Panics if it cannot be sent.
+    /// Panics if the request cannot be sent.
     pub fn send_all(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
         let contexts: Vec<_> = contexts.iter().map(|&(id, data)| ServiceContext { id, data }).collect();
@@ -399,7 +400,7 @@ impl RawClient {
     /// Reads the next reply: its id, the priority in its context, and its outcome.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no reply arrives.
     pub fn receive(&mut self) -> (u32, Option<i16>, Answer) {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
@@ -418,10 +419,10 @@ impl RawClient {
         (reply.request_id, echo, answer)
     }
 
-    /// Reads the next reply of an operation without results: the exception, if it is one.
+    /// Reads the next reply of an operation without results. Returns its exception, if any.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no reply arrives.
     pub fn receive_void(&mut self) -> Option<(SystemExceptionKind, u32)> {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
@@ -436,7 +437,7 @@ impl RawClient {
     /// Reads the next reply and returns its id.
     ///
     /// # Panics
-    /// Panics if none arrives.
+    /// Panics if no reply arrives.
     pub fn next_reply(&mut self) -> u32 {
         let (header, message) = self.receive_message();
         Reply::parse(&message, &header, &Limits::DEFAULT).expect("a reply").request_id
@@ -451,7 +452,7 @@ impl RawClient {
         (header, message)
     }
 
-    /// Reads up to CloseConnection, then closes the connection, like a client.
+    /// Reads messages up to CloseConnection, then closes the connection, as a client must.
     pub fn read_to_the_end(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
@@ -472,7 +473,7 @@ impl RawClient {
 /// Makes an ORB that serves CORBA priorities in the kernel's ordinary class.
 ///
 /// # Panics
-/// Panics if it cannot be made.
+/// Panics if the ORB cannot be made.
 #[must_use]
 pub fn fair_orb() -> Orb {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair);
@@ -484,7 +485,8 @@ pub fn fair_orb() -> Orb {
 /// Makes an ORB that serves CORBA priorities with SCHED_FIFO.
 ///
 /// # Panics
-/// Panics if it cannot be made or SCHED_FIFO is not permitted: a test must not pass without it.
+/// Panics if the ORB cannot be made, or if SCHED_FIFO is not permitted: a test must not pass
+/// without SCHED_FIFO.
 #[must_use]
 pub fn fifo_orb() -> Orb {
     require_fifo();
@@ -496,7 +498,7 @@ pub fn fifo_orb() -> Orb {
 /// Checks that SCHED_FIFO is permitted, because a test must not pass without it.
 ///
 /// # Panics
-/// Panics if it is not.
+/// Panics if SCHED_FIFO is not permitted.
 pub fn require_fifo() {
     let tried = corelane_sys::thread::ThreadBuilder::new().scheduling(Scheduling::Fifo(1)).spawn(|| ());
     let permitted = tried.map(|thread| thread.join().is_ok());

@@ -1,24 +1,24 @@
-//! A server that the test scripts octet by octet.
+//! A server whose messages the test writes octet by octet.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The type of a Request.
+/// The GIOP message type of a Request.
 pub const REQUEST: u8 = 0;
-/// The type of a Reply.
+/// The GIOP message type of a Reply.
 pub const REPLY: u8 = 1;
-/// The type of a LocateRequest.
+/// The GIOP message type of a LocateRequest.
 pub const LOCATE_REQUEST: u8 = 3;
-/// The type of a LocateReply.
+/// The GIOP message type of a LocateReply.
 pub const LOCATE_REPLY: u8 = 4;
-/// The type of a CloseConnection.
+/// The GIOP message type of a CloseConnection.
 pub const CLOSE_CONNECTION: u8 = 5;
-/// The type of a MessageError.
+/// The GIOP message type of a MessageError.
 pub const MESSAGE_ERROR: u8 = 6;
 
-/// A GIOP 1.2 message in little-endian order.
+/// Returns a GIOP 1.2 message in little-endian order.
 #[must_use]
 pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
     let mut octets = b"GIOP\x01\x02".to_vec();
@@ -28,16 +28,16 @@ pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// The start of a Reply's body: id, status, no contexts.
+/// Returns the start of a Reply's body: request id, status, and an empty list of service contexts.
 #[must_use]
 pub fn reply(id: u32, status: u32) -> Vec<u8> {
     [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// A Reply with the result 27.
+/// Returns a successful Reply with the result 27.
 #[must_use]
 pub fn well(id: u32) -> Vec<u8> {
-    // A body begins at a multiple of 8, and this reply header ends at one.
+    // GIOP 1.2 aligns the body to 8 octets. This reply header already ends at a multiple of 8.
     message(REPLY, false, &[reply(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 
@@ -64,10 +64,10 @@ pub struct Scripted {
 /// `answer` answers all other requests and LocateRequests, until it fails or the client closes.
 ///
 /// # Panics
-/// Panics if there is no free port.
+/// Panics if the kernel has no free port.
 pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()> + Send + Sync + 'static) -> Scripted {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("its address");
+    let address = listener.local_addr().expect("an address");
     let (answer, connections) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&connections);
     std::thread::spawn(move || {

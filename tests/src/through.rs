@@ -8,17 +8,17 @@ use std::sync::Arc;
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport};
 use corelane_sys::clock::Monotonic;
 
-/// A function that wraps a stream. The endpoint is the one to which it connected, or `None` for an
-/// accepted stream.
+/// A function that wraps a stream. Its second argument is the endpoint to which the stream
+/// connected, or `None` for an accepted stream.
 type Pass = Arc<dyn Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync>;
 
-/// A transport that wraps every stream of another one.
+/// A transport that wraps every stream of another transport.
 struct Through {
     inner: Arc<dyn Transport>,
     pass: Pass,
 }
 
-/// Makes a transport like `inner` whose streams, connected and accepted, are wrapped by `pass`.
+/// Makes a transport like `inner`, whose connected and accepted streams are wrapped by `pass`.
 pub fn through(
     inner: Arc<dyn Transport>,
     pass: impl Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync + 'static,

@@ -10,7 +10,7 @@ fn locked_kilobytes() -> u64 {
 }
 
 #[test]
-fn the_builder_locks_the_memory_of_the_process() {
+fn orb_builder_locks_the_memory_of_the_process() {
     drop(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
     assert_eq!(locked_kilobytes(), 0, "nobody has asked for it");
     match Orb::builder().lock_memory().listen("tcp:127.0.0.1:0").build() {

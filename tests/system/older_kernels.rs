@@ -1,7 +1,7 @@
-//! The fall-backs for kernels without a feature, and the errors where there is no fall-back.
+//! Fall-backs for kernels without a feature, and the errors of features without a fall-back.
 //!
-//! A seccomp filter refuses the feature to the threads of a test, so the shipped code runs.
-//! docs/kernels.md has the table of features and fall-backs.
+//! A seccomp filter refuses newer features to the threads of a test, so the tests need no special
+//! build. docs/kernels.md has the table of features and fall-backs.
 
 use std::thread;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
 
-/// Runs `body` on a thread to which the kernel answers like an older release.
+/// Runs `body` on a thread that gets the answers of an older kernel release to its system calls.
 ///
-/// Threads that it starts get the same answers.
+/// Threads that this thread starts get these answers too.
 fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce() -> T + Send + 'static) -> T {
     let pretending = thread::spawn(move || {
         emulate(release).expect("the kernel filters system calls (CONFIG_SECCOMP_FILTER)");
@@ -27,7 +27,7 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The release of a kernel that lacks even the features without a fall-back.
+/// A kernel release that lacks all features of the table, also those without a fall-back.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]
@@ -40,12 +40,12 @@ fn older_kernel_has_the_features_of_its_release() {
         let expected: Vec<&str> = expected.into_iter().filter(|name| here.contains(name)).collect();
         assert_eq!(on_older_kernel(release, supported_features), expected, "{release:?}");
     }
-    // Other threads get the answers of the present kernel.
+    // The emulation does not affect other threads.
     assert_eq!(supported_features(), here);
 }
 
 #[test]
-fn a_precise_wait_takes_milliseconds() {
+fn precise_wait_of_epoll_does_not_end_early() {
     on_older_kernel(OLDEST_SUPPORTED, || {
         let (epoll, mut events) = (Epoll::new().unwrap(), [EpollEvent::EMPTY; 4]);
         for time in [Duration::from_nanos(1), Duration::from_micros(300), Duration::from_millis(2)] {
@@ -57,13 +57,13 @@ fn a_precise_wait_takes_milliseconds() {
 }
 
 #[test]
-fn a_lock_with_priority_inheritance_keeps_its_deadlines() {
+fn lock_with_priority_inheritance_ends_its_waits_at_their_deadlines() {
     on_older_kernel(OLDEST_SUPPORTED, || {
         let lock = PiMutex::new("older kernel", Scope::Orb, 0);
         let guard = lock.lock();
         thread::scope(|scope| {
-            // The holder never releases the lock, so the waiter enters the kernel and leaves it at
-            // its deadline.
+            // The holder does not release the lock, so the waiting thread enters the kernel and
+            // leaves it at its deadline.
             let waiter = scope.spawn(|| lock.lock_until(Some(Monotonic::now() + Duration::from_millis(2))).is_none());
             assert!(waiter.join().unwrap(), "two threads hold the lock");
         });
@@ -79,7 +79,7 @@ fn a_lock_with_priority_inheritance_keeps_its_deadlines() {
 }
 
 #[test]
-fn shared_memory_is_made_without_the_flag_against_execution() {
+fn shared_memory_is_made_without_the_no_exec_flag() {
     on_older_kernel(OLDEST_SUPPORTED, || {
         let sizes = RingSizes::at_least(4096, 4096);
         let (_client, fd) = RingPair::create(sizes).unwrap();
@@ -90,7 +90,7 @@ fn shared_memory_is_made_without_the_flag_against_execution() {
 #[test]
 fn line_is_printed_after_a_check_for_room() {
     assert!(on_older_kernel(OLDEST_SUPPORTED, || process::try_print_error(
-        "(a line that a test prints as before Linux 6.4)"
+        "(a line that a test prints in the form for kernels before Linux 6.4)"
     )));
 }
 
@@ -152,7 +152,7 @@ fn a_client_without_shared_memory_takes_the_next_address() {
 }
 
 #[test]
-fn a_lane_without_its_reservation_serves_in_the_ordinary_class_and_says_so() {
+fn lane_without_its_reservation_serves_in_the_ordinary_class_and_reports_it() {
     on_older_kernel(MUCH_OLDER, || {
         let server = serve_with(Orb::builder().listen("tcp:127.0.0.1:0"));
         let period = Duration::from_millis(100);
@@ -170,7 +170,7 @@ fn memory_locking_without_the_feature_is_an_error() {
     assert!(matches!(built, Err(OrbError::Memory(_))), "{built:?}");
 }
 
-/// docs/kernels.md names every feature with its version.
+/// Checks that docs/kernels.md names every feature with the kernel version that has it.
 #[test]
 fn kernels_page_has_a_row_for_each_feature() {
     let page = include_str!("../../docs/kernels.md");
@@ -181,5 +181,5 @@ fn kernels_page_has_a_row_for_each_feature() {
         assert!(row.contains(&format!("| {major}.{minor} |")), "{row}");
     }
     let (major, minor) = OLDEST_SUPPORTED;
-    assert!(page.contains(&format!("Linux {major}.{minor}")), "the oldest version");
+    assert!(page.contains(&format!("Linux {major}.{minor}")), "docs/kernels.md does not name the oldest supported version");
 }

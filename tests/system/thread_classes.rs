@@ -1,6 +1,6 @@
 //! The scheduling class and the cores of the ORB's own threads.
 //!
-//! They depend on the thread's role, not on the thread that happened to need it first.
+//! Class and cores depend on the role of a thread, not on the thread that started it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use corelane_tests::real_time::{Reporter, ask};
 /// The native priority of the application threads for which the ORB starts its threads.
 const CALLER: u8 = 40;
 
-/// Runs `body` on a thread with a fixed priority that may use one core only.
+/// Runs `body` on a thread with a fixed priority that is bound to one core.
 fn urgently<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let last = affinity(None).unwrap().iter().last().unwrap();
     let builder = ThreadBuilder::new().name("caller").affinity(CpuSet::one(last)).scheduling(Scheduling::Fifo(CALLER));
@@ -27,10 +27,10 @@ fn urgently<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// The threads whose names begin with `prefix`: at least one.
+/// Returns the threads whose names begin with `prefix`, and checks that there is at least one.
 fn named(prefix: &str) -> Vec<ThreadInfo> {
     let found: Vec<_> = threads().unwrap().into_iter().filter(|thread| thread.name.starts_with(prefix)).collect();
-    assert!(!found.is_empty(), "there is no {prefix} among {:?}", threads().unwrap());
+    assert!(!found.is_empty(), "no name begins with {prefix} among {:?}", threads().unwrap());
     found
 }
 
@@ -53,7 +53,7 @@ impl Skeleton for Ender {
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let orb = self.0.lock().take();
         drop(orb);
-        // The ORB's shutdown thread waits for this one.
+        // The ORB's shutdown thread exists, because it waits for the thread of this request.
         let ender = named("orb/end");
         call.reply().write_u8(ender[0].scheduling.priority());
         Ok(())
@@ -74,7 +74,7 @@ fn lanes(orb: &Orb, name: &str) -> ObjectRef {
     poa.activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-/// A server with CPU budgets, whose lanes are made by an urgent thread.
+/// Makes a server with CPU budgets on an urgent thread.
 fn server() -> (Orb, String) {
     let config = RtConfig::default().overruns(OverrunAction::LowerPriority(0));
     let orb = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -84,7 +84,8 @@ fn server() -> (Orb, String) {
     })
 }
 
-/// An urgent client that makes deferred calls, in its own band and in one that reaches higher.
+/// Makes deferred calls on an urgent thread, in the band of its priority and in a band that reaches
+/// higher.
 fn calls(client: Orb, ior: String) -> Orb {
     urgently(move || {
         client.real_time().current().unwrap().set_priority(1000).unwrap();
@@ -99,7 +100,8 @@ fn calls(client: Orb, ior: String) -> Orb {
     })
 }
 
-/// The servers are tested one after the other, because threads of several ORBs have the same names.
+/// Checks the threads of several servers one after the other, because threads of different ORBs
+/// have equal names.
 #[test]
 fn threads_are_scheduled_by_their_role() {
     let all = affinity(None).unwrap();
@@ -117,8 +119,9 @@ fn threads_are_scheduled_by_their_role() {
     assert_all("pool/l", Scheduling::Other, all);
     drop((client, server));
 
-    // The lanes have no kernel priorities, although an urgent thread makes them. A pool without a
-    // priority inherits the scheduling of the thread that makes it.
+    // With SchedulingClass::Fair the threads of lanes have the ordinary class, although an urgent
+    // thread makes them. A pool without a priority inherits the scheduling of the thread that makes
+    // it.
     let fair = RtConfig::default().scheduling(SchedulingClass::Fair);
     let directory = std::env::temp_dir().join(format!("corelane-classes-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -136,9 +139,9 @@ fn threads_are_scheduled_by_their_role() {
     let client = Orb::builder().build().unwrap();
     let ender = client.string_to_object(&over_memory).unwrap().unwrap();
     ender.validate_connection().unwrap();
-    // There is one monitor for each of the two ORBs. No urgent thread waits on their connections,
-    // although the server's maker is urgent. Each monitor starts with the priority of its maker and
-    // lowers it when it runs.
+    // Each of the two ORBs has one peer monitor. No urgent thread waits on their connections,
+    // although an urgent thread made the server. A monitor starts with the priority of the thread
+    // that makes it, and lowers its priority when it runs.
     let settled = || {
         let ends = named("net/peers");
         ends.len() == 2 && ends.iter().all(|thread| thread.scheduling == Scheduling::Other)
@@ -149,7 +152,7 @@ fn threads_are_scheduled_by_their_role() {
     }));
     let roles = ["fair/", "pool/", "orb/watch", "net/peers", "orb/r"];
     for thread in threads().unwrap().iter().filter(|thread| thread.name.contains('/')) {
-        assert!(roles.iter().any(|role| thread.name.starts_with(role)), "{thread:?} has a role of its own");
+        assert!(roles.iter().any(|role| thread.name.starts_with(role)), "{thread:?} has an unknown role");
     }
     let mut reply = ender.send_deferred("end", |_| Ok(())).unwrap();
     let ended_at = reply.reply().unwrap().read(|decoder| decoder.read_u8()).unwrap();

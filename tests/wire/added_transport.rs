@@ -1,5 +1,5 @@
-//! A transport that the program adds, with addresses of its own: servers listen at them, references
-//! carry them, and clients with the transport call.
+//! A transport with addresses of its own, which the program adds. Servers listen at such addresses,
+//! references contain them, and clients that have the transport can call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Makes the transport that knows this folder's names.
+    /// Makes the transport of the sockets in this folder.
     fn pipe(&self) -> Arc<Pipe> {
         Arc::new(Pipe::new(&self.0))
     }
@@ -37,12 +37,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Ignore errors: a folder that is left behind is a temporary one.
+        // Errors are ignored, because a remaining folder of temporary files does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Returns a builder of an ORB with TCP and this transport.
+/// Returns a builder of an ORB that has TCP and this transport.
 fn with(pipe: &Arc<Pipe>) -> OrbBuilder {
     let added: Arc<dyn Transport> = pipe.clone();
     Orb::builder().transports(Transports::new(vec![Arc::new(Tcp::new()), added]))
@@ -88,13 +88,13 @@ fn references_of_every_version_carry_the_address() {
         let orb = with(&folder.pipe()).build().unwrap();
         let probe: ProbeRef = orb.reference(&server.ior).unwrap();
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{version}");
-        // The client passes the reference on with all profiles.
+        // A reference that the client prints has all profiles of the server's reference.
         assert_eq!(addresses(&probe.as_object().to_string()), addresses(&server.ior));
     }
 }
 
 #[test]
-fn client_without_the_transport_is_told_the_address() {
+fn exception_of_a_client_without_the_transport_names_the_address() {
     let folder = Folder::new("without");
     let server = serve_with(with(&folder.pipe()).listen("pipe:x"));
     let (_orb, probe) = client(&server.ior);
@@ -121,7 +121,7 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
     assert_eq!((probe.cube_octet(3).unwrap(), pipe.attempts()), (27, 1));
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
-    // Without the socket, a client with the transport goes on to TCP.
+    // Without the socket, a client that has the transport uses the TCP profile.
     std::fs::remove_file(folder.0.join("x")).unwrap();
     let orb = with(&folder.pipe()).build().unwrap();
     let probe: ProbeRef = orb.reference(&server.ior).unwrap();
@@ -129,7 +129,7 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
 }
 
 #[test]
-fn published_address_of_an_added_transport_stands_in_references() {
+fn references_contain_the_published_address_of_an_added_transport() {
     let folder = Folder::new("published");
     let server = serve_with(with(&folder.pipe()).listen("tcp:127.0.0.1:0").publish("pipe:gate").publish("tcp:h:0"));
     let found: Vec<String> = addresses(&server.ior).into_iter().map(|(_, endpoint)| endpoint.to_string()).collect();
@@ -148,7 +148,7 @@ fn address_with_an_unknown_scheme_is_refused() {
     }
     let error = Orb::builder().publish("pipe:x").build().unwrap_err().to_string();
     assert!(error.contains("\"pipe:x\" is not an address: no transport has this scheme"), "{error}");
-    // The transport itself refuses what is not a name.
+    // The transport itself refuses an address with an invalid name.
     let error = with(&folder.pipe()).listen("pipe:a/b").build().unwrap_err().to_string();
     assert!(error.contains("pipe:a/b does not name a pipe"), "{error}");
     let lane = LaneConfig::default().priority(1).listen("pip:x");
@@ -157,7 +157,8 @@ fn address_with_an_unknown_scheme_is_refused() {
     assert!(refused.to_string().contains("no transport has this scheme"), "{refused}");
 }
 
-/// Lanes without addresses of their own listen beside the ORB's; one profile lists them.
+/// Checks lanes without configured addresses. They listen at addresses derived from the ORB's
+/// address, which one profile lists.
 #[test]
 fn lanes_and_protocol_policies_work_over_an_added_transport() {
     let folder = Folder::new("lanes");
@@ -208,7 +209,7 @@ fn lanes_and_protocol_policies_work_over_an_added_transport() {
             if works { Ok(()) } else { Err(Kind::InvPolicy) }
         );
     }
-    // The policy may be the reference's own.
+    // The policy can also be set for a reference.
     let before = pipe.attempts();
     assert!(ask(&object(&offering("says it", &[tcp, other], &[other]).to_string())).is_ok());
     assert!(pipe.attempts() >= before);

@@ -1,6 +1,6 @@
 //! Generated code and TypeCodes marshal random values of every type to the same octets.
 //!
-//! Both byte orders and several alignments are covered.
+//! The tests cover both byte orders and several alignments.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -56,7 +56,8 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// Makes a random value of a type. `depth` is the nesting so far: recursive types end at a limit.
+/// Makes a random value of a type. `depth` is the present depth of nesting, at which values of
+/// recursive types end.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.resolved();
     let number = random.bits();
@@ -91,7 +92,7 @@ fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
             let value = value(&inner, random, depth + 2);
             Value::Any(Box::new(AnyValue::from_value(&inner, &value).unwrap()))
         }
-        // Without an ORB there are no other references.
+        // Other references than nil cannot be decoded without an ORB.
         Kind::ObjRef => Value::Object(Ior::NIL),
         Kind::Struct | Kind::Except => {
             let types = (0..type_code.member_count()).map(|index| type_code.member_type(index).unwrap());
@@ -158,7 +159,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     Value::List((0..count).map(made).collect())
 }
 
-/// Makes the key number `at`, because the keys of a map are in order and unique.
+/// Makes the key number `at` of a map, whose keys must be in order and unique.
 fn key(like: &Value, at: usize) -> Value {
     let number = i16::try_from(at).unwrap() * 3 - 4;
     match like {
@@ -172,7 +173,7 @@ fn key(like: &Value, at: usize) -> Value {
 
 /// Makes null, a reference to an earlier valuetype instance, or a new instance.
 ///
-/// A new instance has the type itself or one that inherits from it.
+/// A new instance has the given type or a type that inherits from it.
 fn instance(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     // The TypeCode of an abstract type does not name the types that implement it.
     let heirs: Vec<TypeCode> = match type_code.id() {
@@ -254,12 +255,13 @@ fn decoder<'m>(
     d.with_values(space).with_env(factories)
 }
 
-/// Compares both encoders for a type whose values can be compared with `==`.
+/// Compares generated code and the dynamic encoder for a type whose values have `==`.
 fn same<T: Typed + PartialEq + Debug>() {
     both::<T>(&|one, other| assert_eq!(one, other));
 }
 
-/// Compares both encoders for valuetypes, whose instances in two messages are never equal.
+/// Compares generated code and the dynamic encoder for valuetypes, whose instances in two messages
+/// are never equal.
 fn same_octets<T: Typed>() {
     both::<T>(&|_, _| ());
 }
@@ -281,7 +283,8 @@ fn both<T: Typed>(equal: &dyn Fn(&T, &T)) {
             let value = T::read(&mut d, &type_code).unwrap_or_else(|error| panic!("{error}: {}", shown()));
             assert_eq!(d.remaining(), 0, "{}", shown());
             assert_eq!(written(place, |e| value.write(e, &type_code)), octets, "{}", shown());
-            // `any` reads them too, and rewrites them in each byte order and at another offset.
+            // `any` also reads these octets, and writes them in each byte order and at another
+            // offset.
             let space = ValueReadState::new().with_functions(Some(known_type), None);
             let mut d = decoder(&octets, place, (&space, &factories));
             let any = AnyValue::decode_value(type_code.clone(), &mut d).unwrap();
@@ -323,7 +326,7 @@ types! {
 }
 
 #[test]
-fn values_of_value_types() {
+fn value_types_have_equal_octets_from_both_encoders() {
     same_octets::<Option<values::NodeRef>>();
     same_octets::<values::Nodes>();
     same_octets::<[Option<values::NodeRef>; 3]>();
@@ -334,7 +337,7 @@ fn values_of_value_types() {
 }
 
 #[test]
-fn boxes_and_abstract_types() {
+fn boxes_and_abstract_types_have_equal_octets_from_both_encoders() {
     same_octets::<Option<values::TextRef>>();
     same_octets::<Vec<Option<values::LongsRef>>>();
     same_octets::<Option<values::CornerRef>>();
@@ -343,19 +346,19 @@ fn boxes_and_abstract_types() {
 }
 
 #[test]
-fn values_in_structures_and_unions() {
+fn values_in_structures_and_unions_have_equal_octets_from_both_encoders() {
     same_octets::<values::Choice>();
     same_octets::<Vec<values::Mixed>>();
     same_octets::<values::Rejected>();
 }
 
 #[test]
-fn exceptions() {
+fn exceptions_have_equal_octets_from_both_encoders() {
     same::<Failed>();
     same::<Other>();
 }
 
-/// Control: different values have different octets.
+/// Checks that the comparison can fail: different values have different octets.
 #[test]
 fn different_values_have_different_octets() {
     let place = Place { endian: Endian::Big, before: 0 };

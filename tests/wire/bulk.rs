@@ -1,4 +1,5 @@
-//! Sequences of structures of numbers have the same octets in bulk and element by element.
+//! Sequences of structures of numbers have the same octets if written in bulk or element by
+//! element.
 //!
 //! The tests cover both byte orders and several offsets. Invalid enumerators are refused.
 
@@ -48,7 +49,7 @@ fn bulk_and_single_elements_have_the_same_octets() {
 }
 
 #[test]
-fn invalid_enumerators_are_refused_at_every_place() {
+fn invalid_enumerators_are_refused_in_every_element() {
     let mut e = encoder(Endian::Big, 0);
     (0..4).map(exact).collect::<Vec<Exact>>().encode(&mut e).unwrap();
     let octets = e.into_buffer();
@@ -78,8 +79,8 @@ fn is_colour(octets: &[u8], at: usize) -> bool {
 
 #[test]
 fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-    // The message: a header, the count and one element, then a fragment whose body, another
-    // element, begins at offset 12.
+    // The message has a header, the number of elements and one element. Its fragment has the other
+    // element, which begins at offset 12.
     let mut message = vec![0; 12];
     let mut e = encoder(Endian::Big, 12);
     e.write_len(2).unwrap();

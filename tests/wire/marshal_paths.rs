@@ -1,5 +1,5 @@
-//! The exception for a marshalling error names the path of the bad member, in requests and replies,
-//! at both ends.
+//! The exception for a marshalling error names the path of the wrong member, for requests and
+//! replies, in clients and servers.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn system<T: std::fmt::Debug>(outcome: Result<T, TakeError>) -> SystemException 
     }
 }
 
-/// A client of a server that answers every request with this body.
+/// Makes a client of a server that answers every request with this body.
 fn answered(body: Vec<u8>) -> (Orb, DeskRef) {
     let server =
         serve(0, move |stream, id| stream.write_all(&message(REPLY, false, &[reply(id, 0), body.clone()].concat())));
@@ -72,7 +72,7 @@ fn octets(write: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     e.to_vec()
 }
 
-/// Writes `wanted("b")`, with parts that the caller chooses.
+/// Writes the arguments of `wanted` for the item "b". The caller chooses members that may be wrong.
 fn write_wanted(e: &mut Encoder<'_>, items: u32, second: &[u8], words: &[&str]) {
     e.write_i32(1);
     e.write_u32(items);
@@ -121,7 +121,7 @@ fn unreadable_union_in_a_reply_names_the_member() {
 #[test]
 fn unreadable_out_argument_names_the_member() {
     let (_orb, desk) = answered(octets(|e| write_wanted(e, 2, b"b\0", &["a"])));
-    let TakeError::System(exception) = desk.give(1).unwrap_err() else { panic!("no system exception") };
+    let TakeError::System(exception) = desk.give(1).unwrap_err() else { panic!("another exception is raised") };
     let said = said(Kind::Marshal, &exception);
     assert!(said.contains(", in words, at octet "), "{said}");
 }
@@ -153,7 +153,8 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// A collocated object that is called with octets. The server's exception arrives unchanged.
+/// Makes an object that tests call with octets of their own. Its calls are collocated, so that the
+/// server's exception arrives unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
@@ -231,7 +232,7 @@ fn event_names_the_unreadable_argument_of_a_remote_client() {
     };
     let exception = object.invoke(&Operation::new("take"), &arguments).unwrap_err();
     assert_eq!((exception.kind(), exception.minor()), (Kind::Marshal, CdrError::StringNotTerminated.minor()));
-    // The event may come after the reply.
+    // The ORB may report the event after it has sent the reply.
     let end = Instant::now() + Duration::from_secs(60);
     while refused.lock().is_empty() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));

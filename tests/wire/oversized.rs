@@ -8,8 +8,8 @@ use corelane_tests::{EVERY_DISPATCH, ProbeRef, Server, raw, serve_with};
 
 /// The server's limit in bytes.
 const LIMIT: u32 = 1 << 20;
-/// Size in bytes that exceeds the kernel's buffers between two sockets, and what a draining server
-/// reads.
+/// A size in bytes that exceeds the kernel's buffers between two sockets, and the amount that a
+/// draining server reads.
 const LARGE: usize = 40 << 20;
 
 fn server(dispatch: Dispatch) -> Server {
@@ -28,7 +28,7 @@ fn assert_too_large(exception: &SystemException, what: &str) {
     assert_eq!(answer, (Kind::ImpLimit, minor::MESSAGE_TOO_LARGE, Completion::No), "{what}: {exception}");
 }
 
-/// A call that is too large. Returns its exception.
+/// A function that makes a call above the limit and returns the call's exception.
 type OversizedCall = fn(&ProbeRef) -> SystemException;
 
 fn mirror(probe: &ProbeRef) -> SystemException {
@@ -62,7 +62,7 @@ fn request_above_the_limit_is_sent_once_and_refused_clearly() {
     }
 }
 
-/// Most clients read only after they have sent the whole request.
+/// Checks a client that, like most clients, reads only after it has sent the whole request.
 #[test]
 fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
     for dispatch in EVERY_DISPATCH {

@@ -29,7 +29,7 @@ fn calls_work_over_unix_sockets_alone_and_beside_tcp() {
     let path = std::env::temp_dir().join(format!("corelane-test-{}", std::process::id()));
     let unix = format!("unix:{}", path.display());
     check(&serve_with(Orb::builder().listen(&unix)));
-    assert!(!path.exists(), "the socket goes with its server");
+    assert!(!path.exists(), "the socket's file remains after its server");
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(&unix));
     check(&both);
     // A client on the same host uses the Unix socket, so the server sees no TCP peer.
@@ -84,7 +84,7 @@ fn references_carry_the_published_address() {
     check(&unspecified);
 }
 
-/// Streams without a descriptor, such as those of polled network cards, can carry calls.
+/// Checks calls over streams without a descriptor, such as streams of polled network cards.
 #[test]
 fn streams_without_a_descriptor_are_served_in_every_architecture() {
     // A client notices the end of a stream without a descriptor only when it uses the stream.
@@ -100,7 +100,7 @@ fn streams_without_a_descriptor_are_served_in_every_architecture() {
         let own = serve_with(own.transports(transports()).listen("unix:/mock/client"));
         let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{dispatch:?}");
-        // The data is far larger than the buffers of a stream, in both directions.
+        // The argument and the result are far larger than the buffers of a stream.
         let data: Vec<u8> = (0..3_000_000u32).map(|index| index.to_le_bytes()[1]).collect();
         assert_eq!(&*probe.mirror(&data).unwrap(), &data[..], "{dispatch:?}");
         assert_eq!(probe.call_back(Some(&own.probe), 1).unwrap(), 1, "{dispatch:?}");
@@ -119,8 +119,8 @@ fn shared(name: &str) -> String {
     format!("shm:{}", std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id())).display())
 }
 
-/// Calls over shared memory alone: every role, large replies to a slow reader, nested callbacks,
-/// deadlines and the end.
+/// Checks calls over shared memory alone: every kind of call, large replies to a slow reader,
+/// nested callbacks, deadlines and the end of a connection.
 #[test]
 fn shared_memory_serves_in_every_architecture() {
     for dispatch in EVERY_DISPATCH {
@@ -143,7 +143,8 @@ fn shared_memory_serves_in_every_architecture() {
     }
 }
 
-/// A client takes the first profile with a live endpoint, and the next one if it cannot connect.
+/// Checks that a client uses the first profile of a reference, and the next one if it cannot
+/// connect.
 #[test]
 fn shared_memory_is_preferred_and_optional() {
     let both = serve_with(Orb::builder().listen("tcp:127.0.0.1:0").listen(shared("preferred")));
@@ -151,7 +152,7 @@ fn shared_memory_is_preferred_and_optional() {
     let before = tcp_connections_to(port);
     check(&both);
     assert_eq!(tcp_connections_to(port), before);
-    // Removes the socket's file, although the reference still names it.
+    // Without the socket's file the client cannot connect to the address in the reference.
     std::fs::remove_file(shared("preferred").strip_prefix("shm:").unwrap()).unwrap();
     let (_orb, probe) = client(&both.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);

@@ -27,7 +27,8 @@ impl NameServer {
         port
     }
 
-    /// Binds a reference that contains `number` to the name `text`. No server has its object.
+    /// Binds the name `text` to a reference that contains `number`. The reference's object does not
+    /// exist.
     fn bind(&self, text: &str, number: u16) {
         let object = self.orb.string_to_object(&target(number)).unwrap();
         self.root.rebind(&name::to_name(text).unwrap(), object.as_ref()).unwrap();
@@ -71,7 +72,7 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
     ] {
         let exception = refused(&client, &at(rest));
         assert_eq!(exception.kind(), Kind::BadParam, "{rest}: {exception}");
-        // The reason stands behind the reference.
+        // In the exception's text the reason follows the reference.
         let said = exception.to_string().split_once("\": ").map(|(_, why)| why.to_owned()).unwrap_or_default();
         let said = exception.to_string().split_once(" is not resolved: ").map_or(said, |(_, why)| why.to_owned());
         assert!(said.contains(why), "{rest}: {exception}");
@@ -80,8 +81,8 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
 }
 
 #[test]
-fn initial_references_are_resolved_each_time_they_are_wanted() {
-    // An address of its own: no other test takes the port while the server restarts.
+fn initial_reference_is_resolved_at_each_use() {
+    // No other test listens on this address, so the port stays free while the server restarts.
     let server = NameServer::new("tcp:127.0.21.9:0");
     let port = server.port();
     let client = Orb::builder()
@@ -95,7 +96,7 @@ fn initial_references_are_resolved_each_time_they_are_wanted() {
     assert_eq!(clock().unwrap(), client.string_to_object(&target(3)).unwrap().unwrap());
     assert!(leads_to(&client, "corbaloc:rir:/Clock", 3) && leads_to(&client, "corbaname:rir:#clock", 3));
     assert_eq!(client.initial_reference_names(), ["Clock", "NameService"]);
-    // Any other name is resolved with the default initial reference.
+    // A name without an initial reference of its own is resolved with the default one.
     assert!(client.resolve_initial_references("Other").unwrap().to_string().starts_with("IOR:"));
 
     drop(server);
@@ -106,7 +107,7 @@ fn initial_references_are_resolved_each_time_they_are_wanted() {
 }
 
 #[test]
-fn arguments_name_initial_references() {
+fn initial_references_can_be_given_as_arguments() {
     let server = NameServer::new("tcp:127.0.0.1:0");
     server.bind("clock", 5);
     let reference = format!("NameService=corbaloc::1.2@127.0.0.1:{}/NameService", server.port());
@@ -133,8 +134,8 @@ fn references_that_lead_to_themselves_or_nowhere_are_refused() {
 }
 
 #[test]
-fn name_server_that_never_answers_is_given_up_at_the_deadline() {
-    // The kernel accepts connections into the listener's queue, but nothing reads them.
+fn resolution_by_a_silent_name_server_ends_at_the_deadline() {
+    // The kernel accepts connections into the listener's queue, but no program reads from them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Orb::builder().call_timeout(Duration::from_secs(600)).build().unwrap();
     let text = format!("corbaname::1.2@127.0.0.1:{}#clock", silent.local_addr().unwrap().port());

@@ -1,5 +1,5 @@
-//! Extensions of the Naming Service: reported changes, many bindings in one step, backups, and the
-//! end of the server.
+//! Extensions of the Naming Service: reported changes, many bindings in one step, backups, and
+//! shutdown of the server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,7 +33,7 @@ impl Scene {
     }
 
     fn watched(&self) -> WatchedContextRef {
-        WatchedContextRef::narrow(self.root.as_object()).unwrap().expect("our contexts report changes")
+        WatchedContextRef::narrow(self.root.as_object()).unwrap().expect("a context of this server reports changes")
     }
 
     fn object(&self, number: u16) -> ObjectRef {
@@ -97,7 +97,7 @@ fn changes_are_reported_once_and_in_order() {
     ];
     assert!(is_whole && found == expected, "{found:?}");
     assert_eq!(watched.changes_after(&end, 0).unwrap(), (true, Vec::new(), end));
-    // Every context of the server has the operations, and a destroyed one has none.
+    // Every context of the server has these operations until it is destroyed.
     let shop = WatchedContextRef::narrow(shop.as_object()).unwrap().unwrap();
     assert_eq!(shop.changes_after(&end, 0).unwrap().2, end);
     shop.unbind(&n("clock.object")).unwrap();
@@ -106,7 +106,7 @@ fn changes_are_reported_once_and_in_order() {
 }
 
 #[test]
-fn lost_changes_are_told() {
+fn watcher_learns_that_changes_are_lost() {
     let server = || Naming::new().max_watchers(0).store_in(MemoryStore::new(STORE_KIND));
     let scene = Scene::new(server());
     let watched = scene.watched();
@@ -119,7 +119,7 @@ fn lost_changes_are_told() {
     }
     let (is_whole, found, end) = watched.changes_after(&start, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (false, 0, start.number + 10_001));
-    // Changes that the log still holds come in parts.
+    // The changes that the log still holds arrive in several replies.
     let next = Position { number: start.number + 1, ..start };
     let (is_whole, found, end) = watched.changes_after(&next, 60_000).unwrap();
     assert_eq!((is_whole, found.len(), end.number), (true, 1_000, next.number + 1_000));
@@ -163,7 +163,7 @@ fn many_names_are_bound_in_one_step() {
 }
 
 #[test]
-fn a_running_server_is_copied_and_ended() {
+fn control_object_backs_up_and_ends_a_running_server() {
     let folder = std::env::temp_dir().join(format!("corelane-control-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
@@ -175,13 +175,13 @@ fn a_running_server_is_copied_and_ended() {
     control.backup(&path("copy.db")).unwrap();
     assert_eq!(fs::metadata(path("copy.db")).unwrap().permissions().mode() & 0o777, 0o600);
     scene.root.bind(&n("b"), None).unwrap();
-    let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else { panic!("a file is replaced") };
+    let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else { panic!("the backup replaces an existing file") };
     assert!(refused.reason.contains("exists already"), "{refused:?}");
     let copy = Scene::new(Naming::new().store_in(FileStore::open(path("copy.db"), STORE_KIND).unwrap()));
     assert!(copy.root.resolve(&n("a")).is_ok() && copy.root.resolve(&n("b")).is_err());
     let memory = Scene::new(Naming::new());
     let Err(BindAllError::Failed(refused)) = memory.control(&ended).backup(&path("none.db")) else {
-        panic!("there is no store")
+        panic!("a service without a store makes a backup")
     };
     assert!(refused.reason.contains("in memory"), "{refused:?}");
     control.shutdown().unwrap();
@@ -189,7 +189,8 @@ fn a_running_server_is_copied_and_ended() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A client that has an iterator knows how its object id is built, except for the secret.
+/// Checks the ids of iterators against a client that forges them. From its own iterator the client
+/// knows the whole id of another one except the secret.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
     let scene = Scene::new(Naming::new().iterator_timeout(Duration::from_secs(600)));
@@ -204,7 +205,7 @@ fn ids_of_iterators_cannot_be_guessed() {
     let (number, tag) = (first.len() - 16, first.len() - 8);
     assert_eq!(first[..number], second[..number]);
     assert_ne!(first[tag..], second[tag..]);
-    // An id with the number of the second iterator and the tag of the first.
+    // The forged id has the number of the second iterator and the secret of the first.
     let forged = [&second[..tag], &first[tag..]].concat();
     let mut ior = iterators[1].as_object().ior().clone();
     for profile in &mut ior.profiles {

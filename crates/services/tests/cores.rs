@@ -31,7 +31,7 @@ impl Scene {
         Self::new(Machine::with_cores(cores), BooksLimits::default())
     }
 
-    /// Returns a client's reference to an object of the server: a naming context.
+    /// Returns a client's reference to an object of the server, which is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = Naming::new().serve(&self.server).unwrap();
         self.client.reference(&naming.reference().as_object().to_string()).unwrap()
@@ -59,13 +59,13 @@ fn kind<T: std::fmt::Debug>(outcome: Result<T, AdmitError>) -> Kind {
 }
 
 #[test]
-fn a_task_is_admitted_and_the_next_one_rejected_with_reasons() {
+fn task_is_admitted_and_task_beyond_the_capacity_is_rejected_with_reasons() {
     let scene = Scene::with_cores(1);
     let promise = scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     assert_eq!((promise.core, promise.response, promise.start, promise.target), (0, 60 * MS, 0, None));
     assert_eq!(promise.lease, BooksLimits::default().default_lease);
     let Err(AdmitError::Rejected(rejected)) = scene.tasks.admit(&task("b", 50 * MS, 100 * MS)) else {
-        panic!("the core is full")
+        panic!("a task is admitted beyond the core's capacity")
     };
     assert_eq!((rejected.task.as_str(), rejected.test, rejected.core), ("b", AdmissionTest::CapacityTest, 0));
     assert_eq!((rejected.excess, rejected.longest_execution, rejected.is_exhaustive), (150_000_000, 35 * MS, true));
@@ -83,7 +83,7 @@ fn a_task_is_admitted_and_the_next_one_rejected_with_reasons() {
 }
 
 #[test]
-fn requests_out_of_range_get_the_exceptions_of_the_documentation() {
+fn requests_out_of_range_get_the_documented_exceptions() {
     let scene = Scene::with_cores(2);
     assert_eq!(kind(scene.tasks.admit(&task("a", 0, 100 * MS))), Kind::BadParam);
     assert_eq!(kind(scene.tasks.admit(&task("a", 1, 99_999))), Kind::BadParam);
@@ -104,33 +104,34 @@ fn requests_out_of_range_get_the_exceptions_of_the_documentation() {
 }
 
 #[test]
-fn requests_beyond_rate_and_quota_are_transient() {
+fn requests_beyond_rate_and_quota_get_transient() {
     let limits = BooksLimits { max_client_tasks: 1, max_decisions_per_second: 2, ..BooksLimits::default() };
     let scene = Scene::new(Machine::with_cores(2), limits);
     scene.tasks.admit(&task("a", 1, MS)).unwrap();
     assert_eq!(kind(scene.tasks.admit(&task("b", 1, MS))), Kind::Transient);
     let (_, _, counts) = scene.tasks.snapshot().unwrap();
     assert_eq!(counts.over_quota, 1);
-    // The rate may have room again if this machine took a second for three calls: then it is the quota.
+    // The third call exceeds the rate, or only the quota if a slow machine took a second for three
+    // calls.
     assert_eq!(kind(scene.tasks.admit(&task("c", 1, MS))), Kind::Transient);
 }
 
 #[test]
-fn a_task_reference_leads_to_its_target_until_the_task_ends() {
+fn task_reference_leads_to_its_target_until_the_task_ends() {
     let scene = Scene::with_cores(1);
     let object = scene.object();
     let spec = TaskSpec { target: Some(object.as_object().clone()), ..task("a", MS, 100 * MS) };
     let promise = scene.tasks.admit(&spec).unwrap();
     let target = promise.target.expect("the task has a target");
     assert_eq!(target.type_id(), object.as_object().type_id());
-    assert!(!target.is_equivalent(object.as_object()), "its key names the task");
+    assert!(!target.is_equivalent(object.as_object()), "the task reference has the target's own key");
     let through_task = NamingContextExtRef::unchecked_narrow(&target);
     through_task.new_context().unwrap().expect("a context");
-    // A task reference is no target.
+    // A task reference cannot be the target of another task.
     let again = TaskSpec { target: Some(target.clone()), ..spec.clone() };
     assert_eq!(kind(scene.tasks.admit(&again)), Kind::BadParam);
     scene.tasks.withdraw(promise.task, &promise.token).unwrap();
-    // A new reference, because the client remembers where the old one led.
+    // Uses a new ORB, because the first client remembers the forward of the old reference.
     let fresh = Orb::new().unwrap();
     let ended: NamingContextExtRef = fresh.reference(&target.to_string()).unwrap();
     assert_eq!(ended.new_context().unwrap_err().kind(), Kind::Transient);
@@ -142,7 +143,7 @@ fn a_task_reference_leads_to_its_target_until_the_task_ends() {
 }
 
 #[test]
-fn a_chain_over_two_servers_is_reserved_on_both_or_on_none() {
+fn chain_over_two_servers_is_reserved_on_both_or_on_neither() {
     let servers = [Scene::with_cores(1), Scene::with_cores(1)];
     let stage = |execution| [task("stage", execution, 100 * MS)];
     servers[1].tasks.admit(&task("other", 60 * MS, 100 * MS)).unwrap();
@@ -155,19 +156,19 @@ fn a_chain_over_two_servers_is_reserved_on_both_or_on_none() {
         assert_eq!(promises.len(), 1);
         let changed = TaskTiming { period: 200 * MS, ..stage(30 * MS)[0].timing };
         let changed = server.tasks.change(promises[0].task, &promises[0].token, &changed).unwrap();
-        assert!(changed.start <= 100 * MS, "the last job of the old timing has this deadline");
+        assert!(changed.start <= 100 * MS, "the new timing begins after the last deadline of the old timing");
     }
 }
 
 #[test]
-fn a_decision_that_takes_longer_is_made_by_another_thread() {
+fn decision_with_a_long_search_is_made_by_another_thread() {
     let machine = Machine { max_steps: 1 << 14, ..Machine::with_cores(16) };
     let scene = Scene::new(machine, BooksLimits::default());
     for _ in 0..16 {
         scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     }
     let Err(AdmitError::Pending(pending)) = scene.tasks.admit(&task("late", 60 * MS, 100 * MS)) else {
-        panic!("the bounded search is not exhaustive")
+        panic!("the decision does not become pending")
     };
     for _ in 0..10_000_000 {
         match scene.tasks.outcome(pending.task, &pending.token) {
@@ -176,7 +177,7 @@ fn a_decision_that_takes_longer_is_made_by_another_thread() {
             other => panic!("{other:?}"),
         }
     }
-    panic!("no decision comes");
+    panic!("the server makes no decision");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn bind_context_and_rebind_context_and_their_exceptions() {
     let Err(BindError::System(nil)) = root.bind_context(&n("nil"), None) else { panic!() };
     let Err(RebindError::System(renil)) = root.rebind_context(&n("c"), None) else { panic!() };
     assert_eq!([kind_of(&nil), kind_of(&renil)], [SystemExceptionKind::BadParam; 2]);
-    // A context bound as an object takes no part in the resolution of names.
+    // Names are not resolved through a context that is bound as an object.
     root.bind(&n("as_object"), Some(context.as_object())).unwrap();
     assert_eq!(root.resolve(&n("as_object/o")), Err(RebindError::NotFound(not_context("as_object/o"))));
 }
@@ -177,7 +177,7 @@ fn resolve_and_unbind_and_their_exceptions() {
     }
     let context = NamingContextRef::narrow(&root.resolve(&n("c/d")).unwrap().unwrap()).unwrap().unwrap();
     assert_eq!(context.resolve(&n("o")).unwrap().unwrap(), scene.object(2));
-    // The context outlives its binding.
+    // The context remains after the end of its binding.
     root.unbind(&n("c/d")).unwrap();
     assert_eq!(root.resolve(&n("c/d/o")), Err(RebindError::NotFound(missing("d/o"))));
     assert_eq!(context.resolve(&n("o")).unwrap().unwrap(), scene.object(2));
@@ -206,7 +206,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     context.destroy().unwrap();
     let Err(DestroyError::System(gone)) = context.destroy() else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // Operations that need no bindings fail too.
+    // Operations that use no bindings fail on a destroyed context too.
     assert!(context.as_object().non_existent().unwrap() && !root.as_object().non_existent().unwrap());
     let Err(gone) = context.as_object().is_a("IDL:other:1.0") else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
@@ -230,7 +230,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     assert_eq!(listed, []);
 }
 
-/// Lists a context by its iterator alone.
+/// Lists a context with an iterator that returns all bindings.
 fn context_list(context: &NamingContextRef) -> Vec<(String, BindingType)> {
     let (bindings, iterator) = context.list(0).unwrap();
     assert_eq!(bindings, []);
@@ -250,7 +250,7 @@ fn context_list(context: &NamingContextRef) -> Vec<(String, BindingType)> {
 }
 
 #[test]
-fn names_in_string_form() {
+fn names_are_converted_to_and_from_their_string_form() {
     let scene = filled();
     let root = &scene.root;
     assert_eq!(root.resolve_str("c/d/o").unwrap().unwrap(), scene.object(2));
@@ -265,7 +265,7 @@ fn names_in_string_form() {
 }
 
 #[test]
-fn lists_go_on_in_iterators() {
+fn iterators_return_the_bindings_that_a_list_leaves() {
     let scene = Scene::new(Naming::new().max_iterators(3));
     let root = &scene.root;
     assert_eq!(root.list(0).unwrap(), (Vec::new(), None));
@@ -301,14 +301,14 @@ fn lists_go_on_in_iterators() {
         assert_eq!(listed, expected);
         assert!(bindings.iter().all(|binding| binding.binding_type == BindingType::Nobject));
     }
-    // Clients that destroy no iterators end each other's iterators, the least recently used first.
+    // At the maximum, a new iterator ends the least recently used one.
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
 }
 
 #[test]
-fn odd_and_huge_names_are_names() {
+fn names_with_unusual_or_very_long_text_are_bound_and_resolved() {
     let scene = Scene::new(Naming::new());
     let (root, object) = (&scene.root, scene.object(1));
     let odd: String = (1..0x500).filter_map(char::from_u32).collect();
@@ -330,10 +330,10 @@ fn odd_and_huge_names_are_names() {
 }
 
 #[test]
-fn references_keep_all_their_content() {
+fn bound_references_keep_their_whole_content() {
     let scene = Scene::new(Naming::new());
-    // A reference with unknown profiles, and known profiles with unknown components, of 1 MiB
-    // together.
+    // The reference has unknown profiles, and known profiles with unknown components. Its size is
+    // 1 MiB.
     let mut ior = scene.object(1).ior().clone();
     ior.type_id = "IDL:unknown:1.0".to_owned();
     let profile = |tag, data: Vec<u8>| corelane_wire::ior::TaggedProfile { tag, data };
@@ -366,7 +366,7 @@ impl Drop for File {
 }
 
 #[test]
-fn everything_outlives_a_restart() {
+fn contexts_and_bindings_are_unchanged_after_a_restart() {
     let (file, backup) = (File::new("restart"), File::new("restart-backup"));
     for durability in [Durability::Synced, Durability::Relaxed] {
         let _ = fs::remove_file(&file.0);
@@ -390,7 +390,7 @@ fn everything_outlives_a_restart() {
         assert_eq!(scene.root.resolve(&n("shop/up/shop/orders.obj")).unwrap().unwrap(), scene.object(9));
         assert_eq!(context_list(&scene.root), [("shop".to_owned(), BindingType::Ncontext)]);
         assert_eq!(scene.naming.context_count(), 3);
-        // A new context is not one of the earlier contexts.
+        // A new context does not get the id of an earlier context.
         let new = scene.context(scene.root.new_context().unwrap());
         assert_ne!(new, gone);
         let gone: NamingContextRef =
@@ -417,7 +417,7 @@ impl<R: corelane::Reference> Text for R {
 }
 
 #[test]
-fn file_has_one_server() {
+fn store_file_of_a_running_server_is_refused_to_another_server() {
     let file = File::new("locked");
     let _scene = Scene::new(Naming::new().store(&file.0));
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -437,7 +437,7 @@ fn read_only_service_resolves_and_changes_nothing() {
     assert_eq!(kind_of(&refused), SystemExceptionKind::NoPermission);
 }
 
-/// A store whose first reading waits until the test permits it to continue.
+/// A store whose first `for_each` waits until the test permits it to continue.
 struct SlowStore {
     store: MemoryStore,
     is_reading: Arc<AtomicBool>,
@@ -501,7 +501,7 @@ impl Store for StandingStore {
 }
 
 #[test]
-fn names_are_resolved_while_the_disk_stands_still() {
+fn names_are_resolved_while_the_disk_does_not_respond() {
     let (stands, is_committing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = StandingStore {
         store: MemoryStore::new(STORE_KIND),
@@ -523,11 +523,12 @@ fn names_are_resolved_while_the_disk_stands_still() {
     let Err(BindError::System(refused)) = refused else { panic!("{refused:?}") };
     assert_eq!((kind_of(&refused), refused.completed()), (SystemExceptionKind::Transient, corelane::Completion::No));
     assert_eq!(resolved.unwrap().unwrap(), scene.object(1));
-    // A thread that has its answer is free again.
+    // The threads of the answered changes can serve further changes.
     scene.root.bind(&n("c"), Some(&scene.object(3))).unwrap();
 }
 
-/// OBJECT_NOT_EXIST would mean that the contexts were destroyed.
+/// Checks that requests during loading do not get OBJECT_NOT_EXIST, which would mean that the
+/// contexts were destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(STORE_KIND);
@@ -564,7 +565,7 @@ fn requests_wait_until_the_contexts_are_loaded() {
 }
 
 #[test]
-fn service_that_cannot_start_leaves_nothing_behind() {
+fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     let file = File::new("again");
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let other = orb.string_to_object("corbaloc::192.0.2.1/O").unwrap().unwrap();
@@ -586,7 +587,7 @@ fn federation(naming: impl Fn() -> Naming) -> (Scene, Scene) {
 }
 
 #[test]
-fn names_go_on_in_other_servers() {
+fn names_that_lead_into_another_server_are_resolved_there() {
     let (first, second) = federation(Naming::new);
     let root = &first.root;
     let far = first.context(root.bind_new_context(&n("second/far")).unwrap());
@@ -598,7 +599,7 @@ fn names_go_on_in_other_servers() {
     root.bind_context(&n("second/again"), Some(&far)).unwrap();
     root.rebind_context(&n("second/again"), Some(&far)).unwrap();
     assert_eq!(root.resolve(&n("second/again/o")).unwrap().unwrap(), first.object(6));
-    // The binding of a foreign context is the context's own reference.
+    // A name bound to a foreign context resolves to the reference that was bound.
     assert_eq!(root.resolve(&n("second")).unwrap().unwrap().ior(), second.root.as_object().ior());
     let error = RebindError::NotFound(missing("x/y"));
     assert_eq!(root.resolve(&n("second/far/x/y")), Err(error.clone()));
@@ -608,13 +609,13 @@ fn names_go_on_in_other_servers() {
     assert_eq!(root.rebind(&n("second/far"), None), Err(RebindError::NotFound(not_object("far"))));
     root.unbind(&n("second/far/o")).unwrap();
     assert_eq!(second.root.resolve(&n("far/o")), Err(RebindError::NotFound(missing("o"))));
-    // Unbinding the foreign context itself concerns only this server.
+    // The name of a foreign context is unbound in this server, without a call to the other one.
     root.unbind(&n("second")).unwrap();
     assert_eq!(root.resolve(&n("second/far")), Err(RebindError::NotFound(missing("second/far"))));
 }
 
 #[test]
-fn dead_server_is_told_with_its_context_and_the_rest() {
+fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() {
     let (first, second) = federation(|| Naming::new().forward_timeout(Duration::from_secs(1)));
     let context = second.root.clone();
     let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -623,7 +624,7 @@ fn dead_server_is_told_with_its_context_and_the_rest() {
     first.root.bind_context(&n("silent"), Some(&NamingContextRef::unchecked_narrow(&silent))).unwrap();
     drop(second);
     for (name, context) in [("second", context.into()), ("silent", NamingContextRef::unchecked_narrow(&silent))] {
-        // Without the limit on forwarded calls, the client's own call would time out first.
+        // The time-out of forwarded calls must end first, or the client's own call would time out.
         let expected = CannotProceed { cxt: Some(context), rest_of_name: n("a/b") };
         let path = n(&format!("{name}/a/b"));
         assert_eq!(first.root.resolve(&path), Err(RebindError::CannotProceed(expected.clone())));
@@ -633,9 +634,9 @@ fn dead_server_is_told_with_its_context_and_the_rest() {
     }
 }
 
-/// An object that is not a context answers BAD_OPERATION.
+/// Checks the answer if the object bound as a context is not a context and answers BAD_OPERATION.
 #[test]
-fn context_that_is_none_cannot_proceed() {
+fn name_through_an_object_that_is_not_a_context_gets_cannot_proceed() {
     let scene = Scene::new(Naming::new());
     let (_, iterator) = {
         scene.root.bind(&n("a"), None).unwrap();
@@ -648,9 +649,9 @@ fn context_that_is_none_cannot_proceed() {
 }
 
 #[test]
-fn context_that_answers_nonsense_cannot_proceed() {
+fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
     let scene = Scene::new(Naming::new().forward_timeout(Duration::from_secs(5)));
-    // Text, and a GIOP reply whose body is noise.
+    // The answers are text, and a GIOP reply whose body is not valid.
     for (number, answer) in
         [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"GIOP\x01\x02\x01\x01\x08\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"]
             .into_iter()
@@ -678,10 +679,10 @@ fn context_that_answers_nonsense_cannot_proceed() {
     }
 }
 
-/// Clients of two servers that refer to each other always get answers, however many clients and
-/// however few threads there are.
+/// Checks that clients of two servers that refer to each other always get answers, even if there
+/// are more clients than threads.
 #[test]
-fn servers_that_name_each_other_do_not_starve() {
+fn servers_that_refer_to_each_other_do_not_starve() {
     let naming = || Naming::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
     let server = || {
         let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
@@ -709,7 +710,7 @@ fn servers_that_name_each_other_do_not_starve() {
                             assert_eq!(found.unwrap(), object);
                             resolved += 1;
                         }
-                        // The client continues by itself.
+                        // The client continues with the context that the server names.
                         Err(RebindError::CannotProceed(CannotProceed { cxt, rest_of_name })) => {
                             assert_eq!(cxt.unwrap().resolve(&rest_of_name).unwrap().unwrap(), object);
                         }
@@ -722,7 +723,8 @@ fn servers_that_name_each_other_do_not_starve() {
         .collect();
     let resolved: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(resolved > 0);
-    // A name that leads back and forth ends, when threads or components run out.
+    // The resolution of a name that leads back and forth ends, because threads or components run
+    // out.
     let outcome = roots[0].resolve(&n("other/other/other/other/o"));
     assert!(matches!(outcome, Ok(Some(_)) | Err(RebindError::CannotProceed(_))), "{outcome:?}");
     drop((first_orb, second_orb));

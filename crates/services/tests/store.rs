@@ -1,4 +1,4 @@
-//! The promises of every store, and the further promises of stores on disk.
+//! Tests of the properties of every store, and of the further properties of stores on disk.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     let mut last: Option<Vec<u8>> = None;
     let revision = store
         .for_each(&mut |key, value| {
-            assert!(last.as_deref().is_none_or(|last| last < key), "keys come in their order");
+            assert!(last.as_deref().is_none_or(|last| last < key), "the keys are not in order");
             last = Some(key.to_vec());
             records.insert(key.to_vec(), value.to_vec());
             Ok(())
@@ -64,28 +64,28 @@ fn apply(records: &mut Records, batch: &[Write<'_>]) {
     }
 }
 
-/// Checks the promises of [`Store`]. `open` opens the same store each time; `folder` is for
-/// backups.
+/// Checks the documented properties of [`Store`]. `open` opens the same store each time, and
+/// `folder` is for backups.
 fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let store = open();
     let (first, records) = read(&*store);
     assert!(records.is_empty());
 
-    // A later change of a batch wins, and an absent key can be deleted.
+    // If a batch changes a key twice, the later change counts. An absent key can be deleted.
     let batch = [Write::Put(b"a", b"1"), Write::Put(b"b", b"2"), Write::Put(b"a", b"3"), Write::Delete(b"c")];
     let second = store.commit(first, &batch, Durability::Synced).unwrap();
     assert!(second > first);
     let expected = Records::from([(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]);
     assert_eq!(read(&*store), (second, expected.clone()));
 
-    // A commit after another revision changes nothing.
+    // A commit that names a revision other than the store's changes nothing.
     for other in [first, Revision(second.0 + 1)] {
         let refused = store.commit(other, &[Write::Delete(b"a")], Durability::Synced);
         assert!(matches!(refused, Err(StoreError::Conflict)));
     }
     assert_eq!(read(&*store), (second, expected.clone()));
 
-    // A visitor can stop.
+    // A visitor can stop the reading with an error.
     let mut visited = 0;
     let stopped = store.for_each(&mut |_, _| {
         visited += 1;
@@ -93,7 +93,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     });
     assert!(matches!(stopped, Err(StoreError::Conflict)) && visited == 1);
 
-    // Values with all octets, an empty one and a large one.
+    // Keys and values can be empty, large, and contain any octets.
     let large = vec![0xab; 1 << 20];
     let odd = [Write::Put(b"", b""), Write::Put(&[0, 255, 0], &large), Write::Delete(b"b")];
     let third = store.commit(second, &odd, Durability::Relaxed).unwrap();
@@ -104,7 +104,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     store.sync().unwrap();
     assert_eq!(read(&*store), (third, records.clone()));
 
-    // A backup is a store with the same records, and replaces no file.
+    // A backup is a store with the same records. It does not replace an existing file.
     let backup = folder.file("backup");
     store.backup(&backup).unwrap();
     assert!(matches!(store.backup(&backup), Err(StoreError::Exists { .. })));
@@ -113,12 +113,12 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     let fourth = store.commit(third, &[], Durability::Synced).unwrap();
     assert!(fourth > third);
 
-    // All records are there when the store is opened again.
+    // The store has all records after it is opened again.
     drop(store);
     let store = open();
     assert_eq!(read(&*store), (fourth, records.clone()));
 
-    // Commits of several threads: each one sees the earlier ones, or is refused.
+    // Several threads commit. A commit that does not name the newest revision is refused.
     let store: Arc<dyn Store> = store.into();
     let threads: Vec<_> = (0..4u8)
         .map(|thread| {
@@ -158,7 +158,7 @@ fn file_store_conforms() {
 }
 
 #[test]
-fn backup_is_taken_while_commits_go_on() {
+fn backup_during_commits_has_the_records_of_one_instant() {
     let folder = Folder::new("backup");
     let store = Arc::new(FileStore::open(folder.file("store"), KIND).unwrap());
     let mut revision = Revision(0);
@@ -171,7 +171,7 @@ fn backup_is_taken_while_commits_go_on() {
         let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
         std::thread::spawn(move || {
             let mut count = 0;
-            // Two keys that always change together.
+            // Each batch changes both keys to one value.
             while !stop.load(Ordering::Relaxed) || count == 0 {
                 let value: [u8; 4] = u32::to_be_bytes(count);
                 let batch = [Write::Put(b"x", &value), Write::Put(b"y", &value)];
@@ -196,7 +196,7 @@ fn message(result: Result<FileStore, StoreError>) -> String {
 }
 
 #[test]
-fn unusable_files_are_refused_with_advice_and_left_alone() {
+fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     let folder = Folder::new("refused");
     let path = folder.file("names.db");
     let store = FileStore::open(&path, KIND).unwrap();
@@ -211,7 +211,7 @@ fn unusable_files_are_refused_with_advice_and_left_alone() {
     assert!(other.contains("a store of the service \"test\", not \"other\""), "{other}");
     let later = message(FileStore::open(&path, RecordKind { service: "test", format: 2 }));
     assert!(later.contains("has format 3, and this program knows formats up to 2: use a later version"), "{later}");
-    // Later programs read earlier formats.
+    // A program with a later format reads files of earlier formats.
     FileStore::open(&path, RecordKind { service: "test", format: 4 }).unwrap();
 
     for (number, text) in [&b"Some text"[..], b"r", &[0; 100_000], b"SQLite format 3\0"].into_iter().enumerate() {
@@ -228,7 +228,8 @@ fn unusable_files_are_refused_with_advice_and_left_alone() {
     let transaction = database.begin_write().unwrap();
     transaction.open_table(TableDefinition::<&str, u64>::new("other")).unwrap().insert("a", 1).unwrap();
     transaction.commit().unwrap();
-    // A copy of the open file is a database that was not closed, which redb repairs when it opens it.
+    // A copy of the open file is a database that was not closed. Opening the copy makes redb repair
+    // it.
     let unclosed = folder.file("unclosed.redb");
     fs::copy(&path, &unclosed).unwrap();
     drop(database);
@@ -239,12 +240,12 @@ fn unusable_files_are_refused_with_advice_and_left_alone() {
     }
     let before = fs::read(&unclosed).unwrap();
     drop(Database::create(&unclosed).unwrap());
-    assert!(fs::read(&unclosed).unwrap() != before, "a plain opening repairs this file");
+    assert!(fs::read(&unclosed).unwrap() != before, "redb does not repair the file when it opens it");
 
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
 
-    // A file that is cut anywhere is refused or has its records.
+    // A file that is cut at any length is refused, or still has its records.
     for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
         let path = folder.file("cut");
         fs::write(&path, &whole[..length]).unwrap();
@@ -288,7 +289,7 @@ fn changed_octets_never_end_the_program() {
     for _ in 0..200 {
         let mut changed = whole.clone();
         for _ in 0..1 + random.below(40) {
-            // Half of the changes are in the first pages, which hold the structure.
+            // Half of the changes are in the first pages, which hold the structure of the database.
             let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
             changed[random.below(bound)] ^= 1 << random.below(8);
         }
@@ -299,7 +300,7 @@ fn changed_octets_never_end_the_program() {
     assert!(refused > 20, "{refused}");
 }
 
-/// Random changes of a few records.
+/// Returns a batch of random changes of a few records.
 fn random_batch(random: &mut Random) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     (0..1 + random.below(5))
         .map(|_| {
@@ -315,8 +316,8 @@ fn writes(batch: &[(Vec<u8>, Option<Vec<u8>>)]) -> Vec<Write<'_>> {
     batch.iter().map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value))).collect()
 }
 
-/// The power fails at 1,000 instants (`CORELANE_CUTS`). The disk keeps synced data. Of later writes
-/// it keeps some, and tears the last one.
+/// Checks a store after power failures at 1,000 instants (`CORELANE_CUTS`). The disk keeps synced
+/// data and some of the later writes. The last write that it keeps may be incomplete.
 #[test]
 fn synced_commits_survive_power_failures_whole() {
     let disk = Disk::default();
@@ -324,7 +325,8 @@ fn synced_commits_survive_power_failures_whole() {
     disk.start_log();
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut random = Random(7);
-    // The records of each revision, and the length of the log when the revision was acknowledged.
+    // Each entry has the records of a revision, and the log's length at the revision's
+    // acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
         let batch = random_batch(&mut random);
@@ -333,7 +335,7 @@ fn synced_commits_survive_power_failures_whole() {
         assert_eq!(revision, Revision(number + 1));
         let mut records = versions.last().unwrap().0.clone();
         apply(&mut records, &writes(&batch));
-        // A relaxed commit lasts from the next sync on.
+        // A relaxed commit is permanent only after the next sync.
         let acknowledged = if durability == Durability::Synced { disk.log_len() } else { usize::MAX };
         versions.push((records, acknowledged));
     }
@@ -349,18 +351,18 @@ fn synced_commits_survive_power_failures_whole() {
         let acknowledged = versions.iter().rposition(|(_, at)| *at <= cut).unwrap();
         let found = revision.0 as usize;
         assert!(found >= acknowledged, "cut {cut}: revision {found}, {acknowledged} was acknowledged");
-        assert!(records == versions[found].0, "cut {cut}: revision {found} is not whole");
+        assert!(records == versions[found].0, "cut {cut}: revision {found} has other records than were committed");
         survivors.insert(found);
-        // The store continues from there.
+        // The opened store accepts further commits.
         let next = store.commit(revision, &[Write::Put(b"after", b"x")], Durability::Synced).unwrap();
         assert_eq!(read(&store).0, next);
     }
-    // The power failures fall on many different commits, unless there are few failures.
+    // The test has little value if the power failures hit few different commits.
     assert!(survivors.len() > cuts.min(1_000) / 20, "{}", survivors.len());
 }
 
-/// Returns the number of bytes that are read to open and read a store whose process ended without
-/// closing it.
+/// Returns the number of bytes that opening and reading a store takes from the disk if its last
+/// process did not close it.
 fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     let image = disk.cut(disk.log_len(), random);
     let store = FileStore::with_backend(image.opener(), KIND).unwrap();
@@ -368,9 +370,10 @@ fn octets_of_a_start(disk: &Disk, random: &mut Random) -> usize {
     image.octets_read()
 }
 
-/// The time of a start depends on the present records, not on the changes that led to them.
+/// Checks that a start reads an amount that depends on the present records, not on the number of
+/// earlier commits.
 #[test]
-fn a_start_reads_the_records_and_no_history() {
+fn start_reads_the_records_and_no_history() {
     let (disk, mut random) = (Disk::default(), Random(3));
     let store = FileStore::with_backend(disk.opener(), KIND).unwrap();
     let mut revision = Revision(0);
@@ -387,7 +390,8 @@ fn a_start_reads_the_records_and_no_history() {
     assert!(first > 200 * 200 && later <= 2 * first, "{first} octets at first, {later} after 2,000 more commits");
 }
 
-/// A disk without room refuses changes. Reading, and later changes, continue.
+/// Checks that a full disk refuses changes, while reading continues, and that later changes
+/// succeed.
 #[test]
 fn full_disk_refuses_changes_until_there_is_room() {
     let disk = Disk::default();
@@ -405,7 +409,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
             Ok(next) => revision = next,
             Err(error) => {
                 failures.push(matches!(error, StoreError::Full { .. }));
-                // The commit may have been kept or not; the store tells which.
+                // The disk may have kept the failed commit. The store's revision shows it.
                 match store.commit(revision, &[], Durability::Synced) {
                     Ok(next) => {
                         assert_eq!(read(&store).1, expected);
@@ -422,7 +426,8 @@ fn full_disk_refuses_changes_until_there_is_room() {
     assert!(failures.len() > 3 && failures.iter().all(|is_full| *is_full), "{failures:?}");
 }
 
-/// Relaxed commits are acknowledged. A temporary error of the disk must not undo them.
+/// Checks that a temporary error of the disk does not undo relaxed commits, which were
+/// acknowledged.
 #[test]
 fn relaxed_commits_survive_a_failed_sync() {
     let disk = Disk::default();
@@ -437,7 +442,7 @@ fn relaxed_commits_survive_a_failed_sync() {
         disk.fail_after(Some(operation));
         let _ = store.sync();
         disk.fail_after(None);
-        // Reading and changes continue.
+        // The store can be read and changed again.
         let (revision, records) = read(&store);
         assert_eq!((revision, records.get(&b"b"[..])), (last, Some(&value.to_vec())), "{operation}");
         assert_eq!(records.get(&b"c"[..]), Some(&b"2".to_vec()));
@@ -450,7 +455,7 @@ fn relaxed_commits_survive_a_failed_sync() {
 }
 
 #[test]
-fn a_hundred_openings_leave_no_lock() {
+fn store_leaves_no_lock_after_a_hundred_openings() {
     let folder = Folder::new("openings");
     let opened = Cell::new(0);
     let path: &Path = &folder.file("store");

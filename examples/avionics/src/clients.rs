@@ -14,13 +14,14 @@ pub(crate) struct Client {
     pub(crate) task: &'static str,
     /// Calls per second.
     pub(crate) rate: u32,
-    /// Maximum time from the moment a call is due to its result.
+    /// Maximum time from the instant at which a call is due to its result.
     pub(crate) deadline: Option<Duration>,
     /// Fixed priority. A client with a shorter period has a higher one.
     pub(crate) priority: Option<u8>,
 }
 
-/// Clients of this ORB; the stage adds one of omniORB (omniorb/ground_link.cc).
+/// The clients that use Corelane. The stage adds a client that uses omniORB
+/// (omniorb/ground_link.cc).
 pub(crate) const CLIENTS: [Client; 5] = [
     Client { name: "inertial", task: "navigate", rate: 20, deadline: millis(5), priority: Some(30) },
     Client { name: "radar", task: "assess 32 contacts", rate: 10, deadline: millis(10), priority: Some(20) },
@@ -39,7 +40,7 @@ pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duratio
     let mut target: ObjectRef = orb.reference(target)?;
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
-        // The ORB abandons a call at its deadline, because a later answer would be useless.
+        // The ORB ends a call at its deadline, because a later answer would be useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;
@@ -80,7 +81,7 @@ fn contacts(n: u32) -> Vec<Contact> {
     (0..32).map(contact).collect()
 }
 
-/// Returns fuel that runs out in about an hour.
+/// Returns the state of engines whose fuel is consumed in about an hour.
 fn engines(n: u32) -> Engines {
     Engines { fuel: 4_000.0 - f64::from(n) * 0.22, burn: 1.1 }
 }

@@ -1,8 +1,8 @@
 //! The server: a mission computer, and a store of maps.
 //!
-//! Each has an ORB of its own. ORBs share nothing, so a block of a map never delays a sensor past
-//! its deadline. They have separate connections, threads, and, if the machine permits it,
-//! scheduling classes.
+//! The computer and the store have an ORB each. ORBs share nothing, so a block of a map never
+//! delays a sensor past its deadline. The two ORBs have separate connections and threads and, if
+//! the machine permits it, different scheduling classes.
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
 use corelane_sys::lock::{Mutex, Scope};
@@ -63,7 +63,7 @@ impl MapStore for Maps {
     }
 }
 
-/// Serves until the standard input ends. So the server never outlives the process that started it.
+/// Serves until the standard input ends, so that the server ends with the process that started it.
 pub(crate) fn run(recorder: &str) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn threats_are_approaching_objects_the_most_urgent_first() {
+    fn assessment_returns_approaching_contacts_with_the_most_urgent_first() {
         let contact = |distance, closing| Contact { bearing: 0.0, distance, closing };
         let seen = [contact(9_000.0, 100.0), contact(1_000.0, -50.0), contact(2_000.0, 200.0)];
         let computer = computer();

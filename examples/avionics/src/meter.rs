@@ -1,5 +1,5 @@
-//! Steady calls with measurement. A separate thread reports once a second, so that reporting does
-//! not delay calls.
+//! Calls at a steady rate, whose latencies are measured. A separate thread reports once a second,
+//! so that reporting does not delay calls.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -18,7 +18,7 @@ use crate::{Result, priority};
 const REPORT: Duration = Duration::from_secs(1);
 
 enum Sample {
-    /// The call has a result, or had no result at its deadline.
+    /// The call returned a result, or ended at its deadline without one.
     Done { latency: Duration, missed: bool },
     /// The call was not made because the previous one was still running.
     Skipped,
@@ -45,7 +45,8 @@ pub(crate) fn run(
             report(&name, &scheduling, &samples, &recorder)
         })?
     };
-    // Stops if the reporter has ended, or has been stuck for minutes.
+    // Stops if the reporter has ended. A full channel also stops the calls: the reporter has then
+    // not run for minutes.
     call_steadily(client, length, call, &|sample| !reporter.is_finished() && samples.send(sample).is_ok());
     let _ = samples.send(Sample::End);
     reporter.join().map_err(|_| "the reporter panicked")?
@@ -68,7 +69,8 @@ fn call_steadily(
         }
         sleep(due.remaining());
         let outcome = call(count);
-        // A late start counts too, because the moment at which the result is available matters.
+        // The latency includes a late start of the call, because the deadline counts from the
+        // instant at which the call is due.
         let latency = due.elapsed();
         let late = client.deadline.is_some_and(|deadline| latency > deadline);
         let mut go_on = heard(match outcome {

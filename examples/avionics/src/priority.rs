@@ -1,17 +1,17 @@
-//! Scheduling classes: fixed priorities if the machine permits them, and a report of the class in
-//! force.
+//! Scheduling classes: sets fixed priorities if the machine permits them, and reports the class
+//! that the kernel granted.
 
 use corelane_sys::thread::{Scheduling, scheduling, set_scheduling};
 
-/// Priority of the server's threads with deadlines. It is above every client, so that a call runs
-/// at once.
+/// Priority of the server's threads with deadlines. It is higher than the priority of every client,
+/// so that the server runs a call at once.
 pub(crate) const SERVER: u8 = 40;
 
 /// Gives a fixed priority, if any, to the calling thread and the threads that it starts. Returns
 /// the class that the kernel granted.
 pub(crate) fn raise(wanted: Option<u8>) -> String {
     if let Some(priority) = wanted {
-        // Ignore errors: the class in force is reported below.
+        // Errors are ignored: the function returns the class that the kernel granted.
         let _ = set_scheduling(None, Scheduling::Fifo(priority));
     }
     match scheduling(None) {
@@ -26,6 +26,6 @@ pub(crate) fn raise(wanted: Option<u8>) -> String {
 
 /// Gives the calling thread the ordinary scheduling class.
 pub(crate) fn lower() {
-    // Ignore errors: the kernel does not refuse a lower class.
+    // Errors are ignored: the kernel does not refuse a lower class.
     let _ = set_scheduling(None, Scheduling::Other);
 }

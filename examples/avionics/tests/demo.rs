@@ -9,7 +9,8 @@ fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_avionics")).args(arguments).output().unwrap()
 }
 
-/// Returns true if the tools for omniORB's client are installed, so that it must not be left out.
+/// Returns true if the tools for the omniORB client are installed, so that the demo must include
+/// it.
 fn has_omniorb() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let in_path = |program| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -17,7 +18,7 @@ fn has_omniorb() -> bool {
 }
 
 #[test]
-fn three_seconds_of_flight() {
+fn demo_of_three_seconds_succeeds_and_writes_its_report() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo");
     let report = folder.join("report.html");
     let _ = fs::remove_file(&report);
@@ -26,7 +27,7 @@ fn three_seconds_of_flight() {
     assert!(output.status.success() && errors.is_empty(), "{}\n{said}\n{errors}", output.status);
 
     let left_out = said.contains("omniORB   left out: ");
-    assert!(!left_out || !has_omniorb(), "the omniORB client is left out, and yet omniORB is here\n{said}");
+    assert!(!left_out || !has_omniorb(), "the omniORB client is left out although omniORB is installed\n{said}");
     let (before, summary) = said.split_once("\nsummary ").expect(&said);
     let page = fs::read_to_string(&report).unwrap();
     // During the run, the output has a line for each client, even without a terminal.
@@ -50,18 +51,18 @@ fn three_seconds_of_flight() {
         assert!(page.contains(&format!("<h2>{client}</h2>")), "{client} is not in the page");
         let cells = [&row.calls.to_string(), &row.latencies[0], &row.latencies[1], &row.latencies[2]];
         let cells = cells.map(|cell| format!("<td>{cell}")).concat();
-        assert!(page.contains(&cells), "the page says something else of {client} than {cells}");
+        assert!(page.contains(&cells), "the page does not have the cells {cells} for {client}");
     }
     assert!(summary.contains(&format!("{missed} deadlines missed, 0 calls failed")), "{said}");
     assert_eq!(page.matches("<svg").count(), expected.len());
-    assert!(!page.contains("http"), "the page is to need nothing else");
+    assert!(!page.contains("http"), "the page refers to another resource");
     assert!(said.contains("SCHED_FIFO") || said.contains("Fixed priorities are refused"), "{said}");
 }
 
 /// A client's line in a table.
 struct Row {
     calls: usize,
-    /// p50, p99 and the maximum.
+    /// The median, the 99th percentile and the maximum.
     latencies: [String; 3],
     deadline: Option<String>,
     missed: String,
@@ -72,7 +73,7 @@ impl Row {
     /// Returns the line of `client` in the first table of `text`.
     fn of(client: &str, text: &str) -> Option<Row> {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(client))?;
-        // Join numbers and their units.
+        // Joins each number with its unit, so that both are one word.
         let line = line.replace(" us", "_us").replace(" ms", "_ms");
         // Only the rate has a slash; the scheduling class before it may be two words.
         let words = line.split_whitespace().skip_while(|word| !word.contains('/')).map(|word| word.replace('_', " "));
@@ -94,7 +95,7 @@ fn microseconds(latency: &str) -> f64 {
 }
 
 #[test]
-fn a_server_that_dies_is_told() {
+fn demo_reports_a_server_that_dies() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dying");
     let mut command = Command::new(env!("CARGO_BIN_EXE_avionics"));
     command.args(["--seconds", "2", "--out", folder.to_str().unwrap()]).stdout(Stdio::piped());
@@ -107,7 +108,7 @@ fn a_server_that_dies_is_told() {
             assert!(Command::new("kill").args(["-9", server]).status().unwrap().success());
         }
         line.clear();
-        assert!(output.read_line(&mut line).unwrap() > 0, "it ended early");
+        assert!(output.read_line(&mut line).unwrap() > 0, "the demo ended before its server was killed");
     }
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
@@ -116,7 +117,7 @@ fn a_server_that_dies_is_told() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     for wrong in [&["--seconds", "0"][..], &["--seconds"], &["fly"]] {
         let output = demo(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
@@ -125,7 +126,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn without_a_place_for_the_report_it_says_so() {
+fn demo_without_a_writable_folder_prints_the_reason() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("no-folder");
     fs::write(&file, "a file").unwrap();
     let output = demo(&["--seconds", "1", "--out", file.to_str().unwrap()]);

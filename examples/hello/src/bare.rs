@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", listener.local_addr()?);
     for stream in listener.incoming() {
         let stream = stream?;
-        // Ignore errors: a client may disconnect in the middle of a line.
+        // Errors are ignored: a client may disconnect in the middle of a line.
         std::thread::spawn(move || serve(stream).ok());
     }
     Ok(())

@@ -13,7 +13,7 @@ const MOST_PROGRAM: u64 = 2048 * KIB;
 /// Maximum resident memory of an idle server.
 const MOST_RESIDENT: u64 = 5120 * KIB;
 
-/// Maximum size of the smallest form.
+/// Maximum size of the smallest form of the program.
 const MOST_MINIMAL: u64 = 700 * KIB;
 /// Maximum difference between the smallest form, linked statically, and a networking program
 /// without an ORB.
@@ -47,7 +47,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Ignore errors: both fail only if the server has ended by itself.
+        // Errors are ignored: both calls fail only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -61,7 +61,7 @@ fn resident(pid: u32) -> u64 {
 }
 
 #[test]
-fn the_server_is_small() {
+fn server_does_not_exceed_its_size_and_memory() {
     let program = shipped();
     let size = fs::metadata(&program).unwrap().len();
     assert!(size < MOST_PROGRAM, "{} KiB", size / KIB);
@@ -70,7 +70,8 @@ fn the_server_is_small() {
     let mut reference = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
     assert!(reference.starts_with("IOR:"), "{reference}");
-    // The server has printed its address. Waits, so that the memory of its last steps counts too.
+    // The server has printed its address. A short wait lets it finish its start, whose memory
+    // counts.
     std::thread::sleep(Duration::from_millis(200));
     let resident = resident(server.0.id());
     assert!(resident < MOST_RESIDENT, "{} KiB", resident / KIB);
@@ -78,7 +79,7 @@ fn the_server_is_small() {
 }
 
 /// Returns the sizes of the smallest server and of the program without an ORB, for given compiler
-/// flags. Crates for the building machine are built once for all flags.
+/// flags. Build scripts and procedural macros are built once for all flags.
 fn minimal(flags: &str) -> [u64; 2] {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("minimal");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -103,7 +104,7 @@ fn check(what: &str, size: u64, most: u64) {
 }
 
 #[test]
-fn the_smallest_server_does_not_grow() {
+fn smallest_server_does_not_exceed_its_size() {
     let [dynamic, _] = minimal("");
     check("the smallest server", dynamic, MOST_MINIMAL);
     let [server, bare] = minimal("-C target-feature=+crt-static");

@@ -18,7 +18,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn hello_world_fits_its_budget() {
+fn hello_world_does_not_exceed_its_number_of_lines() {
     for (file, _, most) in FILES {
         let text = read(file);
         let counts = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -27,11 +27,11 @@ fn hello_world_fits_its_budget() {
     }
 }
 
-/// The documentation page with every file of the example.
+/// The documentation page that shows every file of the example.
 const PAGE: &str = "../../docs/first-program.md";
 
 #[test]
-fn page_shows_these_very_files() {
+fn page_shows_the_files_of_the_example() {
     let page = read(PAGE);
     for (file, language, _) in FILES {
         let shown = format!("`{file}`\n```{language}\n{}```\n", read(file));
@@ -40,7 +40,7 @@ fn page_shows_these_very_files() {
 }
 
 #[test]
-fn readme_shows_parts_of_these_files() {
+fn readme_shows_parts_of_the_files_of_the_example() {
     let readme = read("../../README.md");
     assert!(readme.contains(&format!("`echo.idl`\n```idl\n{}```\n", read("echo.idl"))));
     let parts: Vec<&str> = readme.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
@@ -66,7 +66,7 @@ fn sections(manifest: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 #[test]
-fn page_shows_a_manifest_for_these_files() {
+fn manifest_on_the_page_fits_the_files_of_the_example() {
     let (page, own) = (read(PAGE), read("Cargo.toml"));
     let (_, shown) = page.split_once("`Cargo.toml`\n```toml\n").expect("the page shows a manifest");
     let shown = sections(shown.split_once("```").unwrap().0);
@@ -103,7 +103,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn the_client_hears_its_echo() {
+fn client_prints_the_echo_of_the_server() {
     let mut server = Server(Command::new(env!("CARGO_BIN_EXE_hello-server")).stdout(Stdio::piped()).spawn().unwrap());
     let mut reference = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut reference).unwrap();
@@ -123,7 +123,7 @@ fn resident(process: u32) -> usize {
 }
 
 #[test]
-fn a_client_without_a_server_says_why() {
+fn client_without_a_server_prints_the_reason() {
     let client = |address: &str| Command::new(env!("CARGO_BIN_EXE_hello-client")).arg(address).output().unwrap();
     let nobody = client("corbaloc::127.0.0.1:1/nobody");
     assert!(!nobody.status.success());

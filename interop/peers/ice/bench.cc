@@ -1,7 +1,7 @@
 // bench --serve
 // bench PROXY
 //
-// Ice's side of `corelane bench`, with Cubit.ice. It uses the line protocol of
+// Ice's side of `corelane bench`, with Cubit.ice. The program uses the line protocol of
 // interop/peers/omniorb/bench.cc, but prints a proxy instead of a reference.
 
 #include <Ice/Ice.h>
@@ -55,7 +55,7 @@ struct Run {
   long long whole;
 };
 
-/// A template, so that the call is inlined in the loop.
+/// Measures `count` calls after a warm-up. The function is a template, so that the call is inlined in the loop.
 template <class Call, class Settle>
 Run measure(unsigned warm_up, unsigned count, Call call, Settle settle) {
   Run run;
@@ -91,8 +91,8 @@ template <class Number>
 bool same(Number a, Number b) { return a == b; }
 bool same(const Cubit::Mixed& a, const Cubit::Mixed& b) { return a.o == b.o && a.l == b.l && a.s == b.s; }
 
-/// Compares the first reply in full before the measurement; timed replies by length and last
-/// element.
+/// Measures calls with a sequence. The whole reply is compared once before the measurement. Timed replies
+/// are compared only by length and last element.
 template <class Sequence, class Echo>
 Run sequences(const Sequence& sent, unsigned warm_up, unsigned count, Echo echo) {
   Sequence first = echo();
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
   try {
     Ice::InitializationData settings;
     settings.properties = Ice::createProperties();
-    // The benchmark uses large sequences.
+    // The size of messages is unlimited, because the benchmark uses large sequences.
     settings.properties->setProperty("Ice.MessageSizeMax", "0");
     settings.properties->setProperty("Ice.ACM.Close", "0");
     Ice::CommunicatorHolder communicator(settings);

@@ -1,6 +1,6 @@
-/* Preloaded into a program, counts the locks that it takes, and the waits and signals of its condition
- * variables, if they use the C library's thread functions. At the program's end, writes "LOCKS
- * CONDITIONS" into the file that CORELANE_LOCKS names.
+/* A library to be preloaded into a program. It counts the program's locks and the waits and signals of its
+ * condition variables, as far as they use the C library's functions. At the program's end it writes
+ * "LOCKS CONDITIONS" into the file that CORELANE_LOCKS names.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 static atomic_ulong locks, conditions;
 
-/* The next function of that name; looked up once. */
+/* Declares `next`, the C library's function of that name, which is looked up once. */
 #define NEXT(result, name, parameters)                              \
   static result(*_Atomic next) parameters;                          \
   result(*call) parameters = next;                                  \
@@ -43,7 +43,7 @@ int pthread_rwlock_wrlock(pthread_rwlock_t *lock) {
   return taken(call(lock));
 }
 
-/* Waiting releases the mutex and takes it again, inside the library. */
+/* Counts a wait, and the lock of the mutex that the C library takes again when the wait ends. */
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
   NEXT(int, "pthread_cond_wait", (pthread_cond_t *, pthread_mutex_t *));
   atomic_fetch_add_explicit(&conditions, 1, memory_order_relaxed);

@@ -3,16 +3,16 @@
 //
 // omniORB's side of `corelane bench`, with crates/bench/idl/cubit.idl.
 //
-// The server prints "ready IOR:..." and ends when its standard input does.
+// The server prints "ready IOR:..." and ends when its standard input ends.
 // The client prints "ready", then reads commands, one a line, until its standard input ends:
 //   run OPERATION WARM-UP COUNT [dynamic]
-//     answered by "times WHOLE T1 T2 ... Tcount" in nanoseconds; WHOLE is from the first call to the
-//     end of the last. Operations: nothing octet short long struct longsN structsN octetsN stringN
-//     take_longsN take_octetsN oneway. A oneway's times are those of sending; WHOLE lasts until a
-//     two-way call after the last one has returned.
+//     measures COUNT calls and prints "times WHOLE T1 T2 ... Tcount" in nanoseconds. WHOLE is the time from
+//     the start of the first call to the end of the last call. Operations: nothing octet short long struct
+//     longsN structsN octetsN stringN take_longsN take_octetsN oneway. The times of oneways are the times of
+//     sending, and WHOLE lasts until a two-way call after the last oneway has returned.
 //   call OPERATION COUNT
-//     answered by "called": the same without reading the clock between the calls.
-// Other commands are answered by "error TEXT".
+//     makes the calls without reading the clock between them, and prints "called".
+// The client answers other commands with "error TEXT".
 
 #include <chrono>
 #include <cstdio>
@@ -52,7 +52,7 @@ class Target : public POA_Cubit::CountedTarget {
   CORBA::ULong take_octets(const Cubit::Octets& v) override { return v.length(); }
   Cubit::Tally counted() override { throw CORBA::NO_IMPLEMENT(); }
   CORBA::ULong work(CORBA::ULong rounds) override {
-    // The same computation as in Corelane's servant.
+    // Corelane's servant computes the result in the same way.
     CORBA::ULong value = 1;
     for (CORBA::ULong round = 0; round < rounds; ++round) {
       value *= 0x9e3779b1u;
@@ -83,7 +83,7 @@ struct Run {
   long long whole;
 };
 
-/// A template, so that the call is inlined in the loop.
+/// Measures `count` calls after a warm-up. The function is a template, so that the call is inlined in the loop.
 template <class Call, class Settle>
 Run measure(unsigned warm_up, unsigned count, Call call, Settle settle) {
   Run run;
@@ -119,8 +119,8 @@ template <class Number>
 bool same(Number a, Number b) { return a == b; }
 bool same(const Cubit::Mixed& a, const Cubit::Mixed& b) { return a.o == b.o && a.l == b.l && a.s == b.s; }
 
-/// Compares the first reply in full before the measurement; timed replies by length and last
-/// element.
+/// Measures calls with a sequence. The whole reply is compared once before the measurement. Timed replies
+/// are compared only by length and last element.
 template <class Var, class Sequence, class Echo>
 Run sequences(const Sequence& sent, unsigned warm_up, unsigned count, Echo echo) {
   const CORBA::ULong length = sent.length();
@@ -195,7 +195,7 @@ void invoke(Cubit::Target_ptr t, const char* name, const CORBA::Any& argument, C
   expect(read(request->return_value()));
 }
 
-/// Like `run`, with every request built from names, types and values.
+/// Measures an operation as `run` does, with dynamic requests built from names, types and values.
 Run run_dynamic(Cubit::Target_ptr t, const std::string& op, unsigned warm_up, unsigned count) {
   auto timed = [&](auto call) { return measure(warm_up, count, call, [] {}); };
   auto nothing = [&] {

@@ -1,8 +1,8 @@
 // client REFERENCE [options] [-ORB...]
 //
 // Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
-// one of them), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for each, and finally
-// `N passed, M failed`.
+// such a text), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for each check, and
+// finally `N passed, M failed`.
 //
 //   --no-wide          leave out wide characters (GIOP 1.0)
 //   --chars WHICH      characters of narrow strings: ascii (default), latin1 or unicode;
@@ -54,7 +54,7 @@ std::string said(const CORBA::Exception& exception) {
   return all;
 }
 
-/// Runs a check. It fails if it returns a text or an exception.
+/// Runs a check. The check fails if it returns a text or throws an exception.
 void check(const std::string& name, const std::function<std::string()>& work) {
   if (skipped.count(name)) return;
   std::string trouble;
@@ -75,8 +75,8 @@ std::string differs(const char* where, const T& expected, const T& got) {
 
 CORBA::ORB_var the_orb;
 
-/// Compares two anys. Padding in TypeCodes is uninitialised memory, so the octets of equal anys
-/// differ.
+/// Compares two anys. The octets of equal anys can differ, because omniORB does not initialise the padding in
+/// TypeCodes.
 std::string differs(const char* where, const CORBA::Any& expected, const CORBA::Any& got) {
   CORBA::TypeCode_var wanted = expected.type(), have = got.type();
   if (!wanted->equal(have)) return std::string(where) + " has another type";
@@ -163,7 +163,7 @@ void insert(CORBA::Any& any, const ShortText& v) { any <<= CORBA::Any::from_stri
 void insert(CORBA::Any& any, const WideText& v) { any <<= CORBA::Any::from_wstring(v.s.c_str(), 0); }
 void insert(CORBA::Any& any, const ShortWideText& v) { any <<= CORBA::Any::from_wstring(v.s.c_str(), 6); }
 
-/// Checks a value in any, and that any in any in any.
+/// Checks a value in an any, and the any nested in two further anys.
 template <class T>
 void in_any(const std::string& operation, Interop::Suite_ptr s, const std::function<void(CORBA::Any&, const T&)>& put) {
   check("any(" + operation.substr(5) + ")", [&]() -> std::string {
@@ -204,7 +204,7 @@ void anys(Interop::Suite_ptr s, bool wide) {
 #undef IN_ANY
 }
 
-/// Echoes an any and shows the result, the inout, and the any inside the other any.
+/// Echoes an any. Returns the texts of the result, of the inout parameter and of the nested any.
 std::string returned(Interop::Suite_ptr s, const CORBA::Any& a, const std::function<std::string(const CORBA::Any&)>& look) {
   CORBA::Any within, nested;
   within <<= a;
@@ -330,7 +330,7 @@ void references(Interop::Suite_ptr s, Bouncer_i& servant) {
   check("bounce", [&]() -> std::string { return unequal("result", CORBA::Long(9), theirs->bounce(mine, 9)); });
 }
 
-/// Calls `fail(kind, code, text)` with each kind.
+/// Checks `fail(kind, code, text)` with each kind of exception.
 void exceptions(const std::string& name, const std::function<CORBA::Long(Interop::Failure, CORBA::Long, const char*)>& fail) {
   check(name + "(FAIL_NOT)", [&] { return unequal("result", CORBA::Long(7), fail(Interop::FAIL_NOT, 7, "")); });
   check(name + "(FAIL_PLAIN)", [&]() -> std::string {
@@ -636,7 +636,7 @@ void concurrent(Interop::Suite_ptr s, Interop::Bouncer_ptr mine, unsigned thread
           CORBA::ULong old = most;
           while (seen > old && !most.compare_exchange_weak(old, seen)) {}
         } catch (const CORBA::Exception&) {
-          // A failed call makes the number too small.
+          // The exception is ignored: the number of callers is then too small, and the check fails.
         }
       });
     }

@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-/// Pins the process, including future threads. Returns false if the kernel refuses.
+/// Pins the process and all its future threads to a core. Returns false if the kernel refuses.
 inline bool pin_to(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

@@ -26,7 +26,7 @@ def parts(node):
         for name in ("aliasType", "memberType", "caseType", "switchType", "boxedType"):
             if hasattr(node, name):
                 yield getattr(node, name)().decl()
-    # Members have no id on the wire.
+    # Members have no repository id.
     if isinstance(node, (idlast.Member, idlast.UnionCase)):
         return
     for name in ("declarations", "definitions", "contents", "declarators", "members", "cases", "enumerators"):
@@ -34,7 +34,7 @@ def parts(node):
 
 
 def visit(node):
-    # State and factories have no id on the wire.
+    # State members and factories have no repository id.
     if isinstance(node, (idlast.StateMember, idlast.Factory)):
         return
     if isinstance(node, idlast.DeclRepoId) and not node.file().startswith("<"):

@@ -1,4 +1,4 @@
-// The parts that are specific to omniORB.
+// The code that is specific to omniORB.
 #ifndef CORELANE_INTEROP_PRODUCT_H
 #define CORELANE_INTEROP_PRODUCT_H
 
@@ -39,7 +39,7 @@ inline std::string minor_of(const CORBA::SystemException& raised) {
   return name ? std::string(name) : std::to_string(raised.minor());
 }
 
-/// Also serves an object under the plain key.
+/// Activates an object under the plain key.
 inline CORBA::Object_ptr publish(CORBA::ORB_ptr orb, PortableServer::POA_ptr, PortableServer::Servant servant, const char* key) {
   CORBA::Object_var found = orb->resolve_initial_references("omniINSPOA");
   PortableServer::POA_var named = PortableServer::POA::_narrow(found);

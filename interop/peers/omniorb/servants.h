@@ -1,4 +1,4 @@
-// The servants of interop.idl: the suite for the server, and the bouncer of both sides.
+// The servants of interop.idl: the suite for the server, and the bouncer for server and client.
 #ifndef CORELANE_INTEROP_SERVANTS_H
 #define CORELANE_INTEROP_SERVANTS_H
 
@@ -17,7 +17,7 @@
 #include "interop.hh"
 #include "product.h"
 
-/// Raises the exception that Failures::fail describes; returns the code for FAIL_NOT.
+/// Raises the exception that interop.idl describes at Failures::fail. Returns `code` for FAIL_NOT.
 inline CORBA::Long fail_as_told(Interop::Failure kind, CORBA::Long code, const char* text) {
   switch (kind) {
     case Interop::FAIL_NOT:
@@ -43,7 +43,7 @@ inline CORBA::Long fail_as_told(Interop::Failure kind, CORBA::Long code, const c
   throw CORBA::BAD_PARAM(0, CORBA::COMPLETED_NO);
 }
 
-/// Throws the system exception of that name; returns if there is none.
+/// Throws the system exception of that name. Returns if no system exception has the name.
 inline void throw_system(const std::string& name, CORBA::ULong minor, CORBA::Short completed) {
   auto status = static_cast<CORBA::CompletionStatus>(completed);
 #define NAMED(exception) \
@@ -70,7 +70,7 @@ class Bouncer_i : public POA_Interop::Bouncer {
     changed_.notify_all();
   }
 
-  /// Waits for `count` values, for at most `time`. Returns the values received so far, sorted.
+  /// Waits until `count` values have been received, at most for `time`. Returns the received values, sorted.
   std::vector<CORBA::Long> await(size_t count, std::chrono::milliseconds time) {
     std::unique_lock<std::mutex> guard(lock_);
     changed_.wait_for(guard, time, [&] { return received_.size() >= count; });
@@ -121,7 +121,7 @@ class Bench_i : public POA_Interop::Bench {
 
 class Suite_i : public POA_Interop::Suite {
  public:
-  /// Creates the suite; its shutdown operation calls `stop`.
+  /// Creates the suite. Its shutdown operation calls `stop`.
   Suite_i(PortableServer::POA_ptr poa, std::function<void()> stop)
       : poa_(PortableServer::POA::_duplicate(poa)), stop_(std::move(stop)) {}
 
@@ -186,7 +186,7 @@ class Suite_i : public POA_Interop::Suite {
     try {
       context->get_values("", 0, "*", values.out());
     } catch (const CORBA::BAD_CONTEXT&) {
-      // No properties were received.
+      // The exception means that the request had no properties.
     }
     for (CORBA::ULong i = 0; !CORBA::is_nil(values) && i < values->count(); ++i) {
       const char* value = "";
@@ -256,7 +256,7 @@ class Suite_i : public POA_Interop::Suite {
     PortableServer::ObjectId_var id = poa_->activate_object(servant.in());
     CORBA::Object_var object = poa_->id_to_reference(id.in());
     poa_->deactivate_object(id.in());
-    // Not every ORB narrows a reference to a deactivated object.
+    // The narrow is unchecked, because some ORBs do not narrow a reference to a deactivated object.
     return Interop::Base::_unchecked_narrow(object.in());
   }
   CORBA::Long call_back(Interop::Bouncer_ptr target, Interop::Failure kind, CORBA::Long code,

@@ -1,8 +1,8 @@
 // server --ior FILE [--life SECONDS] [--until-eof] [--core C] [-ORB...]
 //
-// Serves Interop::Suite under the plain key "Interop" and writes its reference to FILE. Ends on the
-// shutdown operation, after its life (300 s), or, with --until-eof, at the end of standard input.
-// --core pins it to a core.
+// Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to FILE. The
+// server ends at the shutdown operation, after SECONDS (300), or, with --until-eof, at the end of standard
+// input. --core pins the server to a core.
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,8 @@
 // values --ior FILE [-ORB...]
 //   serves InteropValues::ValueSuite until its shutdown operation, at most 240 s
 // values --call REFERENCE [-ORB...]
-//   calls it: prints `ok NAME` or `FAIL NAME ...` for each check, and finally `N passed, M failed`
+//   calls the suite at REFERENCE, and prints `ok NAME` or `FAIL NAME ...` for each check, and finally
+//   `N passed, M failed`
 
 #include <condition_variable>
 #include <cstdio>
@@ -58,7 +59,7 @@ static void register_factories(CORBA::ORB_ptr orb) {
   add("IDL:corelane/InteropValues/Note:1.0", new Factory<Note_i>);
 }
 
-// Returns the shape of a graph seen from one of its nodes.
+// Describes the graph that is reachable from a node.
 static std::string form(V::Node* start) {
   std::vector<V::Node*> met;
   std::map<V::Node*, size_t> numbers;
@@ -96,8 +97,8 @@ static std::string form(V::Base* base) {
 
 // ---- servant -------------------------------------------------------------------------------------------------------
 
-// Rotates the parameters: c becomes b, b becomes a, a is the result. Each keeps its own reference
-// count.
+// Rotates the parameters: c becomes b, b becomes a, a is the result. Each parameter owns a reference to its
+// value.
 template <class T>
 static T* pass(T* a, T*& b, T*& c) {
   c = b;
@@ -221,7 +222,7 @@ static std::mt19937 generator(20);
 
 static unsigned below(unsigned limit) { return generator() % limit; }
 
-// Returns a graph with random references between its nodes, or nil ones.
+// Returns a graph whose nodes have random references to each other, or nil references.
 static V::Node* graph() {
   unsigned count = 1 + below(12);
   std::vector<V::Node*> nodes;
@@ -272,7 +273,7 @@ static void check(const char* name, const std::function<std::string()>& run) {
     try {
       trouble = run();
     } catch (const CORBA::SystemException& exception) {
-      // Minor codes of other vendors have no name.
+      // omniORB has no names for the minor codes of other vendors.
       const char* minor = exception.NP_minorString();
       trouble = std::string(exception._name()) + " " + (minor ? minor : std::to_string(exception.minor()));
     } catch (const CORBA::Exception& exception) {
@@ -285,14 +286,14 @@ static void check(const char* name, const std::function<std::string()>& run) {
   ++(trouble.empty() ? passed : failed);
 }
 
-// Refuses a value that cannot be shown: it would look the same on both sides.
+// Fails for a value that cannot be shown, because it would have one text on both sides.
 static std::string wrong(const char* what) { throw std::runtime_error(what); }
 
 static std::string differs(const std::string& expected, const std::string& found) {
   return expected == found ? "" : "expected " + expected + ", found " + found;
 }
 
-// Checks a value in any, and in any in any, as result, inout and out.
+// Checks a value in an any, and in an any in an any, as result, inout and out parameter.
 static std::string in_any(V::ValueSuite_ptr suite, const CORBA::Any& a, const std::function<std::string(const CORBA::Any&)>& show) {
   CORBA::Any within, nested;
   within <<= a;
@@ -362,7 +363,7 @@ static V::OnCard on_card() {
   return made;
 }
 
-// Checks each type in any: the inserted value, and the text of the received one.
+// Checks each type in any: compares the inserted value with the text of the received value.
 static void anys(V::ValueSuite_ptr suite) {
   auto fixed = [](CORBA::UShort digits, CORBA::UShort scale) {
     return [=](const CORBA::Any& any) {

@@ -1,4 +1,4 @@
-// Test values for every type of interop.idl, compared by the CDR octets that they make.
+// Test values for every type of interop.idl, compared by their CDR octets.
 #ifndef CORELANE_INTEROP_VALUES_H
 #define CORELANE_INTEROP_VALUES_H
 
@@ -16,15 +16,14 @@ enum class Repertoire { Ascii, Latin1, Unicode };
 /// The values that this run may send.
 struct Options {
   Repertoire repertoire = Repertoire::Ascii;
-  /// Single characters are ASCII, whatever the strings are.
+  /// Single characters are ASCII, even if strings have other characters.
   bool ascii_letters = false;
   /// The peer loses union discriminators without a label (JacORB).
   bool plain_unions = false;
 };
 inline Options options;
 
-/// A reproducible source of values. In rounds 0 and 1, numbers are the minimum and the maximum of
-/// their type.
+/// A reproducible source of values. In round 0, numbers are the minimum of their type, in round 1 the maximum.
 class Random {
  public:
   explicit Random(unsigned round) : round(round), state_(0x9e3779b97f4a7c15ull * (round + 1)) {}
@@ -82,8 +81,8 @@ inline void fill(Random& r, CORBA::LongDouble& v) {
   fill(r, nearby);
   v = nearby;
 }
-/// Returns a narrow character. omniORB's CORBA::Char is CORBA::Octet, so characters need another
-/// function name.
+/// Returns a narrow character. The function is not an overload of `fill`, because omniORB's CORBA::Char is
+/// CORBA::Octet.
 inline CORBA::Char letter(Random& r) {
   if (options.repertoire == Repertoire::Latin1 && !options.ascii_letters && r.round == 1) return 0xff;
   return r.round == 0 ? 0 : r.round == 1 ? 0x7f : static_cast<CORBA::Char>(r.below(128));
@@ -167,7 +166,7 @@ SEQUENCE(Interop::DoubleSeq, 9)
 STRINGS(Interop::StringSeq, 6, text(r, 10))
 STRINGS(Interop::ShortNameSeq, 6, short_text(r))
 SEQUENCE(Interop::ColourSeq, 9)
-// CustomerList is the same C++ type as CustomerIdSeq, a distinct type.
+// CustomerList needs no functions of its own, because it is one C++ type with CustomerIdSeq.
 SEQUENCE(Interop::CustomerIdSeq, 9)
 SEQUENCE(Interop::BoundedLongSeq, 4)
 SEQUENCE(Interop::BoundedOctetSeq, 16)
@@ -312,7 +311,7 @@ inline void fill(Random& r, CORBA::Any& v) {
 
 inline void put(product::Stream& s, const CORBA::Octet& v) { product::put_octets(s, &v, 1); }
 inline void put(product::Stream& s, const CORBA::Boolean& v) { put(s, static_cast<CORBA::Octet>(v)); }
-/// Writes the used octets of a long double: a value with a fraction of 64 bits has ten.
+/// Writes the used octets of a long double. A long double with a fraction of 64 bits uses ten octets.
 inline void put(product::Stream& s, const CORBA::LongDouble& v) {
   constexpr int used = std::numeric_limits<CORBA::LongDouble>::digits == 64 ? 10 : sizeof v;
   product::put_octets(s, reinterpret_cast<const CORBA::Octet*>(&v), used);

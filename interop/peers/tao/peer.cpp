@@ -1,14 +1,14 @@
 // peer --serve [--model client|server] [--pool lanes|plain] [--bands LOW-HIGH,...] PRIORITY...
 // --ior FILE --until-eof [-ORB...]
-//   writes references, one a line. --model client: one object, with the first priority as default.
-//   --model server: one object for each priority. --pool lanes (the default) has a lane of one thread
-//   for each priority; --pool plain has no lanes, and threads at the first priority.
+//   serves objects and writes their references to FILE, one a line. --model client: one object, with the first
+//   priority as default. --model server: one object for each priority. --pool lanes (the default): a lane of
+//   one thread for each priority. --pool plain: a pool without lanes, with threads at the first priority.
 // peer --call PRIORITY... REFERENCE [--relay] [-ORB...]
 //   calls at each priority and prints the server's answer, or the name of the exception, one a line.
-//   --relay: the server calls back an object of this program, served in lanes of these priorities.
+//   --relay: the server calls back an object of this program, which has lanes of these priorities.
 //
-// TAO's side of interop/tests/tao.rs, with interop/idl/lanes.idl. Priorities are native ones (the
-// direct mapping of svc.conf).
+// TAO's side of interop/tests/tao.rs, with interop/idl/lanes.idl. Priorities are native priorities, by the
+// direct mapping of svc.conf.
 
 #include <pthread.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ RTCORBA::ThreadpoolId pool_of(RTCORBA::RTORB_ptr rt, const Options& options) {
   return rt->create_threadpool_with_lanes(0, lanes, false, false, 0, 0);
 }
 
-// "5-15,16-25"
+// Parses bands such as "5-15,16-25".
 RTCORBA::PriorityBands bands_of(const std::string& text) {
   RTCORBA::PriorityBands bands;
   for (size_t at = 0; at < text.size();) {
@@ -113,7 +113,7 @@ int serve(CORBA::ORB_ptr orb, const Options& options) {
       out << text.in() << "\n";
     }
   }
-  // Atomic: the driver reads the file as soon as it exists.
+  // The file is written under another name and renamed, because the driver reads it as soon as it exists.
   if (std::rename(part.c_str(), options.file.c_str()) != 0) return 1;
   std::thread([] {
     std::string line;
@@ -149,8 +149,8 @@ int call(CORBA::ORB_ptr orb, const Options& options) {
   return 0;
 }
 
-// TAO sets a thread's priority but keeps its scheduling class; SCHED_OTHER has no priorities to
-// set.
+// Gives the calling thread the class SCHED_FIFO. TAO sets only a thread's priority, and the class SCHED_OTHER
+// has no priorities.
 bool enter_fifo() {
   sched_param parameters{};
   parameters.sched_priority = sched_get_priority_min(SCHED_FIFO);

@@ -2,8 +2,8 @@
 //! `corelane_interop::suite::options::Setup`.
 //!
 //! Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
-//! one of them), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for each, and
-//! finally `N passed, M failed`.
+//! an `IOR:` or `corbaloc:`), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for
+//! each check, and finally `N passed, M failed`.
 #![forbid(unsafe_code)]
 
 use std::env;

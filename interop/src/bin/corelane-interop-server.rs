@@ -1,9 +1,9 @@
 //! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of
 //! `corelane_interop::suite::options::Setup`.
 //!
-//! Serves Interop::Suite under the plain key "Interop" and writes its reference to FILE. Ends on
-//! the shutdown operation, after its life (300 s), or, with `--until-eof`, at the end of standard
-//! input.
+//! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
+//! FILE. The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at
+//! the end of standard input.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -53,7 +53,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
         let end_of_input = orb.shutdown_handle();
         thread::spawn(move || {
             let mut octet = [0];
-            // An error also ends the server.
+            // An error of reading ends the server too.
             while io::stdin().read(&mut octet).is_ok_and(|count| count > 0) {}
             end_of_input.shutdown();
         });

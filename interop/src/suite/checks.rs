@@ -1,6 +1,6 @@
 //! The client's checks. They call every operation of interop.idl and verify all results.
 //!
-//! Their names and their order are those of interop/peers/omniorb/client.cc.
+//! The names of the checks and their order are those of interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;
@@ -21,7 +21,7 @@ use crate::interop::*;
 /// The result of a check; an empty text means success.
 pub(crate) type Verdict = Result<String, SystemException>;
 
-/// Counts the checks and prints one line for each.
+/// Counts the checks and prints one line for each check.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     skipped: HashSet<String>,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs a check. It fails if it returns a text or an exception.
+    /// Runs a check. The check fails if it returns a text or an exception.
     pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> Verdict) {
         if self.skipped.contains(name) {
             return;
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-/// Runs all checks. Returns true if they passed.
+/// Runs all checks. Returns true if all of them passed.
 ///
 /// # Errors
 ///
@@ -135,8 +135,8 @@ fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
     orb.reference(reference).map_err(|exception| exception.to_string())
 }
 
-/// Describes the difference between two values. Their text distinguishes floating-point values that
-/// compare equal: -0 and 0.
+/// Describes the difference between two values, or returns an empty text. The function compares the
+/// values' texts too, because -0 and 0 compare equal.
 pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) -> String {
     let shown = |value: &T| format!("{value:?}");
     if expected == got && shown(expected) == shown(got) {
@@ -145,7 +145,7 @@ pub(crate) fn differs<T: PartialEq + Debug>(place: &str, expected: &T, got: &T) 
     format!("{place} expected {expected:?} got {got:?} ")
 }
 
-/// Returns a message if two references denote different objects, or only one is nil.
+/// Returns a message if two references denote different objects, or if only one of them is nil.
 pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&ObjectRef>) -> String {
     let equal = match (expected, got) {
         (None, None) => true,

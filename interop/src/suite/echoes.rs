@@ -1,5 +1,5 @@
-//! The echo operations. All follow one rule: the result is a, b becomes a, c becomes the old value
-//! of b.
+//! The echo operations of the suite's servant. All follow one rule: the result is a, b becomes a,
+//! and c becomes the old value of b.
 
 use corelane::{Any, Context, LongDouble, ObjectRef, Octets, SystemException, TypeCode};
 

@@ -9,14 +9,15 @@ use corelane::{CharSet, Dispatch, NestedWait, Orb, OrbBuilder, PoolConfig, Versi
 /// The characters of narrow strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Characters {
-    /// ASCII. The other ORBs' native code set is ISO 8859-1, Corelane's is UTF-8.
+    /// ASCII, which is equal in all native code sets: ISO 8859-1 of the other ORBs and UTF-8 of
+    /// Corelane.
     Ascii,
-    /// ISO 8859-1, also as native code set.
+    /// ISO 8859-1, with ISO 8859-1 as the native code set.
     Latin1,
-    /// ISO 8859-1 in strings, ASCII in single characters, because other characters take more than
-    /// one octet in UTF-8.
+    /// ISO 8859-1 in strings, and ASCII in single characters, because a `char` cannot hold a
+    /// character that takes more than one octet in UTF-8.
     Latin1Strings,
-    /// All of Unicode; the native code set is UTF-8.
+    /// All of Unicode, with UTF-8 as the native code set.
     Unicode,
 }
 
@@ -53,7 +54,7 @@ pub struct Setup {
     pub nested: Option<u8>,
 }
 
-/// Longer than any run of the suite may take.
+/// A time-out longer than any run of the suite.
 const LIFE: Duration = Duration::from_secs(240);
 
 impl Default for Setup {
@@ -64,7 +65,7 @@ impl Default for Setup {
             native: CharSet::Utf8,
             fragment: None,
             dispatch: "leader-followers".into(),
-            // Enough for eight callers that each nest four upcalls deep, and one listening thread.
+            // The pool has enough threads for eight callers with four nested upcalls each.
             threads: 40,
             nested: None,
         }
@@ -72,8 +73,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Takes one option with its value from the command line. Returns false if the word is no such
-    /// option.
+    /// Takes one option with its value from the command line. Returns false if `word` is not an
+    /// option of the ORB.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
         match word {
             "--listen" => self.listen.push(words.value(word)?),
@@ -124,8 +125,8 @@ impl Setup {
         });
         let pool = PoolConfig::default().dispatch(dispatch).nested_wait(nested_wait);
         let mut builder = Orb::builder().pool(pool).giop_version(self.version).native_char_set(self.native);
-        // Nested calls of many threads need a connection each. The time-out is long because a busy
-        // machine is slow. The program that starts this one enforces the end.
+        // Each nested call of each thread needs a connection. The time-out is long, because a busy
+        // machine is slow. The test driver ends the program if it takes too long.
         builder = builder.max_connections_per_server(64).call_timeout(LIFE);
         if let Some(octets) = self.fragment {
             builder = builder.fragment_size(octets);
@@ -141,13 +142,13 @@ impl Setup {
 /// options of [`Setup`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// The file to which the reference is written.
+    /// The file to which the server writes its reference.
     pub ior: String,
     /// Seconds until the server ends by itself.
     pub life: u64,
-    /// True if the server ends with its standard input.
+    /// True if the server ends when its standard input ends.
     pub until_eof: bool,
-    /// The configuration of its ORB.
+    /// The configuration of the server's ORB.
     pub setup: Setup,
 }
 
@@ -179,7 +180,7 @@ impl ServerOptions {
 pub struct ClientOptions {
     /// `IOR:`, `corbaloc:`, or the name of a file with one of them.
     pub reference: String,
-    /// True if wide characters are sent.
+    /// True if the client sends wide characters.
     pub wide: bool,
     /// The characters of narrow strings.
     pub characters: Characters,
@@ -195,11 +196,12 @@ pub struct ClientOptions {
     pub threads: u32,
     /// Duration of the slow operation of concurrent callers, in milliseconds.
     pub slow: u32,
-    /// Number of callers that must be inside the server at once. 0 means that this is not checked.
+    /// Number of callers that must be inside the server at the same time. With 0 the client does
+    /// not check this.
     pub meet: u32,
-    /// True if the client finally shuts the server down.
+    /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
-    /// The configuration of its ORB.
+    /// The configuration of the client's ORB.
     pub setup: Setup,
 }
 
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_s_line_is_read() {
+    fn command_line_of_the_server_is_parsed() {
         let line = "--ior f --until-eof --giop 1.1 --native latin1 --fragment 1024 --dispatch half-sync --pool 9";
         let options = ServerOptions::read(words(line)).unwrap();
         assert_eq!((options.ior.as_str(), options.life, options.until_eof), ("f", 300, true));
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_s_line_is_read() {
+    fn command_line_of_the_client_is_parsed() {
         let options =
             ClientOptions::read(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
         assert_eq!((options.reference.as_str(), options.wide, options.meet), ("corbaloc::h:1/K", false, 3));

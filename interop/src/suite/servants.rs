@@ -1,4 +1,4 @@
-//! The servants of interop.idl: the suite for the server, and the bouncer that both ends have.
+//! The servants of interop.idl: the suite for the server, and the bouncer for server and client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 
 use crate::interop::*;
 
-/// The exceptions that `Failures::fail` and `Bouncer::fail_back` raise for each kind but FAIL_NOT.
+/// An exception that `Failures::fail` or `Bouncer::fail_back` raises.
 #[derive(Debug)]
 enum Told {
     Plain(Plain),
@@ -73,7 +73,7 @@ fn from_poa(error: PoaError) -> SystemException {
     internal(&error.to_string())
 }
 
-/// State that several threads change, and a condition variable for waiting threads.
+/// State that several threads change, and a condition variable for threads that wait for changes.
 #[derive(Debug)]
 struct Shared<T> {
     state: Mutex<T>,
@@ -96,7 +96,7 @@ impl<T> Shared<T> {
         self.changed.notify_all();
     }
 
-    /// Waits until `enough` returns true, for at most `time`.
+    /// Waits until `enough` returns true, at most for `time`.
     fn wait(&self, time: Duration, enough: impl Fn(&T) -> bool) -> MutexGuard<'_, T> {
         let until = Monotonic::now() + time;
         let mut state = self.lock();
@@ -107,14 +107,15 @@ impl<T> Shared<T> {
     }
 }
 
-/// A Bouncer: calls back, and records the values that it receives.
+/// The servant of `Bouncer`, which calls back and records the values that it receives.
 #[derive(Debug, Default)]
 pub struct BouncerServant {
     received: Shared<Vec<i32>>,
 }
 
 impl BouncerServant {
-    /// Waits for `count` values, for at most `time`. Returns the values received so far, sorted.
+    /// Waits until `count` values have been received, at most for `time`. Returns the received
+    /// values, sorted.
     #[must_use]
     pub fn wait_for(&self, count: usize, time: Duration) -> Vec<i32> {
         let mut values = self.received.wait(time, |values| values.len() >= count).clone();
@@ -186,7 +187,7 @@ impl Bottom for BottomServant {
     }
 }
 
-/// The operations for benchmarks.
+/// The servant of `Bench`, the interface for benchmarks.
 #[derive(Debug)]
 struct BenchServant;
 
@@ -224,7 +225,7 @@ impl Bench for BenchServant {
     }
 }
 
-/// The data that clients store in the suite.
+/// The data that clients change by operations of the suite.
 #[derive(Debug, Default)]
 struct State {
     noted: u32,
@@ -250,7 +251,7 @@ pub struct SuiteServant {
     watch: Watch,
 }
 
-/// A callback in operations that every client calls.
+/// A function that operations which every client calls run.
 struct Watch(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Watch {
@@ -260,7 +261,8 @@ impl fmt::Debug for Watch {
 }
 
 impl SuiteServant {
-    /// Creates a suite with its further objects in `poa`; its shutdown operation uses `stop`.
+    /// Creates a suite whose other objects are in `poa`. The suite's shutdown operation calls
+    /// `stop`.
     ///
     /// # Errors
     ///
@@ -310,7 +312,8 @@ impl SuiteServant {
     }
 }
 
-/// Selects one of the four traits whose provided method `servant` the diamond has.
+/// Makes the servant of the diamond by the trait `Bottom`, because four of its traits have
+/// `servant`.
 fn bottom() -> Servant {
     Bottom::servant(BottomServant::default())
 }

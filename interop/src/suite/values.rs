@@ -16,8 +16,9 @@ pub struct Repertoire {
     pub plain_unions: bool,
 }
 
-/// A reproducible source of values. In rounds 0 and 1, numbers are the minimum and the maximum of
-/// their type, and sequences and strings are empty and of maximum length.
+/// A reproducible source of values. In round 0, numbers are the minimum of their type, and
+/// sequences and strings are empty. In round 1, numbers are the maximum, and sequences and strings
+/// have their maximum length.
 #[derive(Debug)]
 pub struct Random {
     round: u64,
@@ -98,7 +99,7 @@ impl Random {
         if self.round == 0 { '\u{1}' } else { self.one_of(&SOME) }
     }
 
-    /// Returns a string of at most `longest` pieces, some of several octets.
+    /// Returns a string of at most `longest` characters or short texts, some of several octets.
     pub fn text(&mut self, longest: u64) -> String {
         const ASCII: &[&str] = &["a", "Z", "7", " ", "~", "\u{1}", "\t", "\""];
         const LATIN1: &[&str] = &["a", "\u{e9}", "\u{ff}", "\u{a0}", "\u{df}", "Z"];
@@ -140,7 +141,7 @@ macro_rules! integers {
             match random.round {
                 0 => Self::MIN,
                 1 => Self::MAX,
-                // The low bits are as random as the others.
+                // All bits of the number are equally random, so the low bits can be used.
                 _ => random.next() as Self,
             }
         }
@@ -386,14 +387,14 @@ mod tests {
     const PLAIN: Repertoire = Repertoire { characters: Characters::Ascii, plain_unions: false };
 
     #[test]
-    fn a_round_has_the_same_values_again() {
+    fn round_gives_equal_values_each_time() {
         let value = |round| Record::of(&mut Random::new(round, PLAIN));
         assert_eq!(value(4), value(4));
         assert_ne!(value(4), value(5));
     }
 
     #[test]
-    fn the_first_rounds_are_the_extremes() {
+    fn first_two_rounds_have_the_extreme_values() {
         assert_eq!((i16::of(&mut Random::new(0, PLAIN)), i16::of(&mut Random::new(1, PLAIN))), (i16::MIN, i16::MAX));
         assert_eq!((Random::new(0, PLAIN).text(5).len(), Random::new(1, PLAIN).text(5).len()), (0, 5));
     }

@@ -1,4 +1,4 @@
-//! Holds idle connections: `idle-peer PORT COUNT`. Ends when its standard input ends.
+//! Holds idle connections to a server: `idle-peer PORT COUNT`. Ends when its standard input ends.
 #![forbid(unsafe_code)]
 
 use std::io::Read;

@@ -13,7 +13,7 @@ use corelane_sys::thread;
 use super::books::{Books, Token};
 use super::task_id::Secrets;
 
-/// The state behind the lock.
+/// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
     /// The targets of live tasks.
@@ -44,7 +44,7 @@ impl SharedAdmission {
         u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// Decides what is pending, until the end.
+    /// Makes pending decisions until the service ends.
     fn decide_pending(&self) {
         let mut state = self.state.lock();
         while !state.is_ending {
@@ -60,7 +60,7 @@ impl SharedAdmission {
     }
 }
 
-/// The admission of a server. Its drop ends the thread that decides what is pending.
+/// The admission of a server. Its drop ends the thread that makes pending decisions.
 pub(super) struct AdmissionService {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
@@ -80,10 +80,10 @@ impl AdmissionService {
         Ok(AdmissionService { shared, secrets: Secrets::new(), deciding: Some(deciding) })
     }
 
-    /// Works on the books, with the time and a token that no task has.
+    /// Calls `work` with the locked books, the present time and a token that no task has.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, Token, Nanos) -> R) -> R {
         let mut state = self.shared.state.lock();
-        // Read under the lock, so that the books never see an earlier time.
+        // The clock is read under the lock, so that the books never get an earlier time.
         let now = self.shared.now();
         state.last_token += 1;
         let token = self.secrets.token(state.last_token);
@@ -92,7 +92,7 @@ impl AdmissionService {
         result
     }
 
-    /// Wakes the thread that decides what is pending.
+    /// Wakes the thread that makes pending decisions.
     pub(super) fn decide(&self) {
         self.shared.pending.notify_one();
     }

@@ -1,9 +1,9 @@
 //! The record of the tasks that a server has promised to run: [`Books`].
 //!
-//! All times are arguments, in nanoseconds since an instant that the caller chose. A time earlier
-//! than one before counts as that one.
+//! All times are arguments, in nanoseconds since an instant that the caller chose. If a time is
+//! earlier than that of a previous call, the books use the previous time.
 //!
-//! A task passes these states:
+//! A task passes through these states:
 //!
 //! ```text
 //! admit ------> promised ---> ending ---> gone        ending: withdrawn, or its lease ended
@@ -15,9 +15,10 @@
 //!                  +--------> gone                    cancel, or no commit in time
 //! ```
 //!
-//! Invariant: at every instant each core keeps all deadlines of the jobs that may run on it. A task
-//! that ends keeps its share until the deadline of its last job, and so does a task on the core that
-//! it leaves. A promise that needs such a share begins later: [`Promise::starts_at`].
+//! Invariant: at every instant each core meets the deadlines of all jobs that may run on it. A task
+//! that ends keeps its share of the core until the deadline of its last job. A task that moves
+//! keeps its share of the old core equally long. A promise that needs such a share begins when the
+//! share is free: [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub const MAX_STAGES: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
-/// The secret is not printed.
+/// Prints the type's name without the secret.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -57,17 +58,17 @@ pub struct ChainId(pub u64);
 /// A task that a client asks to admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRequest {
-    /// The name for people: 1 to [`MAX_TASK_NAME`] bytes without control characters.
+    /// The name that reports show: 1 to [`MAX_TASK_NAME`] bytes without control characters.
     pub name: String,
     /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
-    /// The timing in nanoseconds.
+    /// The period, deadline and execution time of the task's jobs, in nanoseconds.
     pub timing: Timing,
-    /// The importance.
+    /// The importance of the task.
     pub criticality: Criticality,
-    /// The only core that may run the task.
+    /// The only core that may run the task; `None` if every core may run it.
     pub pinned: Option<CoreId>,
-    /// The time for which the promise holds unless it is renewed; 0 for
+    /// The time for which the promise holds unless the client renews it; 0 for
     /// [`BooksLimits::default_lease`].
     pub lease: Nanos,
 }
@@ -75,15 +76,17 @@ pub struct TaskRequest {
 /// The bounds of the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BooksLimits {
-    /// Tasks of all clients, with those that end and those that still have a share of a former core.
+    /// Maximum number of tasks of all clients. Tasks that are ending count, and so does each share
+    /// of a core that a task has left.
     pub max_tasks: usize,
-    /// Tasks of one client.
+    /// Maximum number of tasks of one client.
     pub max_client_tasks: usize,
-    /// The sum of the utilizations of one client's tasks.
+    /// Maximum sum of the utilizations of one client's tasks.
     pub max_client_utilization: Utilization,
-    /// Decisions in any second: admissions, changes and stages of chains.
+    /// Maximum number of decisions in any second. Each admission, each change and each stage of a
+    /// chain is a decision.
     pub max_decisions_per_second: usize,
-    /// Decisions that wait for a search on another thread.
+    /// Maximum number of decisions that wait for a search on another thread.
     pub max_pending: usize,
     /// The time after which a reservation without a commit lapses.
     pub reservation: Nanos,
@@ -91,12 +94,13 @@ pub struct BooksLimits {
     pub default_lease: Nanos,
     /// The longest lease.
     pub max_lease: Nanos,
-    /// The time for which a rejection by a late decision can be asked for.
+    /// The time for which [`Books::outcome`] reports a rejection that followed a pending decision.
     pub outcome_kept: Nanos,
 }
 
-/// 1,000 tasks, of one client at most 100 with all cores of a machine of 16; 100 decisions a second;
-/// 16 pending ones; reservations of 5 s; leases of 10 s, at most 1 h; outcomes kept for 60 s.
+/// The default limits: 1,000 tasks; for one client 100 tasks and a utilization of 16 cores; 100
+/// decisions a second; 16 pending decisions; reservations of 5 s; leases of 10 s and at most 1 h;
+/// rejections reported for 60 s.
 impl Default for BooksLimits {
     fn default() -> Self {
         const SECOND: Nanos = 1_000_000_000;
@@ -119,15 +123,16 @@ impl Default for BooksLimits {
 pub struct Promise {
     /// The task.
     pub task: TaskId,
-    /// Its core.
+    /// The core that runs the task.
     pub core: CoreId,
-    /// Its worst-case response time from its arrival, if the discipline has one.
+    /// The task's worst-case response time from a job's arrival, if the scheduling discipline has
+    /// one.
     pub response: Option<Nanos>,
-    /// The time of its first job. Before it, jobs of tasks that left the core may still run.
+    /// The earliest arrival of the first job. Jobs of tasks that left the core may run until then.
     pub starts_at: Nanos,
-    /// The end of the lease, or of the reservation.
+    /// The end of the lease or of the reservation.
     pub ends_at: Nanos,
-    /// The other tasks that change their core for it.
+    /// The other tasks that move to another core to make room for this task.
     pub moves: Vec<Move>,
 }
 
@@ -138,41 +143,42 @@ pub enum TaskAdmission {
     Promised(Promise),
     /// The task does not fit.
     Rejected(Rejection),
-    /// The decision takes longer. [`Books::outcome`] gives it for this task.
+    /// The decision needs a longer search. [`Books::outcome`] returns it for this task.
     Pending(TaskId),
 }
 
 /// The decision about a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainAdmission {
-    /// All stages are reserved, in their order.
+    /// All stages are reserved. The promises are in the order of the stages.
     Reserved(ChainId, Vec<Promise>),
-    /// This stage, counted from 0, does not fit beside the stages before it. Nothing is reserved.
+    /// The stage with this index does not fit beside the stages before it. Nothing is reserved.
     Rejected(usize, Rejection),
 }
 
-/// The reason why the books do not take a request.
+/// The reason why the books refuse a request without deciding it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BooksRefusal {
     /// A time is out of range.
     Timing(TimingError),
-    /// A field other than a time is out of range: its name, and its range.
+    /// A field other than a time is out of range: the field's name, and the permitted range.
     Field(&'static str, &'static str),
-    /// More decisions within a second than this.
+    /// The request exceeds this maximum number of decisions within a second.
     Rate(usize),
-    /// More tasks of one client than this.
+    /// The request exceeds this maximum number of tasks of one client.
     TaskQuota(usize),
-    /// More utilization of one client than this.
+    /// The request exceeds this maximum utilization of one client's tasks.
     UtilizationQuota(Utilization),
-    /// More tasks in all than this.
+    /// The request exceeds this maximum number of tasks of all clients.
     Full(usize),
-    /// The machine does not have the only core that may run the task. It has these.
+    /// The task is pinned to a core that the machine does not have: this core, and the machine's
+    /// cores.
     NoCore(CoreId, Vec<CoreId>),
-    /// No such task or chain: it has ended, or never was.
+    /// The task or chain has ended, or never existed.
     Unknown,
-    /// The token is that of another task.
+    /// The token belongs to another task.
     WrongToken,
-    /// The task is not admitted yet: its decision is pending, or its chain has no commit.
+    /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     Early,
 }
 
@@ -189,8 +195,8 @@ impl fmt::Display for BooksRefusal {
                 let numbers: Vec<String> = cores.iter().map(|core| core.core.to_string()).collect();
                 write!(f, "core: there is no core {}; there are {}", asked.core, numbers.join(", "))
             }
-            Self::Unknown => f.write_str("the task has ended or never was"),
-            Self::WrongToken => f.write_str("the token is not that of this task"),
+            Self::Unknown => f.write_str("the task has ended or never existed"),
+            Self::WrongToken => f.write_str("the token belongs to another task"),
             Self::Early => f.write_str("the task is not admitted yet"),
         }
     }
@@ -201,36 +207,36 @@ impl std::error::Error for BooksRefusal {}
 /// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// Reserved with its chain until this time.
+    /// The task is reserved with its chain until this time.
     Reserved(Nanos),
-    /// Promised until this time.
+    /// The task is promised until this time.
     Promised(Nanos),
-    /// Its last job may run until this time.
+    /// The task ends. Its last job may run until this time.
     Ending(Nanos),
-    /// The decision takes longer.
+    /// The decision about the task waits for a longer search.
     Pending,
 }
 
 /// A task in a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
-    /// The task, with its timing.
+    /// The id, timing, criticality and pinned core of the task.
     pub task: Task,
-    /// Its name.
+    /// The task's name.
     pub name: String,
-    /// The operation that its requests call; empty for all.
+    /// The operation that the task's requests call; empty for all operations.
     pub operation: String,
-    /// Its client.
+    /// The client that asked for the task.
     pub client: ClientName,
-    /// Its state.
+    /// The task's state.
     pub state: TaskState,
-    /// Its core; `None` while the decision is pending.
+    /// The task's core; `None` while the decision is pending.
     pub core: Option<CoreId>,
-    /// Its priority level on the core, 0 the most urgent.
+    /// The task's priority level on the core; 0 is the most urgent.
     pub level: u32,
-    /// Its worst-case response time, if the discipline has one.
+    /// The task's worst-case response time, if the scheduling discipline has one.
     pub response: Option<Nanos>,
-    /// The time of its first job.
+    /// The earliest arrival of the task's first job.
     pub starts_at: Nanos,
 }
 
@@ -245,16 +251,16 @@ pub struct CoreUse {
     pub used: Utilization,
 }
 
-/// The decisions since the books began.
+/// The numbers of decisions and ends since the books were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Tasks that were promised.
     pub promised: u64,
     /// Tasks that did not fit.
     pub rejected: u64,
-    /// Requests beyond the rate.
+    /// Requests refused because they exceeded the maximum rate of decisions.
     pub over_rate: u64,
-    /// Requests beyond a client's quota.
+    /// Requests refused because they exceeded a client's quota.
     pub over_quota: u64,
     /// Leases that ended.
     pub leases_ended: u64,
@@ -265,7 +271,7 @@ pub struct Counts {
 /// The content of the books at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The tasks, in the order in which they came.
+    /// The tasks, in the order of their requests.
     pub tasks: Vec<TaskRecord>,
     /// The cores, in the machine's order.
     pub cores: Vec<CoreUse>,
@@ -284,8 +290,8 @@ pub struct Undecided {
 }
 
 impl Undecided {
-    /// Searches. The caller holds no lock on the books meanwhile, and gives the result to
-    /// [`Books::decided`].
+    /// Searches for a plan. The caller holds no lock on the books meanwhile, and then passes the
+    /// result to [`Books::decided`].
     #[must_use]
     pub fn decide(self) -> Decided {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -318,10 +324,10 @@ pub trait Books: Send {
         now: Nanos,
     ) -> Result<TaskAdmission, BooksRefusal>;
 
-    /// Returns the decision about a task that was pending, or the promise as it is now.
+    /// Returns the decision about a task that was pending, or the present promise of a task.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`] and [`BooksRefusal::WrongToken`].
+    /// [`BooksRefusal::Unknown`] if the task has ended, and [`BooksRefusal::WrongToken`].
     fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
@@ -340,10 +346,10 @@ pub trait Books: Send {
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`] if it lapsed, and [`BooksRefusal::WrongToken`].
+    /// [`BooksRefusal::Unknown`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`].
     fn commit(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
-    /// Gives a reservation up.
+    /// Releases a reservation.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -356,15 +362,16 @@ pub trait Books: Send {
     fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos)
     -> Result<TaskAdmission, BooksRefusal>;
 
-    /// Begins a new lease, 0 for the default one. Returns its end.
+    /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 is the
+    /// default.
     ///
     /// # Errors
     /// [`BooksRefusal::Unknown`] if the task has ended, [`BooksRefusal::WrongToken`], and
     /// [`BooksRefusal::Early`].
     fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
 
-    /// Ends a task, or gives up its pending decision. Its share is free after the deadline of its
-    /// last job.
+    /// Ends a task, or cancels its pending decision. The task's share is free after the deadline of
+    /// its last job.
     ///
     /// # Errors
     /// [`BooksRefusal::Unknown`], [`BooksRefusal::WrongToken`], and [`BooksRefusal::Early`] for a
@@ -377,15 +384,15 @@ pub trait Books: Send {
     /// Returns all tasks, cores and counts.
     fn snapshot(&mut self, now: Nanos) -> Snapshot;
 
-    /// Returns the longest waiting decision that is pending.
+    /// Returns the pending decision that has waited longest.
     fn undecided(&mut self, now: Nanos) -> Option<Undecided>;
 
-    /// Takes the result of a search. If the books have changed since it began, the decision stays
-    /// pending, at most three times.
+    /// Applies the result of a search. If the books have changed since the search began, the
+    /// decision stays pending for another search, up to a maximum number of searches.
     fn decided(&mut self, decided: Decided, now: Nanos);
 
-    /// Returns the tasks that clients were told of and that are no longer promised, reserved or
-    /// pending, each once.
+    /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
+    /// promised, reserved or pending.
     fn take_ended(&mut self, now: Nanos) -> Vec<TaskId>;
 
     /// Returns the time at which the next promise, share or reservation ends.

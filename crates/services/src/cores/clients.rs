@@ -6,14 +6,14 @@ use corelane::{Interceptor, Peer, ReceivedContexts, RequestInfo, RequestOutcome,
 
 use super::books::ClientName;
 
-/// The name of all clients that cannot be told apart.
+/// The common name of all clients that the server cannot tell apart.
 const UNKNOWN: &str = "unknown";
 
 thread_local! {
     static CLIENT: RefCell<Option<ClientName>> = const { RefCell::new(None) };
 }
 
-/// Tells [`Cores`](super::Cores) which client sends a request:
+/// Identifies the client of each request for [`Cores`](super::Cores):
 /// `Orb::builder().interceptor(ClientInterceptor)`.
 ///
 /// All connections from one address count as one client, and so do all processes of one user over a
@@ -40,8 +40,8 @@ fn name(peer: &Peer) -> ClientName {
     })
 }
 
-/// Returns the client of the request that the calling thread serves. All clients have one name in an
-/// ORB without [`ClientInterceptor`].
+/// Returns the client of the request that the calling thread serves. In an ORB without
+/// [`ClientInterceptor`], all clients have one name.
 pub(super) fn current() -> ClientName {
     CLIENT.with_borrow(Clone::clone).unwrap_or_else(|| ClientName(UNKNOWN.into()))
 }

@@ -34,7 +34,7 @@ fn promised(admission: Result<TaskAdmission, BooksRefusal>) -> Promise {
     }
 }
 
-/// A share is free after the deadline of the last job, and not before.
+/// Checks that a withdrawn share is free after the deadline of its last job, and not before.
 fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
@@ -52,7 +52,7 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     assert_eq!(books.take_ended(110 * MS), [first.task]);
 }
 
-/// A lease that is not renewed ends the promise.
+/// Checks that a promise ends with its lease unless the lease is renewed.
 fn a_lease_ends(make: &MakeBooks) {
     let limits = BooksLimits::default();
     let mut books = make(Machine::with_cores(1), limits.clone());
@@ -60,7 +60,7 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
     assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
     assert_eq!(books.next_end(), Some(2 + limits.default_lease));
-    // A time before an earlier one counts as that one.
+    // If time goes backwards, the books use the latest time that they were given.
     assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
     assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::Unknown));
@@ -69,14 +69,14 @@ fn a_lease_ends(make: &MakeBooks) {
     assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
 }
 
-/// A chain is reserved as a whole, and lapses as a whole.
+/// Checks that a chain is reserved as a whole, and lapses as a whole.
 fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let stage = request(60 * MS, 100 * MS);
     let three = vec![stage.clone(); 3];
-    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve(&three, &client(), OWN, 0) else { panic!("two fit") };
+    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve(&three, &client(), OWN, 0) else { panic!("two tasks must fit") };
     let Ok(ChainAdmission::Reserved(chain, promises)) = books.reserve(&three[..2], &client(), OWN, 0) else {
-        panic!("two fit")
+        panic!("two tasks must fit")
     };
     assert_ne!(promises[0].core, promises[1].core);
     let reservation = BooksLimits::default().reservation;
@@ -85,7 +85,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     assert_eq!(books.take_ended(reservation), [promises[0].task, promises[1].task]);
     // A reservation never ran, so its room is free at once.
     let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve(&three[..2], &client(), OWN, reservation) else {
-        panic!("two fit")
+        panic!("two tasks must fit")
     };
     assert_eq!(books.commit(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
     assert_eq!(books.commit(chain, OWN, reservation), Err(BooksRefusal::Unknown));
@@ -94,7 +94,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     assert!(matches!(books.reserve(&vec![stage; 33], &client(), OWN, reservation), Err(BooksRefusal::Field(..))));
 }
 
-/// A changed timing begins when the last job of the old one is over.
+/// Checks that a new timing begins after the deadline of the last job with the old timing.
 fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
@@ -109,7 +109,7 @@ fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
 
-/// Requests out of range name their field.
+/// Checks that the refusal of a request out of range names the field.
 fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let mut refusal = |request: TaskRequest| books.admit(&request, &client(), OWN, 0).unwrap_err();
@@ -137,7 +137,7 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
 }
 
-/// Requests beyond the rate and the quotas are refused and counted.
+/// Checks that requests beyond the rate and the quotas are refused and counted.
 fn rates_and_quotas_are_kept(make: &MakeBooks) {
     let limits = BooksLimits { max_decisions_per_second: 5, max_client_tasks: 3, ..BooksLimits::default() };
     let mut books = make(Machine::with_cores(2), limits);
@@ -153,9 +153,9 @@ fn rates_and_quotas_are_kept(make: &MakeBooks) {
     assert_eq!((counts.promised, counts.over_rate, counts.over_quota), (6, 2, 1));
 }
 
-/// A task whose decision is pending can be given up.
+/// Checks that a client can withdraw a task whose decision is pending.
 fn a_pending_decision_is_given_up(make: &MakeBooks) {
-    // More than 8 cores: the decision of a request tries moves and swaps only.
+    // With more than 8 cores, the search during a request tries only moves and swaps.
     let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
     let mut books = make(machine, BooksLimits::default());
     for _ in 0..16 {
@@ -173,7 +173,7 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
     assert!(books.undecided(4).is_none());
 }
 
-/// Checks an implementation.
+/// Runs all checks on an implementation.
 pub(super) fn check(make: &MakeBooks) {
     a_withdrawn_share_is_kept_until_the_last_deadline(make);
     a_lease_ends(make);

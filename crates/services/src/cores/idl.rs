@@ -1,3 +1,3 @@
-//! The Rust form of `idl/cores.idl`.
+//! The code that the IDL compiler generates from `idl/cores.idl`.
 
 corelane::include_idl!("cores");

@@ -1,4 +1,4 @@
-//! [`Books`] that end with the process.
+//! [`Books`] in memory, which end with the process.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,10 +15,11 @@ use super::books::{
 use super::transition;
 
 const SECOND: Nanos = 1_000_000_000;
-/// The number of searches for one decision. After the last one the bounded search decides.
+/// Maximum number of searches for one decision. If the books change during the last search, a
+/// bounded search under the lock decides.
 const MAX_SEARCHES: u32 = 3;
 
-/// The state of a task, with what the books need beyond [`TaskState`].
+/// The state of a task, with fields that [`TaskState`] does not show to clients.
 #[derive(Clone, Debug)]
 enum EntryState {
     Reserved { chain: ChainId, until: Nanos },
@@ -34,7 +35,7 @@ struct Entry {
     client: ClientName,
     token: Token,
     state: EntryState,
-    /// The core; `None` while no decision has given one.
+    /// The core of the task; `None` before the decision and after a rejection.
     core: Option<CoreId>,
     starts_at: Nanos,
 }
@@ -75,18 +76,19 @@ pub struct MemoryBooks {
     machine: Machine,
     /// The machine with the bounds of a decision that a request waits for.
     inline: Machine,
-    /// All tasks that have a share, and the shares that moved or changed tasks left behind.
+    /// All tasks that have a share of a core, and the entries of `left_shares`.
     set: TaskSet,
-    /// Grows with each change of `set`.
+    /// Increases with each change of `set`.
     revision: u64,
     entries: BTreeMap<TaskId, Entry>,
-    /// The ends of the entries' states.
+    /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
-    /// The shares that moved or changed tasks left behind, under names of their own, with their ends.
+    /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
+    /// each share is free. Each share has a task id of its own.
     left_shares: BTreeSet<(Nanos, TaskId)>,
-    /// Tasks whose decisions are pending, in their order.
+    /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
-    /// The times of the last decisions, at most as many as are allowed within a second.
+    /// The times of the decisions within the last second.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,
@@ -124,7 +126,7 @@ impl MemoryBooks {
         self.last_number
     }
 
-    /// Ends everything whose time has come, in the order of the times.
+    /// Sets the time, and ends all states and shares that end until then, in order.
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         loop {
@@ -157,7 +159,8 @@ impl MemoryBooks {
         }
     }
 
-    /// Ends a promise at a time. The share is kept until the deadline of a job that came just before.
+    /// Ends a promise at time `at`. The task keeps its share until the deadline of a job that
+    /// arrived just before.
     fn end_promise(&mut self, task: TaskId, at: Nanos) {
         let Some(entry) = self.entries.get(&task) else { return };
         let until = at.saturating_add(entry.request.timing.deadline);
@@ -185,7 +188,7 @@ impl MemoryBooks {
         }
     }
 
-    /// Removes a task with its share, and reports its end unless that was done before.
+    /// Removes a task with its share, and reports its end unless the end was already reported.
     fn remove(&mut self, task: TaskId) {
         let entry = self.take(task);
         if entry.is_some_and(|entry| matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. })) {
@@ -231,7 +234,7 @@ impl MemoryBooks {
         }
     }
 
-    /// Counts `count` decisions, unless there were too many within the last second.
+    /// Counts `count` decisions. Refuses them if the last second would have too many decisions.
     fn count_decisions(&mut self, count: usize) -> Result<(), BooksRefusal> {
         while self.decisions.front().is_some_and(|at| self.now - at >= SECOND) {
             self.decisions.pop_front();
@@ -245,8 +248,8 @@ impl MemoryBooks {
         Ok(())
     }
 
-    /// Checks that there is room for `count` more tasks of this client, with `further` utilization,
-    /// beside all of its tasks but `replaced`.
+    /// Checks that the client may have `count` more tasks with a total utilization of `further`.
+    /// The utilization of task `replaced` does not count.
     fn check_quota(
         &mut self,
         client: &ClientName,
@@ -287,7 +290,8 @@ impl MemoryBooks {
         if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
     }
 
-    /// Keeps a share on a core for the jobs in flight of a task that leaves it. Returns its end.
+    /// Keeps a share of a core for the last job of a task that leaves the core. Returns the time at
+    /// which the share is free.
     fn leave_share(&mut self, timing: Timing, core: CoreId) -> Nanos {
         let id = TaskId(self.next_number());
         let criticality = Criticality::High;
@@ -297,7 +301,7 @@ impl MemoryBooks {
         until
     }
 
-    /// Carries out a plan. Returns the earliest start of its task.
+    /// Carries out a plan. Returns the earliest start of the plan's task.
     fn apply(&mut self, plan: &Plan) -> Nanos {
         self.set.apply(plan);
         self.revision += 1;
@@ -317,7 +321,7 @@ impl MemoryBooks {
         starts_at
     }
 
-    /// Returns the promises of tasks as they are now.
+    /// Returns the present promises of tasks.
     fn promises(&self, tasks: &[TaskId]) -> Vec<Promise> {
         let placed = task_placements(&self.set, &self.machine);
         let promise = |task: &TaskId| {
@@ -328,7 +332,7 @@ impl MemoryBooks {
         tasks.iter().filter_map(promise).collect()
     }
 
-    /// Enters a task that a plan has room for.
+    /// Carries out a plan and adds the entry of the plan's task.
     fn enter(&mut self, plan: &Plan, mut entry: Entry) -> Promise {
         entry.starts_at = self.apply(plan);
         entry.core = Some(plan.core);
@@ -417,7 +421,8 @@ impl Books for MemoryBooks {
         for (index, stage) in stages.iter().enumerate() {
             let entry = Self::new_entry(stage, client, token, EntryState::Reserved { chain, until });
             let task = entry.task(TaskId(self.next_number()));
-            // Moves are left out: those of a chain that is not reserved would have to be undone.
+            // No task moves for a chain, because the moves would have to be undone if a later stage
+            // did not fit.
             let machine = Machine { max_allocation_step: AllocationStep::Direct, ..self.inline.clone() };
             match admit(&self.set, &machine, &task) {
                 Ok(plan) => promises.push(self.enter(&plan, entry)),
@@ -431,7 +436,8 @@ impl Books for MemoryBooks {
                 }
             }
         }
-        // A later stage delays the earlier ones on its core.
+        // A later stage delays earlier stages on its core, so all response times are computed at
+        // the end.
         let tasks: Vec<TaskId> = promises.iter().map(|promise| promise.task).collect();
         Ok(ChainAdmission::Reserved(chain, self.promises(&tasks)))
     }
@@ -497,7 +503,7 @@ impl Books for MemoryBooks {
                 starts_at = starts_at.max(until);
             }
         } else if core == plan.core {
-            // The task itself still waits for the shares of others.
+            // The task has not started yet, because it still waits for other tasks' shares.
             starts_at = starts_at.max(entry.starts_at);
         }
         let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::Unknown) };

@@ -14,11 +14,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The promises are advisory: requests are not bound to the core and the priority that their task
-//! has. A task reference leads to its target by a LOCATION_FORWARD.
+//! The promises are advisory: the server does not run requests on the core and at the priority of
+//! their task. A request to a task reference gets a LOCATION_FORWARD to the task's target.
 //!
 //! The module has a pure core ([`books`], `memory`, `transition`), which knows neither clocks nor
-//! sockets. `admission` shares it between threads; `servants` knows the ORB.
+//! sockets. `admission` shares this core between threads; `servants` knows the ORB.
 
 mod admission;
 pub mod books;
@@ -54,7 +54,7 @@ pub use self::memory::MemoryBooks;
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const CORELANE_TASKS: &str = "CorelaneTasks";
 
-/// Name of the POA of task references, and of that of the object.
+/// Name of the POA of task references. `OBJECT_POA` is the POA of the admission object.
 const TASK_POA: &str = "CorelaneTasks";
 const OBJECT_POA: &str = "CorelaneAdmission";
 
@@ -70,23 +70,26 @@ impl fmt::Debug for Cores {
 }
 
 impl Cores {
-    /// Admits tasks to a machine, with books in memory and the default limits.
+    /// Creates the settings of an admission object for a machine, with default limits. The books
+    /// are in memory.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Self::with_books(MemoryBooks::new(machine, BooksLimits::default()))
     }
 
-    /// Admits tasks with other books, for example with other limits.
+    /// Creates the settings of an admission object with the caller's books, for example with other
+    /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
         Cores { books: Box::new(books) }
     }
 
-    /// Serves the object in an ORB until the ORB ends. Binds the plain key `CorelaneTasks` to it.
+    /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
+    /// `CorelaneTasks` to the object.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and other
-    /// errors of the ORB.
+    /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and
+    /// other errors of the ORB.
     pub fn serve(self, orb: &Orb) -> Result<CoresService, SystemException> {
         let admission = AdmissionService::new(self.books)
             .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
@@ -103,7 +106,7 @@ impl Cores {
         let tasks = root.create_poa(TASK_POA, None, task_policies)?;
         let served = serve_in(orb, &root, &tasks, admission);
         if served.is_err() {
-            // Fails only after the ORB's shutdown.
+            // Destroying a POA fails only after the ORB's shutdown.
             let _ = tasks.destroy(false, false);
         }
         served
@@ -131,20 +134,21 @@ fn serve_in(
         Ok(CoresService { object: protocol::TasksRef::from_object(own) })
     })();
     if served.is_err() {
-        // Fails only after the ORB's shutdown.
+        // Destroying a POA fails only after the ORB's shutdown.
         let _ = poa.destroy(false, false);
     }
     served
 }
 
-/// An admission object in operation. Dropping the handle has no effect: the object ends with its ORB.
+/// An admission object in operation. Dropping the handle has no effect: the object ends with its
+/// ORB.
 #[derive(Clone, Debug)]
 pub struct CoresService {
     object: protocol::TasksRef,
 }
 
 impl CoresService {
-    /// Returns the reference of the object.
+    /// Returns the reference of the admission object.
     #[must_use]
     pub fn reference(&self) -> &protocol::TasksRef {
         &self.object

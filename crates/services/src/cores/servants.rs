@@ -16,7 +16,7 @@ use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 
-/// The time that a target has to say that it exists.
+/// The time-out of the call that asks a target if it exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct TasksServant {
@@ -106,7 +106,7 @@ impl TasksServant {
             })
         };
         if !of_server(target) {
-            return Err(system(Kind::BadParam, "target: the object is not one of this server"));
+            return Err(system(Kind::BadParam, "target: the object does not belong to this server"));
         }
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
@@ -314,7 +314,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
     }
 }
 
-/// Leads from a task reference to its target, as long as the task is admitted.
+/// Forwards requests to a task reference to the task's target while the task is admitted.
 pub(super) struct TaskLocator(pub(super) Arc<AdmissionService>);
 
 impl ServantLocator for TaskLocator {

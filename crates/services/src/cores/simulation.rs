@@ -1,8 +1,9 @@
-//! A simulation of books in virtual time, against a model that knows only what clients are told.
+//! A simulation of books in virtual time, against a model that knows only the answers to clients.
 //!
-//! The model derives from each promise on which core, and until when, jobs of the task may run. At
-//! every instant the jobs of each core must keep their deadlines, by an analysis that begins anew.
-//! A seed determines the whole run; see `naming/simulation.rs` for the variables of the environment.
+//! From each promise the model derives the core on which jobs of the task may run, and the time at
+//! which the last job ends. At every instant the jobs of each core must meet their deadlines,
+//! according to an analysis that uses no earlier result. A seed determines the whole run;
+//! `naming/simulation.rs` describes the environment variables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +23,14 @@ const SECOND: Nanos = 1_000 * MS;
 
 pub(super) type MakeBooks = dyn Fn(Machine, BooksLimits) -> Box<dyn Books>;
 
-/// A time in which jobs of a task may run on a core.
+/// A period in which jobs of a task may run on a core.
 #[derive(Clone, Copy, Debug)]
 struct CoreUse {
     task: TaskId,
     core: CoreId,
     timing: Timing,
     from: Nanos,
-    /// The deadline of the last job; `None` while jobs come.
+    /// The deadline of the last job; `None` while further jobs can arrive.
     until: Option<Nanos>,
     is_reserved: bool,
 }
@@ -40,17 +41,18 @@ struct BooksSimulation {
     books: Box<dyn Books>,
     machine: Machine,
     limits: BooksLimits,
-    /// Times of all decisions.
+    /// Times of all decisions, for the maximum rate.
     decisions: Vec<Nanos>,
     tokens: BTreeMap<TaskId, Token>,
     chains: BTreeMap<ChainId, (Token, Vec<TaskId>)>,
     uses: Vec<CoreUse>,
-    /// The ends of leases, as clients were told.
+    /// The end of each lease, as the books last reported it.
     leases: BTreeMap<TaskId, Nanos>,
     /// Tasks whose decisions were pending when the books were observed last.
     pending: BTreeSet<TaskId>,
-    /// Tasks that ended, by the model.
+    /// Tasks that have ended according to the model.
     ended: BTreeSet<TaskId>,
+    /// Tasks whose end the books have reported.
     told_ended: BTreeSet<TaskId>,
     seen: BTreeMap<&'static str, usize>,
 }
@@ -133,7 +135,7 @@ impl BooksSimulation {
         self.now + lease.min(self.limits.max_lease)
     }
 
-    /// Returns the refusal that the limits demand; `Full` is checked apart.
+    /// Returns the refusal that the limits demand, except `Full`, which `check_refusal` checks.
     fn expected_refusal(&mut self, client: &ClientName, timings: &[Timing]) -> Option<BooksRefusal> {
         let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
         if recent + timings.len() > self.limits.max_decisions_per_second {
@@ -150,7 +152,8 @@ impl BooksSimulation {
             .then_some(BooksRefusal::UtilizationQuota(self.limits.max_client_utilization))
     }
 
-    /// Checks a refusal. `Full` has to be near the limit: rejections that are kept count, too.
+    /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
+    /// also count the rejections that they keep.
     fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
         match refusal {
             BooksRefusal::Full(most) => {
@@ -170,7 +173,7 @@ impl BooksSimulation {
         }
     }
 
-    /// Checks that no core has room for the task as it is.
+    /// Checks that no core has room for the task unless other tasks move.
     fn check_rejection(&self, request: &TaskRequest, without: Option<TaskId>) {
         for core in &self.machine.cores {
             if request.pinned.is_some_and(|pinned| pinned != core.id) {
@@ -275,7 +278,7 @@ impl BooksSimulation {
         self.chains.remove(&chain);
     }
 
-    /// Works on a task that was promised once: renews it, changes it or withdraws it.
+    /// Renews, changes or withdraws a random task that was once promised.
     fn work_on_task(&mut self) {
         let index = self.random.below(self.tokens.len());
         let Some((&task, &token)) = self.tokens.iter().nth(index) else { return };
@@ -354,12 +357,12 @@ impl BooksSimulation {
         }
     }
 
-    /// Brings the model up to date from what the books tell.
+    /// Updates the model from a snapshot of the books.
     fn observe(&mut self) {
         let snapshot = self.books.snapshot(self.now);
         let ended = self.books.take_ended(self.now);
         for task in ended {
-            assert!(self.told_ended.insert(task), "told twice");
+            assert!(self.told_ended.insert(task), "the end of a task was reported twice");
         }
         self.observe_ends(&snapshot);
         for record in &snapshot.tasks {
@@ -380,7 +383,8 @@ impl BooksSimulation {
                     continue;
                 }
                 Some(used) => {
-                    // It moved or changed now; a job in flight ends where it is.
+                    // The task has just moved or changed its timing. A job in flight ends on the
+                    // old core with the old timing.
                     let end = if used.is_reserved || used.from >= now { now } else { now + used.timing.deadline };
                     used.until = Some(end);
                 }
@@ -421,12 +425,12 @@ impl BooksSimulation {
         let decided = self.pending.difference(&pending).copied();
         self.ended.extend(decided.filter(|task| !promised.contains(task)));
         self.pending = pending;
-        // A lease that ended has ended the promise.
+        // A promise ends with its lease, so no remaining lease has ended.
         assert!(self.leases.values().all(|end| *end > self.now), "{:?} at {}", self.leases, self.now);
         assert_eq!(self.told_ended, self.ended);
     }
 
-    /// Checks that at no instant from now on a core has jobs that miss a deadline.
+    /// Checks that no job misses a deadline on any core, at present and at each later start.
     fn check_deadlines(&self, snapshot: &Snapshot) {
         let starts = self.uses.iter().map(|used| used.from).filter(|from| *from > self.now);
         for at in starts.chain([self.now]) {
@@ -462,7 +466,7 @@ impl BooksSimulation {
             }
             self.observe();
         }
-        // Without further requests, everything ends.
+        // Without further requests, all tasks end.
         for _ in 0..1_000 {
             while let Some(undecided) = self.books.undecided(self.now) {
                 self.books.decided(undecided.decide(), self.now);

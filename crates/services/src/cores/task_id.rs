@@ -6,7 +6,8 @@
 //! number of the task u64   tag u64          big-endian
 //! ```
 //!
-//! The tag is a keyed hash of the number, so that a client cannot make the reference of another task.
+//! The tag is a keyed hash of the number, so that a client cannot make the reference of another
+//! task.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -14,7 +15,7 @@ use corelane_sched::task::TaskId;
 
 use super::books::Token;
 
-/// The secrets of a server, from which tags and tokens are made.
+/// The secrets of a server, from which it computes tags and tokens.
 #[derive(Debug)]
 pub(super) struct Secrets {
     tags: RandomState,
@@ -26,7 +27,7 @@ impl Secrets {
         Secrets { tags: RandomState::new(), tokens: [RandomState::new(), RandomState::new()] }
     }
 
-    /// Returns a token that no other number gives.
+    /// Returns the token that belongs to a number.
     pub(super) fn token(&self, number: u64) -> Token {
         let [first, second] = self.tokens.each_ref().map(|secret| secret.hash_one(number).to_be_bytes());
         let mut octets = [0; 16];

@@ -1,16 +1,18 @@
 //! Plans that keep all deadlines while they are carried out.
 //!
-//! A task that moves has a job in flight on the core that it leaves. A plan that swaps two tasks can
-//! be right before and after the swap, and wrong between. Such a plan is not used.
+//! A task that moves may have a job in flight on the core that it leaves. If two tasks swap cores,
+//! all deadlines can be met before and after the swap but missed during it. This module refuses
+//! such plans.
 
 use corelane_sched::allocation::{self, AllocationStep, Machine, Plan, Rejection, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
-/// Decides about `task` beside `set`, which begins as `before`. The two differ if the task replaces
-/// another one.
+/// Searches for a plan that adds `task` to `set`. `before` is the set that runs until then; it
+/// differs from `set` if `task` replaces a task.
 ///
 /// # Errors
-/// [`Rejection`] if no plan keeps all deadlines. It is not exhaustive if a plan was left out.
+/// [`Rejection`] if no plan keeps all deadlines. The rejection is not exhaustive if a plan was
+/// refused because of its moves.
 pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
     let mut is_exhaustive = true;
     let mut machine = machine.clone();
@@ -22,12 +24,12 @@ pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &T
         match allocation::admit(set, &machine, task) {
             Ok(plan) if keeps_deadlines(before, &machine, &plan) => return Ok(plan),
             Ok(_) => is_exhaustive = false,
-            // The cheaper rungs find nothing either.
+            // A search with fewer kinds of moves finds no plan either.
             Err(rejection) if is_exhaustive => return Err(rejection),
             Err(rejection) => return Err(Rejection { is_exhaustive, ..rejection }),
         }
     }
-    // The cheapest rung has no moves, so that its plan was taken.
+    // Not reached: a plan of `AllocationStep::Direct` has no moves and is returned above.
     Err(Rejection {
         task: task.id,
         test: allocation::AdmissionTest::Deadlines,
@@ -38,8 +40,8 @@ pub(super) fn admit(before: &TaskSet, set: &TaskSet, machine: &Machine, task: &T
     })
 }
 
-/// Returns true if every core that another task moves to has room for it beside all its tasks until
-/// now.
+/// Returns true if each core to which a task moves has room for that task beside all tasks that it
+/// runs before the plan.
 fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &Plan) -> bool {
     if plan.moves.is_empty() {
         return true;
@@ -53,12 +55,12 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &Plan) -> bool {
             both.insert(*task, core);
         }
         if let Some(step) = plan.moves.iter().find(|step| step.task == task.id && step.to != core) {
-            // The task is on both cores, under two names.
+            // The moving task counts on both cores, under two ids.
             both.insert(Task { id: TaskId(task.id.0 | SECOND), pinned: None, ..*task }, step.to);
         }
     }
     is_schedulable(&both, &machine)
 }
 
-/// The bit that no name of a task in the books has.
+/// A bit that no task id of the books has.
 const SECOND: u64 = 1 << 63;

@@ -66,7 +66,7 @@ impl ChangeLog {
     }
 
     /// Returns the changes from number `start` on, within `limits`, and the number after the last
-    /// of them. `None` if some of them are lost.
+    /// of them. Returns `None` if the log no longer has some of these changes.
     pub(super) fn after(&self, start: u64, limits: LogLimits) -> Option<(Vec<Change>, u64)> {
         let first_kept = self.next - self.kept.len() as u64;
         let skipped = usize::try_from(start.checked_sub(first_kept)?).ok()?;
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_falls_behind_learns_it() {
+    fn client_that_falls_behind_learns_that_changes_are_lost() {
         for limits in [LogLimits { max_changes: 2, ..ALL }, LogLimits { max_size: 8, ..ALL }] {
             let mut log = ChangeLog::new(limits);
             let start = log.watch();

@@ -1,4 +1,4 @@
-//! Operations on a server itself: many bindings in one step, a backup, and its end.
+//! Operations on a whole server: binding many names in one step, backup, and shutdown.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -72,11 +72,12 @@ pub(super) fn bind_all(
     }
     let context = context(service, parent)?;
     let mut named = HashSet::new();
-    // `None` for a name that is bound to the same object already, which needs no change.
+    // An entry is `None` if its name is already bound to the same object and needs no change.
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;
-        // A name that occurs twice may be bound to another object in between.
+        // Only the first binding of a name can be left out: an earlier binding of this batch may
+        // bind the name to another object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
         operations.push(Some(operation).filter(|operation| !(is_first && is_done(service, operation))));
     }
@@ -93,7 +94,7 @@ pub(super) fn bind_all(
     outcomes.collect()
 }
 
-/// Returns true if an operation binds a name again to the object that it is bound to.
+/// Returns true if an operation rebinds a name to the object to which it is already bound.
 fn is_done(service: &ServiceState, operation: &NamingOperation) -> bool {
     let NamingOperation::Rebind { context, name, target } = operation else { return false };
     matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target)

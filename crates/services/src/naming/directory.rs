@@ -1,13 +1,13 @@
 //! The contexts of a server, shared by its threads, and their store.
 //!
-//! Readers load the newest published [`State`] without waiting. Changes are queued. A thread that
-//! finds no batch running takes the whole queue and applies it to a copy. It commits the changes to
-//! the store in one batch, publishes the copy and hands out the results. A change is therefore
-//! visible and acknowledged once the store has it, and threads that wait for the disk together
-//! share one commit.
+//! Readers load the newest published [`State`] without waiting. Changes are queued. If no batch is
+//! running, the thread of a change takes the whole queue and applies it to a copy of the state. The
+//! thread commits the changes to the store in one batch, publishes the copy and hands out the
+//! results. A change is therefore visible and acknowledged only once the store has it. Threads that
+//! wait for the disk at the same time share one commit.
 //!
 //! A failed commit changes nothing that readers see. If other servers share the store, a commit may
-//! find a newer revision. The records are then read again, and the queue is decided again.
+//! find a newer revision. The thread then reads the records again and applies the batch to them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,16 +26,16 @@ use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Done, Loader, NamingOperation, NamingRefusal, State};
 use crate::store::{Durability, Revision, Store, StoreError, Write};
 
-/// Time between two syncs of relaxed changes. This time plus the duration of a sync must stay below
-/// the time whose changes a crash may lose.
+/// Time between two syncs of relaxed changes. A crash loses the changes of at most this time and of
+/// one sync, which together must stay below the documented 100 ms.
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 /// Time from a sync that failed to the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// The fraction, 1 / `GATHER_PART`, of the last commit's duration for which a batch waits for
-/// further changes.
+/// Divisor of the last commit's duration, which gives the time for which a batch waits for further
+/// changes.
 const GATHER_PART: u32 = 4;
-/// Maximum time for which a batch waits for further changes. If the other clients have gone, one
-/// slow commit must not hold up the next client.
+/// Maximum time for which a batch waits for further changes. It bounds the delay of the next client
+/// if one commit was slow and the other clients have gone.
 const MAX_GATHER: Duration = Duration::from_millis(20);
 /// Bounds of the changes that are kept for clients that watch.
 const LOG_LIMITS: LogLimits = LogLimits { max_changes: 10_000, max_size: 8 << 20 };
@@ -51,7 +51,7 @@ pub(super) enum DirectoryError {
 
 pub(super) struct Directory {
     state: RcuCell<State>,
-    /// Distinguishes the object ids of this directory from those of others.
+    /// Distinguishes the object ids of this directory from the ids of other directories.
     stamp: u64,
     queue: Mutex<Queue>,
     /// Notified when a batch is done.
@@ -60,7 +60,8 @@ pub(super) struct Directory {
     arrived: Condvar,
     /// Maximum time for which a batch waits for further changes.
     max_gather: Duration,
-    /// Distinguishes this process's numbers of changes from those of earlier processes.
+    /// A random number of this process. Clients compare it to notice that change numbers began
+    /// anew.
     run: u64,
     changes: Mutex<ChangeLog>,
     /// Notified when `changes` gets longer.
@@ -89,7 +90,8 @@ struct Queue {
     next_ticket: u64,
     /// Number of threads whose operations are in `waiting`.
     submitters: usize,
-    /// Number of submitters of the last batch, and of those that waited for its end.
+    /// Number of submitters that the next batch can expect: the submitters of the last batch, and
+    /// the threads that waited for its end.
     expected: usize,
     /// Duration of the last batch.
     last_commit: Duration,
@@ -119,8 +121,8 @@ struct Head {
     revision: Revision,
 }
 
-/// Returns a number that differs from process to process. Secrets come from
-/// [`corelane_sys::process::random_number`] instead.
+/// Returns a number that differs from process to process. It is not a secret: secrets come from
+/// [`corelane_sys::process::random_number`].
 pub(super) fn random_number() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
@@ -192,7 +194,8 @@ impl Directory {
         }
     }
 
-    /// Returns the newest version of all contexts. Callers hold it only while they resolve a name.
+    /// Returns the newest version of all contexts. Callers drop the guard when they have resolved
+    /// their name.
     pub(super) fn state(&self) -> RcuGuard<State> {
         self.state.load()
     }
@@ -206,15 +209,15 @@ impl Directory {
         Some(self.store.as_ref()?.store.backup(path))
     }
 
-    /// Returns a number that differs in each process, and the number of the next change. From now
-    /// on changes are kept.
+    /// Returns the number of this run of the server, and the number of the next change. The log
+    /// keeps changes from the first call on.
     pub(super) fn last_change(&self) -> (u64, u64) {
         (self.run, self.changes.lock().watch())
     }
 
-    /// Returns the changes of bindings from number `start` of run `run` on, within `limits`, and
-    /// the number after the last one. Waits until `deadline` if there is none. `None` if changes
-    /// are lost.
+    /// Returns the changes of bindings from number `start` on, within `limits`, and the number
+    /// after the last one. If there is none yet, waits for one until `deadline`. Returns `None` if
+    /// the log no longer has some of these changes, or if `run` is another run of the server.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -240,15 +243,15 @@ impl Directory {
         self.finish(queue, |queue| queue.results.remove(&ticket))
     }
 
-    /// Runs operations in one batch, each of which succeeds or fails by itself. Returns when the
-    /// store has their changes.
+    /// Runs operations in one batch, in which each operation succeeds or fails independently.
+    /// Returns when the store has their changes.
     pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<Done, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
         let Some(first) = tickets.first().copied() else { return Vec::new() };
         queue.submitters += 1;
         self.arrived.notify_one();
-        // A batch takes the whole queue, so that all results come together.
+        // A batch takes the whole queue, so the results of all operations arrive at once.
         self.finish(queue, |queue| {
             queue
                 .results
@@ -280,8 +283,9 @@ impl Directory {
         }
     }
 
-    /// Waits for the clients that the last batch answered. Without this, the first of them would
-    /// take a commit for itself, and the others would wait for it and the next one.
+    /// Waits a bounded time for the next changes of the clients that the last batch answered.
+    /// Otherwise the first of these changes would be committed alone, and the other clients would
+    /// wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {
@@ -401,7 +405,8 @@ impl Stored {
     }
 }
 
-/// Returns the newest version and the results of a batch to the queue on drop, even after a panic.
+/// The exclusive right to run a batch. Its drop, even after a panic, returns the newest version and
+/// the batch's results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
@@ -417,15 +422,15 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Returns the results for a batch that a panic ends.
+/// Returns the results of a batch that ends with a panic.
 fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<Done, DirectoryError>)> {
     let reason = "the change ended in the middle".to_owned();
     let error = Arc::new(StoreError::Failed { path: None, reason });
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
-/// Returns the results for a batch that the store refused. Operations without changes keep their
-/// own results.
+/// Returns the results of a batch that the store refused. An operation without changes keeps the
+/// result that it has without the store.
 fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
@@ -558,7 +563,7 @@ mod tests {
         let queued = Arc::clone(&directory);
         let is_first = AtomicBool::new(true);
         probe.before = Box::new(move || {
-            // The first commit ends once all other threads have queued theirs.
+            // Holds the first commit until all other threads have queued their changes.
             let Some(directory) = queued.get() else { return };
             if is_first.swap(false, Ordering::Relaxed) {
                 while directory.queue.lock().waiting.len() < WAITING {
@@ -581,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_for_as_many_changes_as_the_last_one_saw() {
+    fn batch_waits_until_it_has_as_many_changes_as_the_last_batch() {
         let store = MemoryStore::new(records::KIND);
         let mut directory = open(Probe::new(store));
         directory.max_gather = Duration::from_secs(1_000);
@@ -593,7 +598,7 @@ mod tests {
         drop(queue);
         std::thread::scope(|scope| {
             let first = scope.spawn(|| directory.submit(bind("a")));
-            // The first change has taken the turn and waits.
+            // Waits until the thread of the first change has begun its batch.
             while directory.queue.lock().head.is_some() {
                 std::thread::yield_now();
             }
@@ -606,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_change_does_not_wait_long_for_clients_that_have_gone() {
+    fn lone_change_does_not_wait_long_for_clients_that_have_gone() {
         let directory = open(Probe::new(MemoryStore::new(records::KIND)));
         {
             let mut queue = directory.queue.lock();
@@ -620,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn failing_store_changes_nothing_and_refusals_stay() {
+    fn failed_commit_changes_nothing_and_does_not_hide_refusals() {
         let probe = Probe::new(MemoryStore::new(records::KIND));
         let fails = Arc::clone(&probe.fails);
         let directory = open(probe);
@@ -669,7 +674,7 @@ mod tests {
         assert_eq!(first.stamp(), second.stamp());
         first.submit(bind("a")).unwrap();
         assert!(!is_bound(&second, "a"));
-        // The second server decides on the store's newest records.
+        // The second server applies its operation to the store's newest records.
         second.submit(bind("b")).unwrap();
         assert!(is_bound(&second, "a"));
         let Err(DirectoryError::Refused(refusal)) = first.submit(bind("b")) else { panic!() };

@@ -1,3 +1,3 @@
-//! The code that the IDL compiler makes of `idl/naming.idl`.
+//! The code that the IDL compiler generates from `idl/naming.idl`.
 
 corelane::include_idl!("naming");

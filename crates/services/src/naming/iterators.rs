@@ -1,9 +1,10 @@
 //! Binding iterators: positions in lists that clients have not read to their ends.
 //!
 //! Clients may forget iterators, or vanish. The number of iterators is therefore bounded for each
-//! client and in total. At the maximum, a new iterator ends the least recently used one: of the
-//! client, or of all clients. An iterator also ends when it has been idle for some time. A client
-//! that uses an ended iterator gets OBJECT_NOT_EXIST, as the specification allows at any time.
+//! client and in total. If a client has its maximum, its new iterator ends its least recently used
+//! one. If all clients together have the maximum, a new iterator ends the least recently used of
+//! all. An iterator also ends when it has been idle for some time. A client that uses an ended
+//! iterator gets OBJECT_NOT_EXIST, as the specification allows at any time.
 //!
 //! Time is an argument: a duration since any fixed instant. An iterator holds a position and no
 //! bindings, so its cost does not depend on the length of its list.
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use super::state::{ContextId, ListCursor};
 
-/// Identifies an iterator, uniquely in its table: its number, and the secret that it was opened with.
+/// Identifies an iterator in its table by its number and the secret with which it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct IteratorId(pub(super) u128);
 
@@ -27,7 +28,7 @@ pub(super) struct IteratorLimits {
     pub(super) max_iterators: usize,
     /// Maximum number of iterators of one client.
     pub(super) max_per_client: usize,
-    /// Time after its last use at which an iterator ends.
+    /// Time without use after which an iterator ends.
     pub(super) idle_timeout: Duration,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct IteratorPosition {
 struct IteratorEntry {
     client: ClientId,
     place: IteratorPosition,
-    /// Number of the last use, counted over all iterators.
+    /// Sequence number of the last use, counted over all iterators.
     used: u64,
     used_at: Duration,
 }
@@ -77,8 +78,8 @@ impl Iterators {
         self.entries.len()
     }
 
-    /// Adds an iterator and ends others if necessary. `None` if the limits allow no iterator.
-    /// `secret` becomes part of the id, which a client cannot guess if it cannot guess the secret.
+    /// Adds an iterator and ends others if necessary. Returns `None` if the limits allow no
+    /// iterator. `secret` becomes part of the id, so that other clients cannot guess the id.
     pub(super) fn open(
         &mut self,
         client: ClientId,
@@ -105,8 +106,8 @@ impl Iterators {
         Some(id)
     }
 
-    /// Returns the position of an iterator, to be changed. This counts as a use. `None` if the
-    /// iterator has ended.
+    /// Returns the position of an iterator, to be changed. The call counts as a use. Returns `None`
+    /// if the iterator has ended.
     pub(super) fn place_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);

@@ -14,13 +14,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings end with the process, unless they have a [store](Naming::store). Resolving a name takes
-//! no lock that a change holds. It takes as long in a context with a million bindings as in one
-//! with ten, apart from cache misses.
+//! Bindings end with the process, unless the service has a [store](Naming::store). Resolving a name
+//! takes no lock that a change holds. Apart from cache misses, a name is resolved as fast in a
+//! context with a million bindings as in a context with ten.
 //!
 //! The module has a pure core (`state`, `trie`, `iterators`, [`name`]), which knows neither clocks
-//! nor sockets. `directory` shares it between threads and commits changes. Beside this file, only
-//! `servants` knows the ORB.
+//! nor sockets. `directory` shares this core between threads and commits changes. Only `servants`
+//! and this file know the ORB.
 
 mod changes;
 mod control;
@@ -56,13 +56,13 @@ use crate::store::{Durability, FileStore, RecordKind, Store, StoreError};
 
 pub use self::idl::{corelane_naming, cos_naming};
 
-/// The service and the format of its records, for a [`Store`] that a program supplies.
+/// The kind of the service's records, for a [`Store`] that a program supplies.
 pub const STORE_KIND: RecordKind = records::KIND;
 
-/// Plain object key of the object that controls a server: [`corelane_naming::Control`].
+/// Plain object key of the [`corelane_naming::Control`] object of a name server.
 pub const NAMING_CONTROL: &str = "CorelaneNamingControl";
 
-/// Plain object key and initial reference of a name service.
+/// Plain object key of the initial context, which is also its name as an initial reference.
 pub const NAME_SERVICE: &str = "NameService";
 
 /// Settings of a name service.
@@ -96,7 +96,7 @@ impl Default for Naming {
 }
 
 impl Naming {
-    /// Makes the settings of a name service in memory.
+    /// Creates the settings of a name service that keeps its bindings in memory.
     #[must_use]
     pub fn new() -> Self {
         let iterator_limits = IteratorLimits {
@@ -125,16 +125,16 @@ impl Naming {
         self
     }
 
-    /// Keeps all contexts in a store of another kind.
+    /// Keeps all contexts in a store that the program supplies.
     #[must_use]
     pub fn store_in(mut self, store: impl Store) -> Self {
         self.place = StorePlace::Other(Box::new(store));
         self
     }
 
-    /// Sets when a change is acknowledged. Relaxed changes are on the disk at most 100 ms after
-    /// that, and are lost if the process or machine ends before. Default: when the disk has the
-    /// change.
+    /// Sets when a change is acknowledged. A relaxed change is on the disk at most 100 ms after its
+    /// acknowledgement. If the process or the machine ends before that, the change is lost.
+    /// Default: [`Durability::Synced`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -150,17 +150,16 @@ impl Naming {
         self
     }
 
-    /// Sets the time after its last use at which a binding iterator ends.
-    /// Default: 15 minutes.
+    /// Sets the time without use after which a binding iterator ends. Default: 15 minutes.
     #[must_use]
     pub fn iterator_timeout(mut self, timeout: Duration) -> Self {
         self.settings.iterator_limits.idle_timeout = timeout;
         self
     }
 
-    /// Sets the maximum time for which a context of another server may resolve the rest of a name.
-    /// After that the client gets CannotProceed, with that context and the rest.
-    /// Default: 3 s.
+    /// Sets the time-out of calls to other servers, which resolve the remaining components of a
+    /// name. After the time-out the client gets CannotProceed with the other server's context and
+    /// these components. Default: 3 s.
     #[must_use]
     pub fn forward_timeout(mut self, timeout: Duration) -> Self {
         self.settings.forward_timeout = timeout;
@@ -204,19 +203,21 @@ impl Naming {
     }
 
     /// Serves the contexts in an ORB until the ORB ends. Creates their POA, binds the plain key
-    /// `NameService` to the initial context, and registers it as the initial reference
-    /// `NameService`. Requests that come while the store is read wait for it.
+    /// `NameService` to the initial context, and registers this context as the initial reference
+    /// `NameService`. Requests that arrive while the store is loaded wait until loading ends.
     ///
     /// # Errors
-    /// The reason why the store cannot be used or the ORB refuses, such as BAD_PARAM if the key is
-    /// already bound.
+    /// [`ServeError::Store`] if the store cannot be used. [`ServeError::Orb`] if the ORB refuses,
+    /// for example with BAD_PARAM if the key is already bound.
     pub fn serve(self, orb: &Orb) -> Result<NamingService, ServeError> {
-        // From now on requests wait. Otherwise a restarted server would answer OBJECT_NOT_EXIST for
-        // contexts that it has not loaded yet, and clients would take them for destroyed.
+        // The POA holds requests until its manager is activated. Otherwise a restarted server would
+        // answer OBJECT_NOT_EXIST for contexts that it has not loaded yet, which tells clients that
+        // these contexts were destroyed.
         let poa = create_poa(&orb.root_poa(), "CorelaneNaming", Lifespan::Persistent)?;
         let served = self.serve_in(orb, &poa);
         if served.is_err() {
-            // Ends the service, which closes its store. Fails only after the ORB's shutdown.
+            // Destroying the POA ends the service, which closes its store. The call fails only
+            // after the ORB's shutdown.
             let _ = poa.destroy(false, false);
         }
         served
@@ -287,11 +288,12 @@ impl NamingService {
     }
 
     /// Binds many names of one context to objects, in one step and one commit to the store.
-    /// `parent` is the name of the context, empty for the initial one. Names that are already bound
-    /// stay as they are. If `replaces` is true, names that are bound to objects are bound again.
+    /// `parent` is the name of the context; an empty name is the initial context. If `replaces` is
+    /// false, a name that is already bound keeps its binding. If `replaces` is true, a name that is
+    /// bound to an object is rebound.
     ///
     /// # Errors
-    /// The reason why no name, or only a part of them, was bound.
+    /// The reason why no name was bound, or only some of them.
     pub fn bind_all(
         &self,
         parent: &[NameComponent],
@@ -310,7 +312,7 @@ impl NamingService {
     }
 
     /// Writes a copy of all contexts at one instant to a new file, for [`Naming::store`]. The
-    /// service continues. `None` for a service in memory.
+    /// service continues. Returns `None` for a service in memory.
     ///
     /// # Errors
     /// [`StoreError::Exists`] if the file exists; errors of the store.
@@ -331,7 +333,7 @@ impl fmt::Debug for NamingService {
 pub enum ServeError {
     /// The store cannot be used.
     Store(StoreError),
-    /// The ORB refuses.
+    /// The ORB refuses to serve the contexts.
     Orb(SystemException),
 }
 
@@ -367,7 +369,7 @@ mod tests {
     use super::*;
     use crate::naming::corelane_naming::{Position, WatchedContextRef};
 
-    /// Far more than any step takes.
+    /// A time-out far above the duration of any step of these tests.
     const GENEROUS: Duration = Duration::from_secs(60);
 
     struct Scene {
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_waits_for_the_next_change_and_further_ones_do_not_wait() {
+    fn one_watcher_waits_for_the_next_change_and_further_watchers_get_an_answer_at_once() {
         let mut naming = Naming::new().max_watchers(1);
         naming.settings.max_patience = 10 * GENEROUS;
         let scene = scene(naming);
@@ -406,7 +408,7 @@ mod tests {
                 assert!(!waiting.is_finished() && !end.is_past(), "the server does not wait for a change");
                 thread::yield_now();
             }
-            // The patience is longer than the time-out.
+            // If the server waited for the client's patience, the call would time out.
             assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
             assert!(!waiting.is_finished());
             naming.reference().bind(&name::to_name("a").unwrap(), None).unwrap();
@@ -416,10 +418,10 @@ mod tests {
     }
 
     #[test]
-    fn no_watcher_waits_longer_than_the_server_permits() {
+    fn watcher_does_not_wait_longer_than_the_server_permits() {
         let Scene { watched, .. } = &scene(Naming::new());
         let start = watched.last_change().unwrap();
-        // The patience is longer than the time-out.
+        // If the server waited for the client's patience, the call would time out.
         assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());
     }
 }

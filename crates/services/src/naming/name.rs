@@ -1,19 +1,19 @@
 //! Names as text: the string form and corbaname URLs (OMG Naming Service 1.3, sections 2.4 and
 //! 2.5).
 //!
-//! `/` separates components, `.` separates id and kind. `\` before one of `/`, `.` and `\` makes
-//! that character part of the field; before other characters it is not allowed.
+//! `/` separates components, `.` separates id and kind. A `\` before one of `/`, `.` and `\` makes
+//! that character part of the field. A `\` before any other character is not allowed.
 //!
 //! Invariant: each name has exactly one text. [`to_name`] accepts exactly the texts that
-//! [`to_string`] produces, so both are inverses of each other. In particular it refuses needless
-//! dots.
+//! [`to_string`] produces, so both are inverses of each other. In particular, [`to_name`] refuses
+//! needless dots.
 
 use corelane_wire::Limits;
 use corelane_wire::ior::{Corbaloc, UrlError, escape_key, parse_object_name};
 
 use super::cos_naming::NameComponent;
 
-/// A name without components, or a text that is no name.
+/// The error of a name without components, or of a text that does not have the form of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidName;
 
@@ -22,7 +22,7 @@ pub struct InvalidName;
 pub enum InvalidUrl {
     /// The address is empty or malformed.
     Address,
-    /// The text is no name.
+    /// The text does not have the form of a name.
     Name,
 }
 
@@ -72,8 +72,8 @@ fn is_special(character: char) -> bool {
 /// Returns the name that a text represents.
 ///
 /// # Errors
-/// [`InvalidName`] if the text or a component is empty, or if a component has a second dot or a dot
-/// without a kind after it. Also if a backslash precedes a character that does not need it.
+/// [`InvalidName`] if the text or a component is empty, if a component has a second dot or a dot
+/// without a kind after it, or if a backslash precedes a character that does not need it.
 ///
 /// # Examples
 /// ```

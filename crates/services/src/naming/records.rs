@@ -9,7 +9,7 @@
 //!                                                    02 | byte order | reference     a context of another server
 //! ```
 //! Numbers are big-endian. A reference is in CDR, in the byte order that the octet before it gives
-//! (1 is little-endian). In the order of keys all contexts come before all bindings.
+//! (1 is little-endian). Sorted by key, all contexts come before all bindings.
 
 use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Endian, Ior};
 
@@ -17,10 +17,10 @@ use super::cos_naming::NameComponent;
 use super::state::{BindingTarget, Change, ContextId, EncodedReference};
 use crate::store::RecordKind;
 
-/// The service and the format of its stores.
+/// The name of the service and the format of its records.
 pub(super) const KIND: RecordKind = RecordKind { service: "naming", format: 1 };
 
-/// Key of the number that distinguishes the object ids of one store from others'.
+/// Key of the stamp, a number that distinguishes the object ids of a store from other stores' ids.
 pub(super) const STAMP_KEY: &[u8] = b"\x01stamp";
 const NEXT_KEY: &[u8] = b"\x01next";
 const CONTEXT: u8 = 2;
@@ -30,7 +30,7 @@ const OBJECT: u8 = 0;
 const OWN_CONTEXT: u8 = 1;
 const FOREIGN_CONTEXT: u8 = 2;
 
-/// A record that does not have this format.
+/// The error of a record that does not have format 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadRecord;
 
@@ -65,7 +65,8 @@ fn context_key(context: ContextId) -> Vec<u8> {
 }
 
 fn binding_key(context: ContextId, name: &NameComponent) -> Vec<u8> {
-    // Cannot overflow: a message, and so each field of it, is shorter than 2^32.
+    // The length fits into 32 bits, because each name arrived in a message shorter than 2^32
+    // octets.
     let length = (name.id.len() as u32).to_be_bytes();
     [&[BINDING][..], &context.0.to_be_bytes(), &length, name.id.as_bytes(), name.kind.as_bytes()].concat()
 }

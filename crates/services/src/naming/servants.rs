@@ -1,11 +1,11 @@
 //! The servants of contexts and iterators, which decode requests and encode replies.
 //!
-//! One servant serves all contexts, and one all iterators; the object id of the request selects the
-//! instance. A context therefore costs the ORB nothing. The skeleton of contexts is written by
-//! hand: references pass through it as the octets received. A resolved reference is copied into the
-//! reply without being parsed.
+//! One servant serves all contexts, and another servant serves all iterators. The object id of a
+//! request selects the context or iterator, so the ORB keeps no data for each context. The skeleton
+//! of contexts is written by hand: it stores a reference as the octets received, and copies these
+//! octets into a reply without parsing them.
 //!
-//! A name that leads into a context of another server is forwarded there in one call, with the
+//! If a name leads into a context of another server, the servant calls that context once, with the
 //! remaining components.
 
 use std::any::Any;
@@ -40,7 +40,7 @@ use super::state::{
     ResolvedName,
 };
 
-/// Limits on the bindings in one reply of `list` or `next_n`, independent of the client's request.
+/// Limits on the bindings in one reply of `list` or `next_n`, even if the client asks for more.
 const BATCH_LIMITS: BatchLimits = BatchLimits { max_bindings: 10_000, max_size: 1 << 20 };
 
 /// Limits on the changes in one reply of `changes_after`.
@@ -61,7 +61,7 @@ pub(super) struct ServiceSettings {
     pub(super) is_read_only: bool,
 }
 
-/// State that both servants share.
+/// State that the servant of contexts and the servant of iterators share.
 pub(super) struct ServiceState {
     pub(super) directory: Directory,
     pub(super) settings: ServiceSettings,
@@ -185,7 +185,8 @@ impl ServiceState {
         ObjectId::from(&id[..])
     }
 
-    /// Returns the context with this object id; `None` if no context of this directory ever had it.
+    /// Returns the context with this object id. Returns `None` if this directory never gave the id
+    /// to a context.
     fn context(&self, id: &ObjectId) -> Option<ContextId> {
         let octets = id.as_octets();
         if octets == ROOT_ID {
@@ -198,11 +199,11 @@ impl ServiceState {
     }
 }
 
-/// One of the threads that wait, out of a limited number.
+/// A waiting thread, which counts against a maximum until the value is dropped.
 struct WaitingThread<'c>(&'c Mutex<usize>);
 
 impl<'c> WaitingThread<'c> {
-    /// Counts the calling thread in `count`; `None` if `max` threads wait.
+    /// Counts the calling thread in `count`. Returns `None` if `max` threads wait already.
     fn begin(count: &'c Mutex<usize>, max: usize) -> Option<Self> {
         let mut waiting = count.lock();
         if *waiting >= max {
@@ -231,7 +232,7 @@ struct ContextRequest<'s, 'c, 'm> {
     iterator_poa: &'s Poa,
     poa: Poa,
     context: ContextId,
-    /// The ORB, in the form that decoders use to create references.
+    /// The ORB, from which decoders create references.
     orb: Option<&'m (dyn Any + Sync)>,
     call: &'c mut ServerCall<'m>,
 }
@@ -245,7 +246,8 @@ impl Skeleton for NamingContexts {
         let current = current().ok_or_else(no_such_object)?;
         let service = &*self.service;
         let context = service.context(&current.object_id);
-        // Operations that read no bindings would otherwise succeed in a destroyed context.
+        // These operations read no bindings, so without this check they would succeed on a
+        // destroyed context.
         let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
         if operation.starts_with(b"_") || reads_none.contains(&operation) {
             let is_there = context.is_some_and(|context| service.directory.state().has_context(context));
@@ -446,9 +448,9 @@ impl ContextRequest<'_, '_, '_> {
     }
 
     fn open_iterator(&self, place: IteratorPosition) -> Result<BindingIteratorRef, SystemException> {
-        // The ORB does not yet tell servants which client calls.
+        // The ORB does not yet tell a servant the client of a request.
         let client = ClientId(0);
-        // The id of one iterator must not lead a client to those of others.
+        // A client must not be able to guess the iterators of other clients from its own.
         let secret = corelane_sys::process::random_number().map_err(|error| {
             let why = format!("the kernel gives no random number: {error}");
             SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
@@ -483,12 +485,12 @@ impl ContextRequest<'_, '_, '_> {
         self.write("end", &Position { server, number })
     }
 
-    /// Returns a change as clients see it.
+    /// Converts a change to its IDL type.
     fn reported(&self, change: Change) -> Result<ReportedChange, SystemException> {
         let (context, name, target) = match change {
             Change::PutBinding { context, name, target } => (context, name, Some(target)),
             Change::RemoveBinding { context, name } => (context, name, None),
-            // The log keeps no other changes.
+            // The log keeps only changes of bindings.
             _ => return Ok(ReportedChange::default()),
         };
         let parent = Some(NamingContextRef::unchecked_narrow(&self.context_reference(context)?));
@@ -543,7 +545,8 @@ impl ContextRequest<'_, '_, '_> {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
-            // A server that could be reached has replied with one of these exceptions.
+            // These exceptions are the other server's answer. Any other system exception may mean
+            // that the server could not be reached.
             Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
                 Raised::System(exception)
             }
@@ -599,7 +602,7 @@ impl ContextRequest<'_, '_, '_> {
         context_reference(&self.poa, self.service, context)
     }
 
-    /// Decodes a reference into one that can be called.
+    /// Decodes a reference, and refuses a nil reference.
     fn object(&self, reference: &EncodedReference) -> Result<ObjectRef, SystemException> {
         let object = self.reference(reference)?;
         object.ok_or_else(|| system(Kind::InvObjref, Completion::No, "the reference is nil"))
@@ -643,7 +646,7 @@ pub(super) struct BindingIterators(pub(super) Arc<ServiceState>);
 impl BindingIterators {
     fn id(&self) -> Result<IteratorId, SystemException> {
         let current = current().ok_or_else(no_such_object)?;
-        // No iterator has an id of another length.
+        // The id of an iterator has 16 octets. An id of another length is not that of an iterator.
         let octets = <[u8; 16]>::try_from(current.object_id.as_octets()).map_err(|_| no_such_object())?;
         Ok(IteratorId(u128::from_be_bytes(octets)))
     }
@@ -654,7 +657,7 @@ impl BindingIterators {
         let mut iterators = self.0.iterators.lock();
         let place = iterators.place_mut(id, self.0.now()).ok_or_else(no_such_object)?;
         let state = self.0.directory.state();
-        // A context that has been destroyed has no further bindings.
+        // A destroyed context has no further bindings.
         let Ok(batch) = state.list(place.context, place.cursor.as_ref(), batch_limits(how_many)) else {
             return Ok(Vec::new());
         };

@@ -71,7 +71,8 @@ enum ModelStep<'m> {
 }
 
 impl NamingModel {
-    /// `op(<c1 .. cn>)` on a context equals `op(<c2 .. cn>)` on the result of `resolve(<c1>)`.
+    /// Finds the context in which the last component of `name` is bound. The specification defines
+    /// an operation on `<c1 .. cn>` as the operation on `<c2 .. cn>` in the context `<c1>`.
     fn find(&self, context: u64, name: &[NameComponent], at: usize) -> Result<ModelStep<'_>, NamingRefusal> {
         let bindings = match self.contexts.get(&context) {
             Some(bindings) => bindings,
@@ -191,7 +192,7 @@ struct NamingSimulation {
     listings: BTreeMap<IteratorId, Listing>,
     ended: Vec<IteratorId>,
     step: usize,
-    /// Number of occurrences by kind, so that the test can check its coverage.
+    /// Number of occurrences of each kind of step, by which the test checks its coverage.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -325,7 +326,7 @@ impl NamingSimulation {
         self.listings.insert(id, Listing { context: context.0, client, used_at, used, lasting, returned });
     }
 
-    /// Opens an iterator or advances one. Clients never end iterators themselves.
+    /// Opens an iterator or advances an open one. The simulated clients never destroy iterators.
     fn list(&mut self) {
         self.expire();
         if self.random.below(3) == 0 {

@@ -43,7 +43,7 @@ pub(super) enum BindingTarget {
 }
 
 impl BindingTarget {
-    /// Returns true if names can continue here.
+    /// Returns true if the target is a context of this server or of another one.
     pub(super) fn is_context(&self) -> bool {
         !matches!(self, BindingTarget::Object(_))
     }
@@ -69,7 +69,7 @@ impl NameBinding {
         self.text.split_at(self.id_len)
     }
 
-    /// Returns the name, as a list shows it.
+    /// Returns a copy of the bound name.
     pub(super) fn name(&self) -> NameComponent {
         let (id, kind) = self.fields();
         NameComponent { id: id.to_owned(), kind: kind.to_owned() }
@@ -146,7 +146,7 @@ pub(super) enum NamingOperation {
     Destroy { context: ContextId },
 }
 
-/// Result of an operation that is allowed.
+/// The outcome of an operation that this server does not refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     /// The operation has succeeded.
@@ -158,14 +158,14 @@ pub(super) enum Done {
     Foreign { context: EncodedReference, at: usize },
 }
 
-/// A change of one record, as a store keeps it.
+/// A change of one record of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// A context is created, empty at first.
     AddContext(ContextId),
     /// A context without bindings is removed.
     RemoveContext(ContextId),
-    /// A name is bound to a target, replacing any earlier one.
+    /// A name is bound to a target, which replaces the target of an earlier binding.
     PutBinding { context: ContextId, name: NameComponent, target: BindingTarget },
     /// A name is unbound.
     RemoveBinding { context: ContextId, name: NameComponent },
@@ -183,11 +183,12 @@ pub(super) struct ListCursor {
 /// A part of a list of bindings.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Names. The flag is true for a name that is bound to a context.
+    /// The bound names, each with a flag that is true if its target is a context.
     pub(super) bindings: Vec<(NameComponent, bool)>,
-    /// Position after the last binding, for the next part; `None` is the beginning.
+    /// Position after the last binding, at which the next part begins; `None` is the beginning of
+    /// the list.
     pub(super) cursor: Option<ListCursor>,
-    /// True if bindings follow.
+    /// True if the list has further bindings after this part.
     pub(super) has_more: bool,
 }
 
@@ -209,7 +210,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates a state without any context; even the initial one is missing.
+    /// Creates a state without contexts. The initial context is missing too.
     pub(super) fn empty(seed: u64) -> Self {
         State { seed, contexts: Trie::default(), next_context: ContextId::ROOT.0 + 1 }
     }
@@ -244,7 +245,7 @@ impl State {
         }
     }
 
-    /// Returns the bindings after `cursor`, or the first ones, within `limits`.
+    /// Returns the bindings after `cursor` within `limits`; without a cursor, the first bindings.
     pub(super) fn list(
         &self,
         context: ContextId,
@@ -452,8 +453,8 @@ impl State {
     }
 }
 
-/// Builds a state from the records of a store. It is faster than applying one change at a time,
-/// because consecutive bindings of one context are inserted together.
+/// Builds a state from the records of a store. The loader inserts consecutive bindings of one
+/// context together, which is faster than applying one change at a time.
 pub(super) struct Loader {
     state: State,
     context: ContextId,
@@ -466,7 +467,7 @@ impl Loader {
         Loader { state: State::empty(seed), context: ContextId::ROOT, bindings: Vec::new() }
     }
 
-    /// Applies a change from a store. No name of a context may occur twice.
+    /// Applies a change from a store. A name must not occur twice in a context.
     pub(super) fn replay(&mut self, change: Change) -> Result<(), ReplayError> {
         let Change::PutBinding { context, name, target } = change else { return self.state.replay(change) };
         if context != self.context {

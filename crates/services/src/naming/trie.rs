@@ -1,9 +1,9 @@
 //! An immutable map whose versions share their common parts: a trie over 64-bit hashes.
 //!
-//! A clone costs one reference count. A change copies the path from the root to the item: at most
-//! one node, of sixteen children, for each four bits of the hash. A path that no other version
-//! shares is changed in place. Readers of a version therefore never wait for a writer, and loading
-//! many items copies nothing.
+//! A clone increases one reference count. A change copies the path from the root to the item: at
+//! most one node, of sixteen children, for every four bits of the hash. Readers of a version
+//! therefore never wait for a writer. A path that no other version shares is changed in place, so
+//! loading many items copies nothing.
 //!
 //! Items have a fixed order, by hash and then by key, that does not depend on the version. A
 //! [`Cursor`] can therefore continue in a later version: an item that is present all the time is
@@ -37,7 +37,7 @@ enum Node<T> {
     /// Sorted by hash and key.
     Leaf(Vec<(u64, Arc<T>)>),
     /// Children are stored inline, so that a search follows one pointer for each level. A leaf
-    /// therefore takes as much memory as a branch: a few bytes more for each item.
+    /// therefore takes as much memory as a branch, which costs a few bytes for each item.
     Branch([Option<Arc<Node<T>>>; WIDTH]),
 }
 
@@ -123,7 +123,7 @@ impl<T: TrieItem> Trie<T> {
         }
     }
 
-    /// Returns the item with this key for a change, which must keep the key.
+    /// Returns the item with this key, to be changed. The change must keep the key.
     pub(super) fn get_mut(&mut self, hash: u64, key: &T::Key) -> Option<&mut T> {
         // A look-up without a result must not copy nodes.
         self.get(hash, key)?;
@@ -177,7 +177,8 @@ impl<T: TrieItem> Trie<T> {
     }
 }
 
-/// Inserts an item below `node`. The recursion is at most as deep as the hash has digits.
+/// Inserts an item below `node`. The recursion has at most one level for every four bits of the
+/// hash.
 fn insert_into<T: TrieItem>(
     node: &mut Arc<Node<T>>,
     depth: u32,
@@ -300,7 +301,8 @@ mod tests {
         }
     }
 
-    /// Returns hashes that collide in all, in many, or in few bits.
+    /// Returns the hash of a key. Depending on the key, it equals other hashes in all, in many or
+    /// in few bits.
     fn hash(key: u32) -> u64 {
         match key % 3 {
             0 => 7,

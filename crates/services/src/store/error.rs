@@ -51,7 +51,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no room: on the disk, in a quota, or under a limit on the size of files.
+    /// The disk is full, or the store has reached a quota or the maximum size of a file.
     Full {
         /// The system's message.
         reason: String,

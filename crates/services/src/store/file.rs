@@ -1,12 +1,12 @@
 //! A store in one file, with the embedded database redb.
 //!
 //! Each synced commit also saves the allocator's state (quick repair). Opening a file therefore
-//! never scans all of it, however its last process ended. A file holds its records, its revision,
-//! and the kind and format of the records.
+//! never scans the whole file, even after its last process was killed. A file holds its records,
+//! its revision, and the kind and format of the records.
 //!
 //! After a disk error redb refuses further use of an open file. The next use of the store reopens
 //! the file, so that the store works again as soon as the disk does. The revision in the file shows
-//! if the failed commit was kept. Relaxed commits that the file has lost are written again.
+//! whether the failed commit was kept. Relaxed commits that the file has lost are written again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 
 /// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Format of the file itself, that is, its set of tables.
+/// Version of the set of tables in a file, which is independent of the records' format.
 const FILE_FORMAT: u64 = 1;
 /// Size of the page cache in bytes. It is small, because a service reads the records once, at its
 /// start, and keeps them in memory.
@@ -35,7 +35,8 @@ const CACHE_SIZE: usize = 16 << 20;
 /// synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
-/// Number of files that this process has begun to create. `Relaxed`: it only makes names unique.
+/// Number of files that this process has begun to create. The number only makes names unique, so
+/// its ordering is `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -120,7 +121,7 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The way in which the database can be reopened.
+/// The source from which the database is opened and reopened.
 enum StoreSource {
     Path(PathBuf),
     /// A backend of the caller.
@@ -322,9 +323,10 @@ impl Store for FileStore {
     }
 }
 
-/// Mode of a new store, from which the umask takes bits.
+/// Permission bits of a new store, before the umask clears some of them.
 const USUAL: u32 = 0o666;
-/// Mode of a copy, which may lie in a folder that more users can read than the store's.
+/// Permission bits of a copy. More users may be able to read the folder of the copy than the folder
+/// of the store.
 const PRIVATE: u32 = 0o600;
 
 /// Writes the records that `records` yields to a new file, which only its owner can read.
@@ -355,9 +357,9 @@ fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     create_with(path, kind, USUAL, |_| Ok(())).map(drop)
 }
 
-/// Creates a file with a store that `fill` fills, first under a temporary name. The file gets its
-/// own name once it is on the disk, so no process sees it half written. If a file with that name
-/// exists by then, returns false and leaves it unchanged.
+/// Creates a store file under a temporary name, fills it with `fill`, and renames it. The file gets
+/// its final name once it is on the disk, so no process sees it half written. If a file with the
+/// final name exists by then, the function returns false and leaves that file unchanged.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -366,7 +368,7 @@ fn create_with(
 ) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let mut name = path.as_os_str().to_owned();
-    // Threads that create the same file need names of their own.
+    // Each of several threads that create the same file needs its own temporary name.
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
@@ -394,7 +396,8 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // This fails after a rename, because the temporary name no longer exists.
+    // Removes the file if it was not renamed. After a rename the call fails, because the temporary
+    // name no longer exists.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -405,7 +408,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns true if the file is a database. A missing or empty file is not.
+/// Returns true if the file is a database, and false if the file is missing or empty.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] for a file that redb did not write.
@@ -428,8 +431,8 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Checks that a database is a store of this kind, without changing its file. Opening it for
-/// writing would not do: redb would repair a database of another program that was not closed.
+/// Checks that a database is a store of this kind, without changing its file. If the check opened
+/// the file for writing, redb would repair another program's database that was not closed.
 fn check_contents(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -592,7 +595,7 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// Writes a copy, and, during this, another copy to the same file.
+    /// Writes a copy, and writes another copy to the same file at the same time.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

@@ -9,7 +9,7 @@ use corelane_sys::lock::{Mutex, Scope};
 use super::file::{RecordKind, write_copy};
 use super::{Durability, Revision, Store, StoreError, Visitor, Write};
 
-/// A store in memory. Clones denote the same store, which several servers can share.
+/// A store in memory. All clones are one store, which several servers can share.
 #[derive(Clone)]
 pub struct MemoryStore {
     kind: RecordKind,

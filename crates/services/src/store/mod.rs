@@ -4,9 +4,9 @@
 //! not at all. Services keep their state in memory and read a store only at their start; later they
 //! commit changes.
 //!
-//! Several servers can share a store if its kind allows that. Each commit names the [`Revision`]
-//! that the server knows, and fails with [`StoreError::Conflict`] if another server has committed
-//! since. The server then reads the records again and decides again.
+//! Several servers can share a store whose implementation allows sharing. Each commit names the
+//! [`Revision`] that the server knows, and fails with [`StoreError::Conflict`] if another server
+//! has committed since. The server then reads the records again and repeats its operation.
 
 mod error;
 mod file;
@@ -38,8 +38,8 @@ pub enum Durability {
     /// When the disk has the commit: it survives the end of the process and a power failure.
     #[default]
     Synced,
-    /// At once. The next [`Store::sync`] or synced commit writes it to the disk. If the process
-    /// ends before, the commit is lost.
+    /// At once, before the disk has the commit. The next [`Store::sync`] or synced commit writes it
+    /// to the disk. If the process ends before that, the commit is lost.
     Relaxed,
 }
 
@@ -59,7 +59,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the store's revision is not `after`. After any other error the
-    /// batch may have been applied: see [`for_each`](Self::for_each).
+    /// batch may have been applied; [`for_each`](Self::for_each) shows whether it was.
     fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError>;
 
     /// Syncs all relaxed commits to the disk.
@@ -68,8 +68,8 @@ pub trait Store: Send + Sync + 'static {
     /// The reason why syncing failed. The commits are not lost: a later call tries again.
     fn sync(&self) -> Result<(), StoreError>;
 
-    /// Writes all records as of one instant to a new file, for [`FileStore::open`]. Commits can
-    /// continue during this.
+    /// Writes all records as of one instant to a new file, for [`FileStore::open`]. Other threads
+    /// can commit meanwhile.
     ///
     /// # Errors
     /// [`StoreError::Exists`] if the file exists; errors of reading and writing.

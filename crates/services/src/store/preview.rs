@@ -1,7 +1,7 @@
 //! A view of a file that never changes the file.
 //!
-//! Written pages stay in memory and hide those of the file. A database can therefore be opened,
-//! repaired and read before it is known to be a store of this program.
+//! Written pages stay in memory and hide the file's pages. A database can therefore be opened,
+//! repaired and read before the program knows whether it is one of Corelane's stores.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -50,8 +50,8 @@ impl Preview {
     }
 }
 
-/// Returns the parts of a range that lie in one page each: the page's number, the offset in the
-/// page, and the range of the part within the whole range.
+/// Splits a range at the boundaries of pages. Each part has the number of its page, its offset in
+/// the page, and its range within the whole range.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -50,7 +50,7 @@ struct Contents {
     read: usize,
 }
 
-/// A disk. Clones denote the same disk.
+/// A simulated disk. All clones are one disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk(Arc<Mutex<Contents>>);
 
@@ -65,7 +65,7 @@ impl Disk {
         Disk(Arc::new(Mutex::new("disk", Scope::Orb, Contents { image, ..Contents::default() })))
     }
 
-    /// Makes backends over this disk.
+    /// Returns a function that opens this disk, for `FileStore::with_backend`.
     pub(crate) fn opener(&self) -> impl Fn() -> Disk + Send + Sync + 'static {
         let disk = self.clone();
         move || disk.clone()
@@ -86,12 +86,12 @@ impl Disk {
         self.0.lock().read
     }
 
-    /// Makes all operations after the next `operations` ones fail; `None` for none.
+    /// Makes the disk fail after its next `operations` operations. With `None` it does not fail.
     pub(crate) fn fail_after(&self, operations: Option<usize>) {
         self.0.lock().room = operations;
     }
 
-    /// Returns the disk as a power failure after `count` operations of the log leaves it.
+    /// Returns the disk after a power failure that follows `count` operations of the log.
     pub(crate) fn cut(&self, count: usize, random: &mut Random) -> Disk {
         let contents = self.0.lock();
         let log = &contents.log[..count];

@@ -1,5 +1,5 @@
-//! Power failures under a name service. The disk keeps synced data, loses some of the later writes,
-//! and tears the last one.
+//! Power failures under a name service. The disk keeps synced data and loses some of the later
+//! writes. The last write that it keeps may be incomplete.
 
 use std::collections::BTreeMap;
 
@@ -79,19 +79,19 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
     }
 }
 
-/// Number of power failures. It is so large that some fall between a commit and its
-/// acknowledgement.
+/// Number of power failures, large enough for some between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// The power fails at 200 instants (`CORELANE_CUTS`) of 120 changes. Each acknowledged change is
-/// there afterwards. The change in progress is there completely or not at all.
+/// Checks a name service after power failures at 200 instants (`CORELANE_CUTS`) of 120 changes.
+/// Each acknowledged change remains. The change in progress is either complete or absent.
 #[test]
 fn acknowledged_changes_survive_power_failures_whole() {
     let disk = Disk::default();
     let (orb, naming) = serve(&disk);
     disk.start_log();
     let mut random = Random(11);
-    // The names after each change, and the length of the log when the change was acknowledged.
+    // Each entry has the names after a change, and the log's length at the change's
+    // acknowledgement.
     let mut versions = vec![(Names::new(), 0)];
     for number in 1..=120 {
         let mut expected = versions.last().unwrap().0.clone();
@@ -115,7 +115,7 @@ fn acknowledged_changes_survive_power_failures_whole() {
             versions[acknowledged].0
         );
         whole += usize::from(has_next);
-        // The service continues from there.
+        // The restarted service accepts further changes.
         let path = name::to_name("after").unwrap();
         naming.reference().bind(&path, Some(&object(&orb, 1))).unwrap();
         orb.shutdown(true).unwrap();

@@ -11,7 +11,7 @@ pub(super) struct Machine {
     at_start: Option<Ticks>,
 }
 
-/// Times of all cores together since boot, in ticks of the kernel.
+/// Times since boot, summed over all cores, in ticks of the kernel.
 #[derive(Clone, Copy)]
 struct Ticks {
     idle: u64,
@@ -46,8 +46,9 @@ impl Machine {
         self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
     }
 
-    /// Returns the percentage of time in which the cores were idle, and of time that a host gave to
-    /// other machines, since [`begin`](Self::begin). All activity of the machine counts.
+    /// Returns the percentages of idle and of stolen time of the cores since
+    /// [`begin`](Self::begin). Stolen time is time that the host gave to other virtual machines.
+    /// All programs of the machine count.
     pub(super) fn idle_and_stolen(&self) -> Option<(f64, f64)> {
         let (before, after) = (self.at_start?, ticks()?);
         let all = after.all.saturating_sub(before.all);
@@ -60,8 +61,8 @@ fn ticks() -> Option<Ticks> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let numbers: Vec<u64> =
         stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
-    // user, nice, system, idle, waiting for a disk, interrupts (2), stolen. The first two already
-    // include the time of guests.
+    // The columns of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. Guest time
+    // follows, but the first two columns already include it.
     let idle = numbers.get(3)? + numbers.get(4)?;
     Some(Ticks { idle, stolen: *numbers.get(7)?, all: numbers.iter().take(8).sum() })
 }

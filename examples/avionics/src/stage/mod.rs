@@ -1,7 +1,7 @@
 //! The stage: starts the server and the clients, shows their progress, and prints a summary.
 //!
-//! It is also a CORBA server: the clients report to its recorder. Every process that it starts ends
-//! together with it.
+//! The stage is also a CORBA server: the clients report to its recorder. Every process that the
+//! stage starts ends together with it.
 
 mod machine;
 mod omniorb;
@@ -40,7 +40,7 @@ pub(crate) struct Show {
     pub(crate) folder: PathBuf,
 }
 
-/// Messages to the recorder.
+/// A message that the recorder received.
 enum Heard {
     Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
     Report(Report),
@@ -116,7 +116,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
-    // Handles the reports that arrived last.
+    // Handles the reports that arrived after the last display.
     while let Some(heard) = heard.receive() {
         note(heard, &mut records);
     }
@@ -138,7 +138,7 @@ fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, Strin
     Err("the server ended before it was ready".into())
 }
 
-/// Shows the reports until every client has ended or its time is over.
+/// Shows the reports until every client has ended, or until the maximum time has passed.
 fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], records: &mut [Record]) -> Result<()> {
     let length = Duration::from_secs(seconds.into());
     let (mut table, started) = (Table::new(length), now());
@@ -199,7 +199,7 @@ fn print_clients(records: &[Record]) {
 /// Describes the run, depending on the machine's permissions.
 fn standing(machine: &Machine) -> &'static str {
     if machine.is_real_time() {
-        "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says what to do about what is lacking."
+        "          Fixed priorities are permitted and used (SCHED_FIFO). `corelane doctor` says how to correct guarantees that do not hold."
     } else {
         "          Fixed priorities are refused: everything runs in the ordinary class, and deadlines are kept at best effort.\n          \
          `corelane doctor` says what to change."
@@ -227,7 +227,7 @@ fn sum_up(
     println!("\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed");
     if let Some((idle, stolen)) = machine.idle_and_stolen() {
         println!(
-            "cores     {idle:.0} % idle, all that runs here counted; {stolen:.1} % taken by the host of the virtual machine"
+            "cores     {idle:.0} % idle, with all programs of the machine; {stolen:.1} % taken by the host of the virtual machine"
         );
     }
     if let Some(reason) = &left_out {

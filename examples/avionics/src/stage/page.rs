@@ -34,7 +34,7 @@ pub(super) fn page(seconds: u32, machine: &Machine, records: &[Record], left_out
         machine.cores
     );
     if let Some((idle, stolen)) = machine.idle_and_stolen() {
-        page += &format!("<p>The cores were {idle:.0} % idle, all that ran on the machine counted");
+        page += &format!("<p>The cores were {idle:.0} % idle, with all programs of the machine");
         page += &format!("; the host of the virtual machine took {stolen:.1} %.</p>\n");
     }
     page += &summary(records);
@@ -84,7 +84,7 @@ fn section(record: &Record) -> String {
     text + "</p>\n" + &histogram(record)
 }
 
-/// Height of a bucket; `LEFT` and `WIDTH` are the beginning and the maximum length of the bars.
+/// Height of a bucket's bar. `LEFT` is the beginning of the bars, and `WIDTH` their maximum length.
 const ROW: usize = 20;
 const LEFT: usize = 150;
 const WIDTH: usize = 440;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_has_a_bar_and_a_number_for_each_bucket() {
+    fn histogram_has_a_bar_and_a_number_for_each_bucket() {
         let drawing = histogram(&record(vec![300_000, 400_000, 600_000, 15_000_000]));
         // The buckets are 200 to 500 us, 500 us to 1 ms, three empty ones, and 10 to 20 ms.
         assert_eq!(drawing.matches("<rect").count(), 6);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_calls_has_no_drawing() {
+    fn client_without_calls_has_no_histogram() {
         assert!(histogram(&record(Vec::new())).contains("No calls"));
     }
 }

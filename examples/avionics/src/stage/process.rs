@@ -1,4 +1,4 @@
-//! Programs that never outlive their handle.
+//! Started programs, which end at the latest when their handle is dropped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// A started program, with its output in a file of its name.
+/// A started program. Its output goes to a file with the program's name.
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
@@ -57,8 +57,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The child has not been waited for, so its id is still valid. If the child has ended, the
-        // call has no effect.
+        // The process id is valid until `wait` returns. If the child has already ended, the call
+        // has no effect.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

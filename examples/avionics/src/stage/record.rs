@@ -34,7 +34,7 @@ pub(super) struct Record {
     pub(super) scheduling: String,
     /// Calls per second during the latest report.
     pub(super) rate: f64,
-    /// Total seconds of all reports.
+    /// Time in seconds that all reports cover.
     seconds: f64,
     /// Latency of every call, ascending.
     latencies: Vec<Duration>,
@@ -49,7 +49,7 @@ impl Record {
     }
 
     pub(super) fn add(&mut self, report: Report) {
-        // The last report may cover only a moment.
+        // The last report may cover too short a time for a rate.
         if report.period > 0.5 {
             self.rate = report.latencies.len() as f64 / report.period;
         }
@@ -73,14 +73,14 @@ impl Record {
         if self.seconds > 0.0 { self.calls() as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Returns the latency that `part` of the calls do not exceed (1: the maximum), or `None`
-    /// without calls.
+    /// Returns the latency that the fraction `part` of the calls do not exceed. A fraction of 1
+    /// gives the maximum. Returns `None` if there are no calls.
     pub(super) fn percentile(&self, part: f64) -> Option<Duration> {
         let rank = (part * self.calls() as f64).ceil() as usize;
         self.latencies.get(rank.max(1) - 1).copied()
     }
 
-    /// Counts the calls in each bucket of [`BOUNDS`] and above.
+    /// Counts the calls in each bucket of [`BOUNDS`] and in the bucket above.
     pub(super) fn buckets(&self) -> [usize; BOUNDS.len() + 1] {
         let mut buckets = [0; BOUNDS.len() + 1];
         for latency in &self.latencies {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_add_up() {
+    fn record_sums_the_reports() {
         let mut record = Record::new("radar", "assess", 10, None);
         assert_eq!((record.percentile(0.5), record.mean_rate()), (None, 0.0));
         record.add(report((1..=50).rev().map(|n| n * 1_000).collect()));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_belongs_to_its_bucket_and_the_last_bucket_takes_the_rest() {
+    fn bucket_includes_its_upper_bound_and_the_last_bucket_has_no_bound() {
         let mut record = Record::default();
         record.add(report(vec![20_000, 20_001, u32::MAX]));
         let buckets = record.buckets();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_written_short() {
+    fn latencies_are_formatted_with_few_characters() {
         let texts = [87, 999, 1_250, 12_340, 123_400].map(|microseconds| short(Duration::from_micros(microseconds)));
         assert_eq!(texts, ["87 us", "999 us", "1.25 ms", "12.3 ms", "123 ms"]);
     }

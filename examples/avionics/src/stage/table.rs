@@ -1,4 +1,4 @@
-//! The table in the terminal: redrawn in place on a terminal, printed at intervals elsewhere.
+//! The table of all clients. On a terminal it is redrawn in place, elsewhere printed at intervals.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,8 @@ use super::record::{Record, short_or_dash, whole};
 
 /// Interval of redrawing on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Interval of printing if the output is no terminal. A shorter run prints once in its middle.
+/// Interval of printing if the output is not a terminal. A run shorter than the interval prints
+/// once, in the middle of the run.
 const REPRINT: Duration = Duration::from_secs(5);
 
 /// Position of the table, and the time of its next display.
@@ -36,7 +37,7 @@ impl Table {
         let text = format!("{headline}\n{}\n", lines(records, |record| record.rate));
         let mut out = io::stdout().lock();
         if self.in_place && self.drawn > 0 {
-            // Move up over the old table, and clear from there.
+            // Moves the cursor to the start of the old table, and clears the screen below.
             write!(out, "\x1b[{}A\x1b[J", self.drawn)?;
         }
         self.drawn = text.lines().count();
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_fits_a_terminal_of_80_columns() {
+    fn row_fits_a_terminal_of_80_columns() {
         let record = Record::new("inertial", "navigate", 20, Some(Duration::from_millis(5)));
         let text = lines(&[record], |record| record.rate);
         assert_eq!(text.lines().count(), 2);

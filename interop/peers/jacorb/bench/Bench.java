@@ -20,13 +20,13 @@ import org.omg.PortableServer.POAHelper;
  * JacORB's side of `corelane bench`, with crates/bench/idl/cubit.idl: Bench --serve, or Bench
  * REFERENCE.
  *
- * It uses the line protocol of interop/peers/omniorb/bench.cc. Before the first run of an operation
- * it makes calls for a while, so that the virtual machines of both sides have compiled the code.
+ * The program uses the line protocol of interop/peers/omniorb/bench.cc. Before the first run of an
+ * operation it makes warm-up calls, so that the virtual machines of both sides compile the code.
  */
 public final class Bench {
     /**
-     * Warm-up of the first run of an operation: the time in nanoseconds, and the maximum number of
-     * calls.
+     * Bounds of the warm-up before the first run of an operation: the time in nanoseconds, and the
+     * maximum number of calls.
      */
     private static final long WARM = 1_500_000_000L;
     private static final int WARM_CALLS = 30_000;
@@ -68,8 +68,8 @@ public final class Bench {
     }
 
     /**
-     * Compares one reply with a sequence in full before the measurement; timed replies by length
-     * and last element.
+     * Returns the call of an operation. For sequences, the whole reply is compared once before the
+     * measurement. Timed replies are compared only by length and last element.
      */
     private static Call of(Target t, String op) {
         switch (op) {

@@ -1,6 +1,6 @@
-// Makes operators visible to TAO's templates for operation arguments. These insert values into an
-// any by operators declared after them in the global namespace, where C++ does not look at
-// instantiation. C++ does look in the namespace of CORBA::Any.
+// Makes operators visible to TAO's templates for operation arguments. The templates insert values into an any
+// by operators that are declared later in the global namespace. At instantiation C++ does not look in the
+// global namespace, but in the namespace of CORBA::Any.
 namespace CORBA {
 template <class T>
 void operator<<=(Any& any, const T& value) {

@@ -1,4 +1,4 @@
-// The parts that are specific to TAO.
+// The code that is specific to TAO.
 #ifndef CORELANE_INTEROP_PRODUCT_H
 #define CORELANE_INTEROP_PRODUCT_H
 
@@ -23,7 +23,7 @@ using AnyOut = CORBA::Any_out;
 
 inline CORBA::ORB_ptr orb(int& argc, char** argv) { return CORBA::ORB_init(argc, argv); }
 
-/// Also serves an object under the plain key.
+/// Activates an object and makes it reachable by the plain key.
 inline CORBA::Object_ptr publish(CORBA::ORB_ptr orb, PortableServer::POA_ptr root, PortableServer::Servant servant, const char* key) {
   PortableServer::ObjectId_var id = root->activate_object(servant);
   CORBA::Object_var object = root->id_to_reference(id.in());
@@ -34,14 +34,14 @@ inline CORBA::Object_ptr publish(CORBA::ORB_ptr orb, PortableServer::POA_ptr roo
   return object._retn();
 }
 
-/// Starts serving requests on threads: nested calls of many threads hold one for each level.
+/// Starts threads that serve requests. Each level of a nested call takes a thread, for each calling thread.
 inline void serve(CORBA::ORB_ptr orb) {
   for (int i = 0; i < 32; ++i) {
     std::thread([orb] {
       try {
         orb->run();
       } catch (const CORBA::Exception&) {
-        // The ORB was shut down.
+        // The exception means that the ORB was shut down.
       }
     }).detach();
   }

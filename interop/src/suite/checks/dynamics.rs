@@ -1,5 +1,5 @@
-//! Values of every type in `any`, and in `any` in `any`; TypeCodes; values that the server itself
-//! inserts and extracts.
+//! Values of every type in `any`, and in `any` in `any`. Also TypeCodes, and values that the server
+//! itself inserts and extracts.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use crate::interop::*;
 use crate::suite::values::{Random, Sample};
 
 impl Client {
-    /// Checks values in `any`, and a sequence of them in `any` in `any`.
+    /// Checks values in `any`, and a sequence of such values in `any` in `any`.
     fn in_any<T: Typed + PartialEq + Debug>(
         &self,
         name: &str,

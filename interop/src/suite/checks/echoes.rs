@@ -1,4 +1,4 @@
-//! The echo operations: the result is a, inout b becomes a, and out c becomes the old b.
+//! Checks of the echo operations: the result is a, inout b becomes a, and out c becomes the old b.
 
 use std::fmt::Debug;
 
@@ -193,7 +193,7 @@ impl Client {
         self.wide_values();
     }
 
-    /// Echoes octets and structures of many sizes, some larger than any buffer on the way.
+    /// Echoes sequences of octets and of structures in many sizes, some larger than all buffers.
     pub(super) fn big_messages(&self, size: usize) {
         self.report.check(&format!("big octets {size}"), || {
             let octets = |count: usize, factor: usize| -> Octets {

@@ -10,7 +10,7 @@ use super::{Client, Verdict, differs, plain, same};
 use crate::interop::*;
 use crate::suite::servants::{constants, details};
 
-/// The names that every server must know.
+/// The names of system exceptions that every server must know.
 const SYSTEM_EXCEPTIONS: [&str; 16] = [
     "UNKNOWN",
     "BAD_PARAM",
@@ -311,7 +311,8 @@ impl Client {
             let most = AtomicU32::new(0);
             thread::scope(|scope| {
                 for _ in 0..meet {
-                    // A call that failed makes the number too small.
+                    // The result of a failed call is ignored: the number of callers is then too
+                    // small, and the check fails.
                     scope.spawn(|| self.suite.meet(meet, 5000).map(|seen| most.fetch_max(seen, Ordering::SeqCst)));
                 }
             });

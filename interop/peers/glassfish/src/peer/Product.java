@@ -9,13 +9,13 @@ import org.omg.CORBA.ORBPackage.InvalidName;
 import org.omg.CORBA.TypeCode;
 import org.omg.CORBA.portable.OutputStream;
 
-/** The parts that are specific to GlassFish ORB. */
+/** The code that is specific to GlassFish ORB. */
 final class Product {
     static final String NAME = "GlassFish";
 
     private Product() {}
 
-    /** GlassFish's own settings are -D properties of the virtual machine and override these. */
+    /** Returns settings of GlassFish ORB. Properties of the virtual machine (-D) override them. */
     static Properties settings() {
         Properties wanted = new Properties();
         wanted.put("org.omg.CORBA.ORBClass", "com.sun.corba.ee.impl.orb.ORBImpl");
@@ -29,12 +29,12 @@ final class Product {
         return wanted;
     }
 
-    /** Also serves the object under a plain key. */
+    /** Makes the object reachable by a plain key. */
     static void bindKey(ORB orb, String key, String reference) throws InvalidName {
         ((com.sun.corba.ee.spi.orb.ORB) orb).register_initial_reference(key, orb.string_to_object(reference));
     }
 
-    /** Inserts the output of the writer into an any, which holds it only after reading it again. */
+    /** Inserts a value into an any. The function `write` writes the value, and the any then reads it. */
     static void insert(Any any, TypeCode type, Consumer<OutputStream> write) {
         OutputStream out = any.create_output_stream();
         write.accept(out);

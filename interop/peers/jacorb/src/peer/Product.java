@@ -8,20 +8,20 @@ import org.omg.CORBA.ORB;
 import org.omg.CORBA.TypeCode;
 import org.omg.CORBA.portable.OutputStream;
 
-/** The parts that are specific to JacORB. */
+/** The code that is specific to JacORB. */
 final class Product {
     static final String NAME = "JacORB";
 
     private Product() {}
 
-    /** JacORB's own settings are -D properties of the virtual machine and override these. */
+    /** Returns settings of JacORB. Properties of the virtual machine (-D) override them. */
     static Properties settings() {
         Properties wanted = new Properties();
         wanted.put("org.omg.CORBA.ORBClass", "org.jacorb.orb.ORB");
         wanted.put("org.omg.CORBA.ORBSingletonClass", "org.jacorb.orb.ORBSingleton");
         wanted.put("OAIAddr", "127.0.0.1");
         wanted.put("jacorb.poa.queue_wait", "on");
-        // Nested calls of many threads hold a thread for each level.
+        // Each level of a nested call takes a thread of the pool, for each calling thread.
         wanted.put("jacorb.poa.thread_pool_max", "64");
         for (String name : System.getProperties().stringPropertyNames()) {
             if (name.startsWith("jacorb.") || name.startsWith("OA")) {
@@ -31,12 +31,12 @@ final class Product {
         return wanted;
     }
 
-    /** Also serves the object under a plain key. */
+    /** Makes the object reachable by a plain key. */
     static void bindKey(ORB orb, String key, String reference) {
         ((org.jacorb.orb.ORB) orb).addObjectKey(key, reference);
     }
 
-    /** Inserts the output of the writer into an any. */
+    /** Inserts a value into an any. The function `write` writes the value. */
     static void insert(Any any, TypeCode type, Consumer<OutputStream> write) {
         any.type(type);
         write.accept(any.create_output_stream());

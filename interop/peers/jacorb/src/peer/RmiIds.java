@@ -15,9 +15,9 @@ import org.omg.CORBA.portable.OutputStream;
 import org.omg.SendingContext.RunTime;
 
 /**
- * Provides the ids that JacORB requests from javax.rmi before it writes a value as an abstract
- * interface; it then writes the value's own id. The existing implementations of javax.rmi do not
- * start on a JDK without its former internals.
+ * Provides ids in place of javax.rmi. JacORB asks javax.rmi for an id before it writes a value as an
+ * abstract interface, although it then writes the value's own id. The existing implementations of
+ * javax.rmi need internal classes that newer JDKs do not have.
  */
 public final class RmiIds implements UtilDelegate, ValueHandler {
     @Override

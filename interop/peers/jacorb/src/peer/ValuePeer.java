@@ -82,8 +82,8 @@ import org.omg.PortableServer.POA;
 /**
  * ValuePeer --ior FILE: serves InteropValues::ValueSuite until its shutdown operation, at most 240 s.
  *
- * <p>ValuePeer --call REFERENCE: calls it, and prints {@code ok NAME} or {@code FAIL NAME ...} for
- * each check and finally {@code N passed, M failed}.
+ * <p>ValuePeer --call REFERENCE: calls the suite at REFERENCE, and prints {@code ok NAME} or {@code FAIL
+ * NAME ...} for each check and finally {@code N passed, M failed}.
  */
 public final class ValuePeer {
     private static final String STAMP = "IDL:corelane/InteropValues/Stamp:1.0";
@@ -95,19 +95,19 @@ public final class ValuePeer {
 
     // ---- values ----
 
-    /** A node. */
+    /** The implementation of Node. */
     public static final class NodeImpl extends Node {}
 
-    /** A base. */
+    /** The implementation of Base. */
     public static final class BaseImpl extends Base {}
 
-    /** A value that is truncated to a base if its type is unknown. */
+    /** The implementation of Extended, which a receiver that does not know the type truncates to Base. */
     public static final class ExtendedImpl extends Extended {}
 
-    /** A value that extends a base. */
+    /** The implementation of Heavier, which extends Base and cannot be truncated. */
     public static final class HeavierImpl extends Heavier {}
 
-    /** A value with an area. */
+    /** The implementation of Square, which computes its area. */
     public static final class SquareImpl extends Square {
         @Override
         public double area() {
@@ -116,7 +116,8 @@ public final class ValuePeer {
     }
 
     /**
-     * A custom value, which JacORB writes without chunks (CDROutputStream.write_value_internal).
+     * The implementation of the custom value Stamp. JacORB writes it without chunks
+     * (CDROutputStream.write_value_internal).
      */
     public static class StampImpl extends Stamp {
         @Override
@@ -139,8 +140,8 @@ public final class ValuePeer {
     }
 
     /**
-     * A custom value in chunks. Without chunks, only its own code knows where it ends (CORBA 3.0.3,
-     * 15.3.4). JacORB writes chunks for streamable values with more than one id.
+     * A Stamp that JacORB writes in chunks. Without chunks, only the value's own code knows where the
+     * value ends (CORBA 3.0.3, 15.3.4). JacORB writes chunks for streamable values with more than one id.
      */
     public static final class ChunkedStamp extends StampImpl implements StreamableValue {
         /** Creates a copy. */
@@ -171,7 +172,7 @@ public final class ValuePeer {
         }
     }
 
-    /** A value that describes itself by its text. */
+    /** The implementation of Note, whose description is its text. */
     public static final class NoteImpl extends Note {
         @Override
         public String describe() {
@@ -184,7 +185,7 @@ public final class ValuePeer {
         ((org.omg.CORBA_2_3.ORB) orb).register_value_factory("IDL:corelane/InteropValues/" + name + ":1.0", factory);
     }
 
-    /** Returns the shape of a graph seen from one of its nodes. */
+    /** Describes the graph that is reachable from a node. */
     private static String form(Node start) {
         List<Node> met = new ArrayList<>();
         Map<Node, Integer> numbers = new IdentityHashMap<>();
@@ -365,7 +366,7 @@ public final class ValuePeer {
             return made;
         }
 
-        /** Returns the content of an any, or of an any in an any; stamps get chunks. */
+        /** Returns a copy of an any, or of a nested any, in which each Stamp is a ChunkedStamp. */
         private Any chunked(Any any) {
             Any made = _orb().create_any();
             try {
@@ -527,7 +528,7 @@ public final class ValuePeer {
         switch (RANDOM.nextInt(3)) {
             case 0: made.text("text"); break;
             case 1: made.leaf(graph()); break;
-            // The only discriminator that JacORB's own reader keeps.
+            // JacORB's own reader keeps no other discriminator of the default arm.
             default: made.__default(0);
         }
         return made;
@@ -573,7 +574,7 @@ public final class ValuePeer {
         check("echo_any(" + name + ")", () -> inAny(orb, suite, put, show));
     }
 
-    /** Checks each type in any: the inserted value, and the text of the received one. */
+    /** Checks each type in any: compares the inserted value with the text of the received value. */
     private static void anys(ORB orb, ValueSuite suite) {
         checkAny(orb, suite, "Money", a -> MoneyHelper.insert(a, new BigDecimal("-12345.6789")),
                 any -> MoneyHelper.extract(any).toString());

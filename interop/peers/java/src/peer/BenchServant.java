@@ -3,7 +3,7 @@ package peer;
 import Interop.BenchPOA;
 import Interop.Point;
 
-/** The operations for benchmarks: each returns its argument. */
+/** The servant of Bench, the interface for benchmarks: each operation returns its argument. */
 final class BenchServant extends BenchPOA {
     @Override
     public void nothing() {}

@@ -6,7 +6,7 @@ import Interop.RightPackage.Turned;
 
 import java.util.Arrays;
 
-/** The most derived interface of the diamond. */
+/** The servant of Bottom, the most derived interface of the diamond. */
 final class BottomServant extends BottomPOA {
     private volatile int shared;
 

@@ -11,7 +11,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 
-/** The bouncer of both the client and the server. */
+/** The servant of Bouncer, which the client and the server have. */
 final class BouncerServant extends BouncerPOA {
     private final List<Integer> received = new ArrayList<>();
 
@@ -32,8 +32,8 @@ final class BouncerServant extends BouncerPOA {
     }
 
     /**
-     * Waits for this number of values, for at most this time. Returns the values received so far,
-     * sorted.
+     * Waits until this number of values has been received, at most for this time. Returns the received
+     * values, sorted.
      */
     synchronized List<Integer> await(int count, long milliseconds) throws InterruptedException {
         long end = System.nanoTime() + milliseconds * 1_000_000;

@@ -28,8 +28,8 @@ import org.omg.PortableServer.POA;
  * Client REFERENCE [options]
  *
  * <p>Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
- * one of them), and verifies all results. Prints "ok NAME" or "FAIL NAME ..." for each, and finally
- * "N passed, M failed".
+ * such a text), and verifies all results. Prints "ok NAME" or "FAIL NAME ..." for each check, and
+ * finally "N passed, M failed".
  *
  * <pre>
  *   --no-wide          leave out wide characters (GIOP 1.0)
@@ -129,7 +129,7 @@ public final class Client {
         System.exit(client.failed == 0 ? 0 : 1);
     }
 
-    /** Runs a check. It fails if it returns a text or an exception. */
+    /** Runs a check. The check fails if it returns a text or throws an exception. */
     private void check(String name, Callable<String> work) {
         if (skipped.contains(name)) {
             return;
@@ -199,7 +199,7 @@ public final class Client {
         return "";
     }
 
-    /** Checks a parameter value of the operation in any, and that any in any in any. */
+    /** Checks a value of the operation's parameter type in an any, and the any nested in two further anys. */
     private String inAny(Method method, int rounds) throws ReflectiveOperationException {
         Class<?>[] types = method.getParameterTypes();
         for (int round = 0; round < rounds; round++) {
@@ -221,8 +221,8 @@ public final class Client {
     }
 
     /**
-     * Inserts a value by its holder. Types that Java cannot distinguish are inserted explicitly: wide
-     * and narrow text, bounded strings and aliases.
+     * Inserts a value into an any by its holder. Values whose types Java cannot distinguish are inserted
+     * explicitly: wide and narrow text, bounded strings and aliases.
      */
     private static void insert(Any any, String operation, Object value, Class<?> holderType) throws ReflectiveOperationException {
         switch (operation) {
@@ -239,7 +239,7 @@ public final class Client {
         }
     }
 
-    /** Echoes an any and shows the result, the inout, and the any inside the other any. */
+    /** Echoes an any. Returns the texts of the result, of the inout parameter and of the nested any. */
     private String returned(Consumer<Any> put, Function<Any, String> look) {
         Any any = ORB.init().create_any();
         put.accept(any);
@@ -334,7 +334,7 @@ public final class Client {
     }
 
     private void dynamics(int rounds) {
-        // The generated code ignores context clauses: no properties are received.
+        // The generated code ignores context clauses, so the server receives no properties.
         check("properties", () -> unequal("properties", new String[] {"text"}, suite.properties("text")));
         check("pack", () -> {
             for (int round = 0; round < rounds; round++) {
@@ -497,7 +497,7 @@ public final class Client {
             BouncerHelper.narrow(base);
             trouble = "the base narrows to Bouncer ";
         } catch (org.omg.CORBA.BAD_PARAM refused) {
-            // The expected outcome.
+            // The exception is the expected outcome.
         }
         int turned = 0;
         String names = "";
@@ -547,7 +547,7 @@ public final class Client {
         });
     }
 
-    /** A variant of Values.same, which is too slow for a hundred thousand values. */
+    /** Compares arrays of Person. Values.same is too slow for a hundred thousand values. */
     private static boolean equal(Person[] some, Person[] others) {
         return Arrays.equals(some, others, (x, y) -> x.full_name.equals(y.full_name) && x.age == y.age
                 && Arrays.equals(x.nicknames, y.nicknames) && x.code.equals(y.code)

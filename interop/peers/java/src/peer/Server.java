@@ -19,9 +19,9 @@ import org.omg.PortableServer.POA;
 /**
  * Server --ior FILE [--life SECONDS] [--until-eof]
  *
- * <p>Serves Interop::Suite under the plain key "Interop" and writes its reference to FILE. Ends on
- * the shutdown operation, after its life (300 s), or, with --until-eof, at the end of standard
- * input.
+ * <p>Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to FILE.
+ * The server ends at the shutdown operation, after SECONDS (300), or, with --until-eof, at the end of
+ * standard input.
  */
 public final class Server {
     private Server() {}
@@ -59,10 +59,10 @@ public final class Server {
             Thread watcher = new Thread(() -> {
                 try {
                     while (System.in.read() >= 0) {
-                        // Only the end of the input matters.
+                        // The input itself is ignored; only its end matters.
                     }
                 } catch (java.io.IOException ended) {
-                    // An error also ends the server.
+                    // An error of reading ends the server too.
                 }
                 stop.countDown();
             });
@@ -74,7 +74,7 @@ public final class Server {
         System.exit(0);
     }
 
-    /** Runs echo operations of every type by the rule of interop.idl; SuiteRest has the others. */
+    /** Returns a servant that runs all echo operations by the rule of interop.idl, and the others by SuiteRest. */
     private static SuiteOperations suite(SuiteRest rest) {
         Class<?>[] face = {SuiteOperations.class};
         return (SuiteOperations) Proxy.newProxyInstance(Server.class.getClassLoader(), face, (proxy, method, arguments) -> {
@@ -90,7 +90,7 @@ public final class Server {
         });
     }
 
-    /** The result is a, b becomes a, c becomes the old value of b. */
+    /** Runs an echo operation: the result is a, b becomes a, and c becomes the old value of b. */
     private static Object echo(Object[] arguments) throws ReflectiveOperationException {
         Field inout = arguments[1].getClass().getField("value");
         Field out = arguments[2].getClass().getField("value");

@@ -52,7 +52,7 @@ final class Start {
         return poa;
     }
 
-    /** Returns the reference itself, or the one in the file of that name. */
+    /** Returns the word if it is a reference, else the reference in the file of that name. */
     static String reference(String word) throws IOException {
         if (word.startsWith("IOR:") || word.startsWith("corbaloc:")) {
             return word;

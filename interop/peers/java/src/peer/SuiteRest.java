@@ -9,7 +9,7 @@ import org.omg.CORBA.ORB;
 import org.omg.CORBA.StringHolder;
 import org.omg.PortableServer.POA;
 
-/** The suite's operations other than echoes; Server finds them here by name. */
+/** The suite's operations other than the echo operations. Server looks them up by name. */
 public final class SuiteRest {
     private final POA poa;
     private final Runnable stop;
@@ -49,7 +49,7 @@ public final class SuiteRest {
         return RecordHelper.extract(value);
     }
 
-    /** The generated code ignores context clauses: no properties are received. */
+    /** The generated code ignores context clauses, so the server receives no properties. */
     public String[] properties(String text) {
         return new String[] {text};
     }

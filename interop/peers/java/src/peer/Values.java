@@ -21,8 +21,8 @@ final class Values {
     static String repertoire = "ascii";
 
     /**
-     * Properties of a place that Java's types lack: array lengths (exact if above 0, a maximum if
-     * below), the longest string, and whether characters are wide.
+     * Properties of a parameter or member that its Java type does not show: the lengths of arrays (exact
+     * if positive, a negated maximum if negative), the longest string, and wide characters.
      */
     private record Shape(int longest, boolean wide, int... lengths) {
         int length(int depth) {
@@ -34,7 +34,7 @@ final class Values {
     private static final Shape SHORT = new Shape(8, false);
     private static final Shape WIDE = new Shape(40, true);
 
-    /** Keyed by operation, or by structure and member. */
+    /** The shapes of parameters by operation, and of members by structure and member. */
     private static final Map<String, Shape> SHAPES = Map.ofEntries(
         Map.entry("echo_octet_seq", new Shape(0, false, -300)),
         Map.entry("echo_short_name", SHORT),
@@ -74,8 +74,8 @@ final class Values {
     private final Random random;
 
     /**
-     * In rounds 0 and 1, numbers are the minimum and the maximum of their type, and sequences empty
-     * and full.
+     * Creates the values of a round. In round 0, numbers are the minimum of their type and sequences are
+     * empty. In round 1, numbers are the maximum and sequences have their maximum length.
      */
     Values(int round) {
         this.round = round;
@@ -183,7 +183,7 @@ final class Values {
         return java.util.HexFormat.of().formatHex(Product.written(stream));
     }
 
-    /** Returns a union whose discriminator the generated code keeps. */
+    /** Returns a union whose discriminator JacORB's generated code does not lose. */
     private Object union(Class<?> type) throws ReflectiveOperationException {
         int which = random.nextInt(3);
         switch (type.getSimpleName()) {
@@ -302,7 +302,7 @@ final class Values {
         return show(x).equals(show(y));
     }
 
-    /** Returns a text that distinguishes any two different values. */
+    /** Returns a text of a value. Different values have different texts. */
     static String show(Object value) {
         StringBuilder text = new StringBuilder();
         show(value, text);
