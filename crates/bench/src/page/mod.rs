@@ -2,7 +2,7 @@
 //! more runs.
 //!
 //! The page has no scripts and loads no other files. Every figure has its numbers beneath. Parsing
-//! and drawing are pure functions over text. Only the function [`write`] accesses files.
+//! and drawing are pure functions over text. Only the function [`write()`] accesses files.
 
 mod chart;
 mod papers;
