@@ -1,5 +1,5 @@
-//! Compiles the IDL of the benchmarks, and generates interfaces of 1 to 1,000 operations for
-//! `demux`.
+//! Compiles the IDL of the benchmarks, and generates interfaces of 1 to 1,000 operations for the
+//! benchmark `demux`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
 }
 
-/// Returns the IDL of the interfaces, whose operations do nothing.
+/// Returns IDL interfaces whose operations take and return nothing.
 fn wide_idl() -> String {
     let mut text = String::from("#pragma prefix \"corelane\"\nmodule Wide {\n");
     for width in WIDTHS {
@@ -31,7 +31,7 @@ fn wide_idl() -> String {
     text
 }
 
-/// Returns the implementation of all interfaces by one servant.
+/// Returns Rust code that implements all interfaces for one servant type.
 fn wide_servants() -> String {
     let mut text = String::new();
     for width in WIDTHS {

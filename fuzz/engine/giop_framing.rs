@@ -1,4 +1,4 @@
-//! The target `giop_framing` in the engine's loop.
+//! The program that runs the fuzz target `giop_framing` under the engine.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::giop_framing(input));

@@ -1,4 +1,4 @@
-//! The target `ior_text` in the engine's loop.
+//! The program that runs the fuzz target `ior_text` under the engine.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::ior_text(input));

@@ -1,4 +1,4 @@
-//! The target `naming_records` in the engine's loop.
+//! The program that runs the fuzz target `naming_records` under the engine.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::naming_records(input));

@@ -1,4 +1,4 @@
-//! The target `planted` in the engine's loop.
+//! The program that runs the fuzz target `planted` under the engine.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::planted(input));

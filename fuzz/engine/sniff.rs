@@ -1,4 +1,4 @@
-//! The target `sniff` in the engine's loop.
+//! The program that runs the fuzz target `sniff` under the engine.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::sniff(input));

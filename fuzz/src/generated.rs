@@ -1,5 +1,5 @@
-//! The target `generated`: code that the IDL compiler generates from `idl/values.idl` reads a
-//! peer's bytes.
+//! The fuzz target `generated`, which decodes the input with code that the IDL compiler generates
+//! from `idl/values.idl`.
 
 use corelane_wire::cdr::{Cdr, Decoder, Encoder, Endian, Scratch};
 use corelane_wire::codeset::{CharSet, CodeSets, WideOrder, WideSet};
@@ -12,11 +12,12 @@ use values::{
 
 corelane::include_idl!("values");
 
-/// Reads a value of a type that the first octet selects, with settings that the second one selects.
+/// Decodes a value. The first octet selects its type, the second octet the byte order and other
+/// settings.
 ///
 /// # Panics
 ///
-/// If a value that was read and written is different when it is read again.
+/// If a decoded value, after encoding and decoding, differs from itself.
 pub fn generated(input: &[u8]) {
     let [choice, settings, octets @ ..] = input else { return };
     let reader = Settings::of(*settings);
@@ -88,9 +89,9 @@ impl Settings {
 
 fn check<T: Cdr>(octets: &[u8], settings: Settings) {
     let Some(value) = settings.read::<T>(octets) else { return };
-    // A value that was read may hold data that cannot be sent, such as NUL in a string.
+    // A decoded value may contain data that cannot be encoded, such as NUL in a string.
     let Some(written) = settings.write(&value) else { return };
     let again = settings.read::<T>(&written);
-    // Compares the written forms, because a NaN differs from itself.
+    // The encoded forms are compared, because a NaN does not equal itself.
     assert_eq!(again.and_then(|again| settings.write(&again)), Some(written), "read again, and written again");
 }

@@ -1,9 +1,9 @@
 //! The fuzz targets: functions over bytes that must return soon and without a panic for any input.
 //!
-//! `cargo xtask fuzz` runs each of them under an engine that searches for new paths through the
-//! code (the programs in `engine/`). `tests/replay.rs` runs them, without the engine, on the
-//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes their use, and how
-//! to add a target.
+//! `cargo xtask fuzz` runs each target under an engine that searches for new paths through the code
+//! (the programs in `engine/`). Without the engine, `tests/replay.rs` runs the targets on the
+//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes how to use and add
+//! targets.
 #![forbid(unsafe_code)]
 
 mod generated;
@@ -18,17 +18,17 @@ pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_sniff::fuzz::sniff;
 pub use corelane_wire::fuzz::{any, cdr, giop_framing, ior_text};
 
-/// Runs operations on the state of a connection: its pending requests, and the state machines of
-/// admission and closing.
+/// Runs operations on the state of a connection: its outstanding requests, and the state machines
+/// of admission and closing.
 pub fn connection_ops(input: &[u8]) {
     corelane_wire::fuzz::connection_ops(input);
     corelane::fuzz::connection_ops(input);
 }
 
-/// A target: its name, which is also the name of its folders, and its function.
+/// A fuzz target: its name, which is also the name of its folders, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets. [`planted`] is not among them, because its fault must be found.
+/// All targets except [`planted`], whose fault an engine must find.
 pub const TARGETS: &[Target] = &[
     ("any", any),
     ("cdr", cdr),
@@ -44,12 +44,12 @@ pub const TARGETS: &[Target] = &[
     ("valuetypes", valuetypes),
 ];
 
-/// Panics for one input out of four thousand million. `cargo xtask fuzz --prove` uses it to show
-/// that coverage guides the engine; without guidance, finding the input would take hours.
+/// Panics for one in four thousand million inputs. `cargo xtask fuzz --prove` runs this target to
+/// show that coverage guides the engine. Without guidance, the search would take hours.
 ///
 /// # Panics
 ///
-/// For that one input, on purpose.
+/// On purpose, for inputs that begin with four certain octets.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

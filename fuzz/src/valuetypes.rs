@@ -1,5 +1,5 @@
-//! The target `valuetypes`: code that the IDL compiler generates from `idl/valuetypes.idl` reads a
-//! peer's values.
+//! The fuzz target `valuetypes`, which decodes values (IDL `valuetype`) with code that the IDL
+//! compiler generates from `idl/valuetypes.idl`.
 
 use corelane::ValueFactories;
 use corelane::mapping::read_value;
@@ -14,12 +14,12 @@ corelane::include_idl!("valuetypes");
 static LIMITS: Limits =
     Limits { max_nesting: 24, max_values: 48, max_repository_ids: 4, max_repository_id_length: 24, ..Limits::DEFAULT };
 
-/// Reads a structure with values of every kind. The first octet selects the byte order and the
+/// Decodes a structure with values of every kind. The first octet selects the byte order and the
 /// known types.
 ///
 /// # Panics
 ///
-/// If a value that was read and written is different when it is read again.
+/// If a decoded value, after encoding and decoding, differs from itself.
 pub fn valuetypes(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let factories = ValueFactories::new();
@@ -68,11 +68,10 @@ fn check<T>(
         write(value, &mut e).ok().map(|()| e.to_vec())
     };
     let Some(value) = reading(octets) else { return };
-    // Strings that were read may hold NUL, which cannot be sent.
+    // A decoded string may contain NUL, which cannot be encoded.
     let Some(written) = writing(&value) else { return };
     let again = reading(&written);
-    // Values are written in another order than they were read. They may then be nested more deeply,
-    // beyond the limit.
+    // The encoded values may have another order and therefore a deeper nesting, beyond the limit.
     if let Some(again) = again {
         assert_eq!(writing(&again), Some(written), "read again, and written again");
     }

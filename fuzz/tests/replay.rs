@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use corelane_fuzz::{TARGETS, planted};
 
-/// Maximum time for one input: a hundred times that of the slowest input on an idle machine.
+/// Maximum time for one input: a hundred times the time of the slowest input on an idle machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn here() -> &'static Path {
@@ -31,7 +31,7 @@ fn every_target_has_a_corpus() {
 }
 
 #[test]
-fn no_folder_is_without_its_target() {
+fn every_folder_of_inputs_has_a_target() {
     for part in ["corpus", "regressions", "seeds"] {
         for folder in files(&here().join(part)) {
             let name = folder.file_name().unwrap().to_str().unwrap();
@@ -60,7 +60,7 @@ fn committed_inputs_run_through_every_target() {
 }
 
 #[test]
-fn the_planted_fault_is_behind_its_four_octets() {
+fn planted_fault_needs_its_four_octets() {
     planted(b"");
     planted(b"\xc0\x4e\x7a");
     planted(b"\xc0\x4e\x7a\x18");

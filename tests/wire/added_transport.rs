@@ -102,7 +102,7 @@ fn exception_of_a_client_without_the_transport_names_the_address() {
     let expected = (Kind::ImpLimit, minor::imp_limit::NO_USABLE_PROFILE, Completion::No);
     assert_eq!((refused.kind(), refused.minor(), refused.completed()), expected);
     let text = refused.to_string();
-    assert!(text.contains("no transport of the ORB leads from this machine to pipe:x"), "{text}");
+    assert!(text.contains("no transport of the ORB can connect from this machine to pipe:x"), "{text}");
     let empty = Ior { type_id: "IDL:test/Probe:1.0".into(), profiles: Vec::new() };
     let (_orb, probe) = client(&empty.to_text().unwrap());
     let text = probe.cube_octet(3).unwrap_err().to_string();
@@ -144,10 +144,10 @@ fn address_with_an_unknown_scheme_is_refused() {
         [(Orb::builder(), "pipe:x"), (with(&folder.pipe()), "pip:x"), (with(&folder.pipe()), "Pipe:x")]
     {
         let error = builder.listen(address).build().unwrap_err().to_string();
-        assert!(error.contains(&format!("\"{address}\" is no address: no transport has this scheme")), "{error}");
+        assert!(error.contains(&format!("\"{address}\" is not an address: no transport has this scheme")), "{error}");
     }
     let error = Orb::builder().publish("pipe:x").build().unwrap_err().to_string();
-    assert!(error.contains("\"pipe:x\" is no address: no transport has this scheme"), "{error}");
+    assert!(error.contains("\"pipe:x\" is not an address: no transport has this scheme"), "{error}");
     // The transport itself refuses an address with an invalid name.
     let error = with(&folder.pipe()).listen("pipe:a/b").build().unwrap_err().to_string();
     assert!(error.contains("pipe:a/b does not name a pipe"), "{error}");

@@ -6,7 +6,7 @@ use crate::metadata::Metadata;
 use crate::steps::{self, Steps};
 use crate::{cross, dependencies, host, layers, licences, modules, source};
 
-/// Runs every check, the quick ones first.
+/// Runs every check, the quick checks first.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("Rust components", host::components) {
         return;
@@ -32,7 +32,7 @@ pub(crate) fn run(steps: &mut Steps) {
     steps.command("rustdoc", steps::cargo().args(documentation).env("RUSTDOCFLAGS", "-D warnings"));
 }
 
-/// Runs the checks that read which file uses which: layers, and circles in all crates.
+/// Runs the checks of the uses between files: layers in the ORB, and circles in all crates.
 pub(crate) fn structure(steps: &mut Steps) {
     steps.step("layers inside the ORB", |root| {
         let (found, remark) = modules::orb_layers(root)?;
@@ -44,7 +44,7 @@ pub(crate) fn structure(steps: &mut Steps) {
     });
 }
 
-/// Runs the checks that read the package graph.
+/// Runs the checks of the package graph.
 fn graph(steps: &mut Steps) {
     let mut metadata = None;
     steps.step("package graph", |root| {

@@ -1,4 +1,4 @@
-//! Crash tests: `kill -9` of a server, and power failures in a simulation, many times.
+//! Crash tests, repeated many times: `kill -9` of a server, and simulated power failures.
 //!
 //! `cargo xtask test` runs the same tests with fewer repetitions.
 
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// Number of kills and of power failures, unless options give others.
+/// Default number of kills and of power failures.
 const USUAL: u32 = 1_000;
 
-/// A test that repeats a step as often as an environment variable states.
+/// A test that repeats a step. An environment variable sets the number of repetitions.
 struct Crash {
     title: &'static str,
     package: &'static str,
@@ -89,7 +89,7 @@ fn repeat(root: &Path, crash: &Crash, times: u32) -> Outcome {
     let output = command.current_dir(root).env(crash.variable, times.to_string()).output();
     let output = output.map_err(|error| format!("cargo could not be started: {error}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
-    // A filter that matches no test passes too.
+    // Cargo also succeeds if a filter matches no test.
     if output.status.success() && said.contains("1 passed") {
         return Ok(String::new());
     }

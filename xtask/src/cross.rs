@@ -1,21 +1,21 @@
-//! `cargo xtask cross`: builds the crates for 64-bit ARM, tests included. Nothing is linked or run,
-//! so only the target's standard library is needed.
+//! `cargo xtask cross`: checks the crates for 64-bit ARM, tests included. Nothing is linked or run,
+//! so the check needs only the target's standard library.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::steps::{self, Steps};
 
-/// 64-bit ARM: the other architecture of multicore Linux servers.
+/// 64-bit ARM is the other architecture of multicore Linux servers.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// The crates that user programs consist of, and the IDL compiler.
+/// The crates that user programs contain, and the IDL compiler.
 const CRATES: [&str; 6] =
     ["corelane-sys", "corelane-sched", "corelane-wire", "corelane-net", "corelane", "corelane-idl"];
 
 const NAME: &str = "crates for aarch64";
 
-/// Installs the target if rustup is available and permitted, then checks the crates.
+/// Checks the crates. First installs the target if rustup is available and permitted.
 pub(crate) fn run(steps: &mut Steps) {
     if !steps.step("target aarch64", |root| if is_installed(root)? { Ok(String::new()) } else { install(root) }) {
         return;
@@ -23,7 +23,7 @@ pub(crate) fn run(steps: &mut Steps) {
     check(steps);
 }
 
-/// Checks the crates if the target is installed; otherwise the summary lists them as left out.
+/// Checks the crates if the target is installed. Otherwise the summary lists the check as left out.
 pub(crate) fn where_installed(steps: &mut Steps) {
     if is_installed(steps.root()).unwrap_or(false) {
         check(steps);

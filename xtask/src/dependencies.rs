@@ -1,5 +1,5 @@
-//! Check of docs/dependencies.md: one row for every external crate that a package of the workspace
-//! names, and no other.
+//! Check of docs/dependencies.md: exactly one row for every external crate on which a package of
+//! the workspace depends.
 
 use std::collections::BTreeSet;
 

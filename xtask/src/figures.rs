@@ -1,30 +1,38 @@
-//! `cargo xtask figures`: measures the figures of the README, and writes them and their picture.
+//! `cargo xtask figures`: measures the README's figures, and writes the table and the picture.
 //!
-//! The README has them between two marks. Its text names this command.
+//! The figures are between two marks in the README, and the first mark names this command.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// The mark above the figures, and the mark beneath them.
+/// The line above the figures, and the line below them.
 const BEGIN: &str = "<!-- figures: `cargo xtask figures` writes them -->";
 const END: &str = "<!-- end of the figures -->";
 
 /// The picture's path, relative to the folder of the workspace.
 const PICTURE: &str = "docs/calls.svg";
 
-/// The operations of the figures, with their descriptions.
+/// Load average beneath which the machine counts as idle.
+const IDLE_LOAD: f64 = 0.3;
+
+/// Maximum time to wait for an idle machine, in seconds. The load average of a build falls to
+/// [`IDLE_LOAD`] within three minutes.
+const MAX_WAIT_SECONDS: u32 = 240;
+
+/// The operations that are measured, with their descriptions.
 const ROWS: [(&str, &str); 3] = [
     ("octet", "two-way call with an octet, median"),
     ("structs1024", "two-way call with 1,024 structures there and back, median"),
     ("oneway", "oneway calls with an octet"),
 ];
 
-/// Runs the benchmark, then writes picture and figures. Returns false for other options than
+/// Runs the benchmark, then writes picture and figures. Returns false if an option is not
 /// `--quick`.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     if !options.iter().all(|option| *option == "--quick") {
@@ -34,6 +42,7 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     if !steps.command("release build", steps::cargo().args(build)) {
         return true;
     }
+    steps.step("wait until the machine is idle", |_| wait_until_idle());
     let (root, target) = (steps.root().to_path_buf(), steps.root().join("target"));
     let (program, json) = (target.join("release").join("corelane"), target.join("figures.json"));
     let mut measure = Command::new(&program);
@@ -51,6 +60,20 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
+/// Waits until the load average of the build has fallen, or until it does not fall any more because
+/// other programs run.
+fn wait_until_idle() -> Outcome {
+    for _ in 0..MAX_WAIT_SECONDS {
+        let text = std::fs::read_to_string("/proc/loadavg").map_err(|error| format!("/proc/loadavg: {error}"))?;
+        let load = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        if load < IDLE_LOAD {
+            return Ok(format!("the load average is {load}"));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok("the machine is still busy: the figures will say so".to_owned())
+}
+
 fn write(root: &Path, json: &Path) -> Outcome {
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let path = root.join("README.md");
@@ -59,7 +82,7 @@ fn write(root: &Path, json: &Path) -> Outcome {
     Ok(format!("README.md and {PICTURE} have the figures of this machine"))
 }
 
-/// Returns the README with these figures between the marks.
+/// Returns the README with the given figures between the marks.
 fn replaced(readme: &str, figures: &str) -> Result<String, String> {
     let missing = || format!("README.md lacks the lines `{BEGIN}` and `{END}`");
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
@@ -67,7 +90,8 @@ fn replaced(readme: &str, figures: &str) -> Result<String, String> {
     Ok(format!("{before}{BEGIN}\n{figures}{END}{after}"))
 }
 
-/// Returns the table of the figures, its picture, and the conditions, from the JSON lines of a run.
+/// Returns the table of figures, a link to the picture, and the conditions, from the JSON lines of
+/// a run.
 fn figures(lines: &str) -> Result<String, String> {
     let lines: Vec<Json> = lines
         .lines()
@@ -88,7 +112,7 @@ fn figures(lines: &str) -> Result<String, String> {
             });
             let cell = match found {
                 Some(line) => number(line).ok_or_else(|| format!("{peer}'s {operation} has no number"))?,
-                // A baseline may lack an operation; Corelane may not.
+                // Other peers may lack an operation; Corelane may not.
                 None if peer == "Corelane" => return Err(format!("the run has no {operation} of Corelane")),
                 None => "not measured".to_owned(),
             };
@@ -113,7 +137,7 @@ fn figures(lines: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the number of a result: calls per second if rates are compared, else the median.
+/// Returns the number of a result: calls per second if rates are compared, otherwise the median.
 fn number(line: &Json) -> Option<String> {
     if line["compared"] == "per_s" {
         return Some(format!("{:.0},000/s", line["per_s"].as_f64()? / 1000.0));

@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: runs the targets of fuzz/ under libFuzzer with coverage guidance.
+//! `cargo xtask fuzz`: runs the fuzz targets of fuzz/ with libFuzzer and coverage guidance.
 //! docs/fuzzing.md describes its use.
 //!
-//! The engine is built separately, with a profile and a folder of its own. No other build contains
-//! any of it.
+//! The engine is built separately, with its own profile and folder, so no other build contains a
+//! part of it.
 
 mod engine;
 mod options;
@@ -18,14 +18,15 @@ use std::time::Duration;
 use engine::{Engine, Limit, Ran};
 use options::{Options, Work};
 
-/// A target of fuzz/src/lib.rs, and its settings.
+/// A fuzz target of fuzz/src/lib.rs, with its settings.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Kind of the inputs.
+    /// Description of the inputs.
     pub(crate) what: &'static str,
-    /// Maximum length of an input in bytes: long enough for every path, short enough for many runs.
+    /// Maximum length of an input in bytes. It is long enough for every path, and short enough for
+    /// many executions.
     pub(crate) longest: usize,
-    /// Name of a file in fuzz/dictionary/ with words for inputs.
+    /// Name of a file in fuzz/dictionary/ with words that inputs may contain.
     pub(crate) dictionary: Option<&'static str>,
 }
 
@@ -45,20 +46,20 @@ const TARGETS: &[Target] = &[
     Target { name: "idl_tokens", what: "words of IDL", longest: 40, dictionary: None },
 ];
 
-/// A fault that coverage guidance must find.
+/// A target with a planted fault, which coverage guidance must find.
 const PLANTED: Target = Target { name: "planted", what: "a planted fault", longest: 64, dictionary: None };
 
-/// Number of executions that suffice to find the planted fault. By chance alone, one execution in
+/// Number of executions that suffice to find the planted fault. Without guidance, one execution in
 /// four thousand million finds it.
 const PLANTED_RUNS: u64 = 2_000_000;
 
-/// Result of one target.
+/// Results of one target, a row of the table.
 struct Row {
     name: &'static str,
     ran: Ran,
 }
 
-/// Runs the command in `words`. The exit status is 0 only if nothing was found.
+/// Runs the command in `words`. The exit status is 0 only if no target has a finding.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     let outcome = Options::parse(words).and_then(|options| match options.work {
         Work::List => {
@@ -94,7 +95,8 @@ fn fuzz(root: &Path, options: &Options) -> Result<bool, String> {
     for path in &found {
         println!("finding: {}", path.strip_prefix(root).unwrap_or(path).display());
     }
-    // For example a stack overflow. The same seed reproduces it, even under a debugger.
+    // A target may die of a stack overflow, for example. A run with the printed seed reproduces
+    // this, even under a debugger.
     let died: Vec<&str> = rows.iter().filter(|row| row.ran.died).map(|row| row.name).collect();
     for name in &died {
         println!("died without leaving an input: {name}; target/fuzz/log/{name}.txt has the seed");
@@ -122,8 +124,7 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Adds new inputs of the last runs to the committed corpus: the smallest set that reaches every
-/// edge.
+/// Adds inputs of the last runs to the committed corpus: the smallest set that reaches every edge.
 fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     seeds::write(root, TARGETS)?;
@@ -134,7 +135,7 @@ fn keep(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Shows that coverage guides the engine.
+/// Checks that coverage guides the engine: it must find the planted fault.
 fn prove(root: &Path) -> Result<bool, String> {
     let engine = Engine::build(root)?;
     let ran = engine.run(&PLANTED, &Limit { runs: Some(PLANTED_RUNS), time: Some(Duration::from_secs(120)) })?;

@@ -1,7 +1,6 @@
 //! Requirements of the tests on the machine: rustup components, and system packages for the peers.
-//!
-//! Missing packages are installed if that is permitted (root, with apt); otherwise they are named
-//! and the run ends.
+//! Missing packages are installed if that is permitted (root, with apt). Otherwise the command
+//! lists them and ends.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,15 +8,15 @@ use std::time::Duration;
 
 use crate::steps::{self, Outcome};
 
-/// A requirement, and the Debian package that provides it.
+/// A requirement, with the Debian package that provides it.
 struct Need {
     package: &'static str,
     found: Found,
 }
 
-/// The way to find out whether a package is installed, from any source.
+/// The evidence that a requirement is met, from a Debian package or another source.
 enum Found {
-    /// A program in the search path.
+    /// A program is in the search path.
     Program(&'static str),
     File(&'static str),
 }
@@ -39,10 +38,10 @@ const NEEDS: &[Need] = &[
     Need { package: "strace", found: Found::Program("strace") },
 ];
 
-/// The rustup components that the checks call, as (component, cargo subcommand).
+/// The rustup components that the checks need, as (component, cargo subcommand).
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Names every missing component and the command that adds it.
+/// Lists every missing component with the command that installs it.
 pub(crate) fn components(_root: &Path) -> Outcome {
     let missing: Vec<String> = COMPONENTS
         .iter()
@@ -54,7 +53,7 @@ pub(crate) fn components(_root: &Path) -> Outcome {
     steps::findings(missing, String::new())
 }
 
-/// Installs the missing system packages, or names them.
+/// Installs the missing system packages, or lists them.
 pub(crate) fn packages(_root: &Path) -> Outcome {
     let missing = missing(NEEDS, &present);
     if missing.is_empty() {
@@ -94,8 +93,7 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
     }
 }
 
-/// Maximum time to wait for other runs of the package manager (unattended upgrades, tests of
-/// another checkout).
+/// Maximum time to wait for other runs of the package manager, such as unattended upgrades.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time between two attempts to get the package manager's lock.
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
@@ -111,7 +109,7 @@ fn apt_get() -> Command {
 
 /// Runs an apt command. While another process has the lock, repeats it after a pause.
 ///
-/// apt has no option to wait for the locks of the package lists and archives; it ends at once.
+/// apt has no option to wait for the locks of the package lists and archives, so it fails at once.
 /// `pause` returns false when it has waited long enough.
 fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool) -> Outcome {
     let mut is_told = false;
@@ -139,7 +137,7 @@ fn when_unlocked(command: impl Fn() -> Command, pause: &mut impl FnMut() -> bool
     }
 }
 
-/// Returns true if apt ended because another process has one of its locks.
+/// Returns true if apt failed because another process has one of its locks.
 fn says_locked(said: &str) -> bool {
     said.contains("Could not get lock")
 }
@@ -190,8 +188,9 @@ mod tests {
     const LOCKED: &str = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)
 E: Unable to lock directory /var/lib/apt/lists/";
 
-    /// Runs a command that fails `failures` times with `message` and status 100, then succeeds. The
-    /// pauses permit `patience` more runs. Returns the outcome and the number of runs.
+    /// Runs a command that fails `failures` times with `message` and status 100, then succeeds.
+    /// `patience` is the number of permitted repetitions. Returns the outcome and the number of
+    /// runs.
     fn run(name: &str, failures: usize, message: &str, patience: usize) -> (Outcome, usize) {
         let runs = std::env::temp_dir().join(format!("corelane-xtask-{}-{name}", std::process::id()));
         let script = r#"echo >> "$1"; [ $(wc -l < "$1") -gt "$2" ] || { echo "$3" >&2; exit 100; }"#;

@@ -1,9 +1,9 @@
 //! `cargo xtask idl-corpus`: compares the IDL compiler with omniidl on every IDL file below a
 //! folder.
 //!
-//! Both get the same files with the same include folders. The command finds the folders itself: a
-//! file names the files that it includes, and the folder with such a file is in the same project.
-//! If several folders match, the nearest one is used.
+//! Both compilers get the same files with the same include folders. The command finds the folders
+//! itself: it searches the project of a file for the files that the file includes. If several
+//! folders match, the nearest folder is used.
 
 mod folders;
 mod report;
@@ -23,7 +23,8 @@ the table shows how many each accepts; target/idl-corpus/ has a line for each fi
 of both. `--rust` also generates code, so that constructs without a form in Rust yet count as refused.
 ";
 
-/// A back end for omniidl that does nothing; without one, omniidl returns 0 despite errors.
+/// Name of a back end for omniidl that does nothing. Without a back end, omniidl returns 0 despite
+/// errors.
 const NO_BACK_END: &str = "front_end_only";
 
 /// Verdict of one compiler on one file.
@@ -32,14 +33,14 @@ struct Verdict {
     accepted: bool,
     /// True if the compiler crashed or reached the time limit.
     broken: bool,
-    /// First line that gives a reason for the refusal.
+    /// First line of the output that gives a reason for the refusal.
     reason: String,
 }
 
-/// One file with both verdicts.
+/// A file with the verdicts of both compilers.
 struct Row {
     project: String,
-    /// Path within the corpus.
+    /// Path of the file within the corpus.
     path: PathBuf,
     ours: Verdict,
     theirs: Option<Verdict>,
@@ -53,8 +54,8 @@ struct Options {
     limit: Duration,
 }
 
-/// Runs the command in `words`. The exit status is 0 only if every file that omniidl accepts is
-/// accepted.
+/// Runs the command in `words`. The exit status is 0 only if Corelane accepts every file that
+/// omniidl accepts.
 pub(crate) fn run(root: &Path, words: &[&str]) -> ExitCode {
     match options(words).and_then(|options| compare(root, &options)) {
         Ok(true) => ExitCode::SUCCESS,
@@ -122,7 +123,7 @@ fn compare(root: &Path, options: &Options) -> Result<bool, String> {
     Ok(!rows.iter().any(|row| !row.ours.accepted && row.theirs.as_ref().is_some_and(|theirs| theirs.accepted)))
 }
 
-/// Runs both compilers on every file, on all cores.
+/// Runs both compilers on every file, and uses all cores.
 fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool, output: &Path) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let one = |file: &Path| {
@@ -161,7 +162,7 @@ fn verdicts(folders: &Folders, options: &Options, corelane: &Path, omniidl: bool
     })
 }
 
-/// Runs a compiler, and stops it at the time limit.
+/// Runs a compiler, and kills it at the time limit.
 fn verdict(command: Command, limit: Duration) -> Verdict {
     let mut timed = Command::new("timeout");
     timed.arg(limit.as_secs().to_string()).arg(command.get_program()).args(command.get_args()).env("NO_COLOR", "1");

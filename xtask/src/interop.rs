@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: runs the interop suite alone. With `--tao PREFIX` it runs against the
-//! user's installation of TAO.
+//! `cargo xtask interop`: runs only the interoperability tests. With `--tao PREFIX` they run
+//! against the user's installation of TAO.
 
 use std::path::Path;
 
@@ -29,12 +29,12 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Tests every pair of ORBs except TAO.
+/// Tests with every other ORB except TAO.
 pub(crate) fn all(steps: &mut Steps) {
     steps.command("interop", steps::cargo().args(["test", "--package", PACKAGE, "--locked", "--no-fail-fast"]));
 }
 
-/// Checks that an ACE and TAO with Real-time CORBA is installed at a prefix.
+/// Checks that TAO with Real-time CORBA is installed at a prefix.
 fn is_tao(prefix: &Path) -> steps::Outcome {
     let needed = ["bin/tao_idl", "include/tao/RTPortableServer/RTPortableServer.h", "lib/libTAO_RTPortableServer.so"];
     let missing = needed.into_iter().filter(|name| !prefix.join(name).exists());

@@ -1,5 +1,4 @@
-//! Licences of the dependencies: each SPDX expression must be satisfiable with the licences listed
-//! here.
+//! Licences of the dependencies: the licences listed here must satisfy each SPDX expression.
 
 use crate::metadata::Metadata;
 
@@ -20,7 +19,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Returns every external package whose licence is missing, unreadable or not allowed.
+/// Returns every external package whose licence is missing, malformed or not allowed.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in metadata.external() {
@@ -39,7 +38,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// Returns true if the allowed licences satisfy an SPDX expression. `/` is the old spelling of OR.
+/// Returns true if the allowed licences satisfy an SPDX expression. `/` is the old form of OR.
 fn satisfiable(expression: &str) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

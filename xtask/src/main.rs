@@ -1,7 +1,7 @@
-//! The project's tasks, which `cargo xtask help` lists.
+//! Tasks of the project, such as checks and test runs. `cargo xtask help` lists them.
 //!
-//! Each check is a pure function from its input to a list of findings. So tests can show that it
-//! finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
+//! Each check is a pure function from its input to a list of findings. So tests can show that the
+//! check finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
 //! crates do not depend on this package.
 #![forbid(unsafe_code)]
 
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     steps.summary()
 }
 
-/// Builds everything for release into a temporary folder. The summary shows the time of this step.
+/// Builds the workspace in release mode into a temporary folder. The summary shows the time.
 fn build_time(steps: &mut Steps) {
     if !steps.command("sources", steps::cargo().args(["fetch", "--locked"])) {
         return;
@@ -139,11 +139,11 @@ fn build_time(steps: &mut Steps) {
     });
     let build = ["build", "--workspace", "--release", "--locked", "--quiet", "--target-dir"];
     steps.command("release build", steps::cargo().args(build).arg(&folder));
-    // Errors are ignored: the folder is not needed any more, and its remains do no harm.
+    // Errors are ignored: the temporary folder is not needed any more, and its remains do no harm.
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// Returns the workspace's folder: the parent of xtask's own.
+/// Returns the workspace's folder, the parent of this package's folder.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()

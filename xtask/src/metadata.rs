@@ -1,4 +1,4 @@
-//! The part of `cargo metadata` that the checks need: packages and their dependencies.
+//! The values of `cargo metadata` that the checks need: packages and their dependencies.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::steps;
 
-/// Section in which a dependency is declared.
+/// Section of a manifest that declares a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
@@ -29,7 +29,7 @@ impl Kind {
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// False for a path dependency: a crate of the workspace.
+    /// False for a path dependency, which is a crate of the workspace.
     pub(crate) external: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Runs cargo. The lock file must already be up to date.
+    /// Runs `cargo metadata`. The lock file must be up to date.
     pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let mut command = steps::cargo();
         command.args(["metadata", "--format-version", "1", "--locked"]).current_dir(root);
@@ -69,7 +69,7 @@ impl Metadata {
         self.packages.iter().filter(|package| !package.external)
     }
 
-    /// Returns packages from a registry or a repository.
+    /// Returns the packages from a registry or a repository.
     pub(crate) fn external(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.external)
     }
@@ -111,8 +111,8 @@ fn list<'v>(value: &'v Value, key: &str) -> Result<&'v Vec<Value>, String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns a package for the checks' tests: a member in `folder`, with `edges` of (name, kind,
-    /// external).
+    /// Returns a workspace member for tests: a package in `folder` with dependencies `edges`, as
+    /// (name, kind, external).
     pub(crate) fn member(name: &str, folder: &str, edges: &[(&str, Kind, bool)]) -> Package {
         let dependencies =
             edges.iter().map(|&(name, kind, external)| Dependency { name: name.into(), kind, external }).collect();
@@ -126,7 +126,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Returns a package from a registry for the checks' tests.
+    /// Returns a package from a registry, for tests.
     pub(crate) fn registry(name: &str, licence: Option<&str>) -> Package {
         Package { licence: licence.map(str::to_owned), external: true, ..member(name, "/registry", &[]) }
     }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::steps::{self, Steps};
 
-/// The only crate with hand-written protocols over atomics, and with their models.
+/// The only crate with hand-written protocols over atomics; it also contains their models.
 const PACKAGE: &str = "corelane-sys";
 
-/// Builds and runs all models, each within its own bound.
+/// Builds and runs all models, each within its own bound of preemptions.
 pub(crate) fn run(steps: &mut Steps) {
     within(steps, None);
 }
@@ -25,14 +25,14 @@ pub(crate) fn run_with(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Runs the models. `preemptions` bounds the preemptions in an interleaving of every model.
-/// Mistakes appear with few preemptions, and each further preemption multiplies the number of
-/// interleavings.
+/// Runs the models. `preemptions` is the maximum number of preemptions in an interleaving, for
+/// every model. Mistakes appear with few preemptions, and each further preemption multiplies the
+/// number of interleavings.
 fn within(steps: &mut Steps, preemptions: Option<u8>) {
     steps.step("models", |root| {
         let mut command = steps::cargo();
         command.args(["test", "--package", PACKAGE, "--lib", "--release", "--locked"]).current_dir(root);
-        // A separate folder preserves the output of other builds.
+        // A separate folder keeps the output of other builds.
         command.env("CARGO_TARGET_DIR", target(root).join("loom")).env("RUSTFLAGS", "--cfg loom -D warnings");
         if let Some(preemptions) = preemptions {
             command.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());

@@ -1,5 +1,5 @@
-//! Mutants: `cargo-mutants` changes the code in one place at a time, and the package's tests must
-//! fail each time.
+//! Mutation tests: `cargo-mutants` makes one change to the code at a time, and the package's tests
+//! must then fail.
 //!
 //! `.cargo/mutants.toml` lists the files to change and the excluded changes, each with its reason.
 //! A run takes an hour or more, so it is started by hand and no other command includes it.
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use crate::steps::{self, Outcome, Steps};
 
-/// Percentage of the compiling mutants that a test must detect.
+/// Percentage of the compiling mutants that tests must detect.
 const PERCENT: usize = 95;
 
 /// The file with the configuration of the changes.
 const CONFIG: &str = ".cargo/mutants.toml";
 
-/// Changes the code as `options` demand and reports the result. Returns false if the options are
-/// invalid.
+/// Runs the mutation tests as `options` say and reports the results. Returns false if the options
+/// are invalid.
 pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     let Some(options) = Options::parse(options) else { return false };
     let is_there = steps.step("cargo-mutants", |_| installed());
@@ -26,7 +26,8 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
     true
 }
 
-/// Returns the regular expression for the names of one file's mutants, which begin with its path.
+/// Returns the regular expression for the names of a file's mutants. These names begin with the
+/// file's path.
 fn pattern(file: &str) -> String {
     format!("^{}:", file.replace('.', "\\."))
 }
@@ -41,7 +42,7 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change. If the list is empty, all files in [`CONFIG`].
+    /// Files to change. An empty list stands for all files in [`CONFIG`].
     files: Vec<String>,
     /// Number of mutants that are built and tested at a time.
     jobs: Option<u16>,
@@ -71,7 +72,7 @@ fn installed() -> Outcome {
 fn mutate(root: &Path, options: &Options) -> Outcome {
     let output = target(root).join("mutants");
     let results = output.join("mutants.out");
-    // If a run fails to begin, results of an earlier run could be mistaken for its own.
+    // If the run failed to begin, results of an earlier run would otherwise be read as its own.
     match std::fs::remove_dir_all(&results) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
@@ -81,12 +82,12 @@ fn mutate(root: &Path, options: &Options) -> Outcome {
     command.args(["mutants", "--no-times", "--output"]).arg(&output).current_dir(root);
     let mut packages = BTreeSet::new();
     for file in &options.files {
-        // `--file` would only add the file to those of the configuration.
+        // `--file` would only add the file to the files of the configuration.
         command.args(["--re", &pattern(file)]);
         packages.insert(package(root, file)?);
     }
-    // The tool does not apply the pattern to members of structures. Without this option, such a
-    // change in another package would also run the tests of that package.
+    // The tool does not apply the pattern to members of structures. Without this option, a change
+    // of a member in another package would also run the tests of that package.
     for package in packages {
         command.args(["--package", &package]);
     }
@@ -112,13 +113,14 @@ fn target(root: &Path) -> std::path::PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Results of the mutants, with a line for each: `FILE:LINE:COLUMN: what was changed`.
+/// Lists of mutants by result. Each mutant is a line: `FILE:LINE:COLUMN: description of the
+/// change`.
 #[derive(Debug, Default)]
 struct Results {
-    /// Number of mutants. After an interrupted run, some of them are in no list.
+    /// Number of all mutants. After an interrupted run, some of them are in no list.
     all: usize,
     caught: Vec<String>,
-    /// Mutants whose tests did not end.
+    /// Mutants with which a test did not end.
     timeout: Vec<String>,
     missed: Vec<String>,
     unviable: Vec<String>,
@@ -142,8 +144,8 @@ impl Results {
         })
     }
 
-    /// Returns the table of files as a remark, or an error if too few mutants are detected. A
-    /// mutant whose tests never end counts as detected.
+    /// Returns the table of files as a remark, or an error if too few mutants were detected. A
+    /// mutant with which a test does not end counts as detected.
     fn judge(&self) -> Outcome {
         let found = self.caught.len() + self.timeout.len();
         let viable = found + self.missed.len();
@@ -182,13 +184,13 @@ impl Results {
     }
 }
 
-/// Refuses an exclusion without a reason.
+/// Refuses an exclusion without a comment that gives the reason.
 fn explained(config: &Path) -> Outcome {
     let text = std::fs::read_to_string(config).map_err(|error| format!("{}: {error}", config.display()))?;
     steps::findings(unexplained(&text), String::new())
 }
 
-/// Returns the entries of `exclude_re` without a comment in the line above.
+/// Returns the entries of `exclude_re` that have no comment in the line above.
 fn unexplained(config: &str) -> Vec<String> {
     let lines = config.lines().map(str::trim);
     let mut before = "";

@@ -1,4 +1,5 @@
-//! Miri and ThreadSanitizer, started by hand. Only these two need a nightly toolchain.
+//! Miri and ThreadSanitizer, which a developer starts by hand. Only these two need a nightly
+//! toolchain.
 //!
 //! Miri interprets the code and finds undefined behaviour; it has no shared mappings, sockets or
 //! scheduling classes. ThreadSanitizer runs the tests and finds unordered accesses; it does not see
@@ -14,12 +15,12 @@ const PACKAGE: &str = "corelane-sys";
 const MIRI: [&str; 3] = ["ring::protocol", "hash_index::tests::every_slot", "hash_index::tests::index_agrees"];
 /// Tests of data that threads share: locks, queues, tables and rings.
 const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "slab::", "mpsc::"];
-/// A target named explicitly, because ThreadSanitizer requires an instrumented standard library for
-/// it.
+/// Target triple. It is explicit, because ThreadSanitizer needs a standard library built for it
+/// with instrumentation.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs tests of unsafe code under Miri. `filters` selects tests; without any filter, those that
-/// Miri can run.
+/// Runs tests of unsafe code under Miri. `filters` selects tests; an empty list selects the tests
+/// that Miri can run.
 pub(crate) fn miri(steps: &mut Steps, filters: &[&str]) {
     steps.step("miri", |root| {
         let mut command = nightly(root, "miri");
@@ -44,7 +45,7 @@ pub(crate) fn tsan(steps: &mut Steps, filters: &[&str]) {
 fn nightly(root: &Path, folder: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).current_dir(root);
-    // The variables name the toolchain that runs this program.
+    // These variables would select the toolchain that runs this program.
     for variable in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"] {
         command.env_remove(variable);
     }

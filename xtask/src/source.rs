@@ -1,20 +1,20 @@
-//! Rules about the source text: the length of a file, the place of `unsafe`, and the list of
-//! integration tests.
+//! Rules about source files: their length, the place of `unsafe`, and the list of integration
+//! tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of lines in a file without its tests.
+/// Maximum number of lines in a file, without its unit tests.
 const LONGEST: usize = 900;
 
-/// The only folder in which `unsafe` is permitted.
+/// Folder of the only crate in which `unsafe` is permitted.
 const UNSAFE_HOME: &str = "crates/sys/";
 
-/// The package of the integration tests. Its files are in folders by subject, so Cargo does not
+/// Folder of the integration tests' package. Its files are in folders by subject, so Cargo does not
 /// find them by itself.
 const TESTS: &str = "tests/";
 
-/// Returns every violation in the workspace's Rust files, and the number of files.
+/// Returns every violation in the workspace's Rust files, with the number of files.
 pub(crate) fn check(root: &Path) -> Result<(Vec<String>, usize), String> {
     let mut files = Vec::new();
     collect(root, &mut files)?;
@@ -37,7 +37,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Collects the Rust files below `folder`, without build output and hidden folders.
+/// Collects the Rust files below `folder`, except build output and hidden folders.
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
@@ -61,8 +61,8 @@ fn too_long(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name} has {lines} lines besides its tests; {LONGEST} is the limit: split it by concept"))
 }
 
-/// Counts the lines outside `#[cfg(test)] mod NAME { ... }` blocks at the left margin, as rustfmt
-/// formats them.
+/// Counts the lines outside `#[cfg(test)] mod NAME { ... }` blocks. The blocks begin at the left
+/// margin, as rustfmt formats them.
 fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut count = 0;
@@ -99,8 +99,8 @@ fn unsafe_outside(name: &str, text: &str) -> Vec<String> {
 /// Compares the Rust files of the integration tests with the `[[test]]` entries of their manifest
 /// and with the rows of their index.
 ///
-/// `files` are paths below `tests/`. Without an entry a file would never be compiled, and no other
-/// check would notice.
+/// `files` are paths below `tests/`. Without an entry Cargo would never compile a file, and no
+/// other check would detect this.
 fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> {
     let is_test = |file: &&String| !file.starts_with("src/") && *file != "build.rs";
     let entries: Vec<&str> = manifest.split("\n[").filter_map(|table| table.strip_prefix("[test]]\n")).collect();
@@ -132,7 +132,7 @@ fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> 
     found
 }
 
-/// Replaces comments, strings and character literals by blanks. Line numbers do not change.
+/// Replaces comments, strings and character literals with blanks. Line numbers stay the same.
 fn code_only(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -161,7 +161,8 @@ fn code_only(text: &str) -> String {
 }
 
 fn after_word(code: &str) -> bool {
-    // `br"..."` and `cr"..."` are raw strings too. After any other letter the r is part of a name.
+    // `br"..."` and `cr"..."` are raw strings too. After any other letter the `r` is part of a
+    // name.
     let before = code.trim_end_matches(['b', 'c']);
     before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_')
 }
@@ -204,7 +205,7 @@ fn quoted(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// Returns the length of a raw string that begins here, or 0.
+/// Returns the length of a raw string at the beginning of `rest`, or 0.
 fn raw_string(rest: &[char]) -> usize {
     let hashes = rest[1..].iter().take_while(|letter| **letter == '#').count();
     if rest.get(1 + hashes) != Some(&'"') {
@@ -220,7 +221,7 @@ fn raw_string(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// Returns the length of a character literal that begins here, or 0 for a lifetime.
+/// Returns the length of a character literal at the beginning of `rest`, or 0 for a lifetime.
 fn character(rest: &[char]) -> usize {
     match rest {
         ['\'', '\\', _, more @ ..] => 3 + more.iter().position(|letter| *letter == '\'').map_or(0, |at| at + 1),

@@ -1,12 +1,12 @@
-//! Runs steps one after another, shows each with its time, and prints a summary at the end.
+//! Runs steps one after another, shows the time of each step, and prints a summary at the end.
 //!
-//! A failed step does not stop the following ones, so one run shows all failures.
+//! A failed step does not stop the following steps, so one run shows all failures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Result of a step: a short remark if it passed, or the reason of its failure.
+/// Result of a step: a short remark if the step passed, or the reason for its failure.
 pub(crate) type Outcome = Result<String, String>;
 
 struct Done {
@@ -23,7 +23,7 @@ enum StepResult {
     LeftOut,
 }
 
-/// The steps of one run.
+/// The steps of one run, with their results.
 pub(crate) struct Steps {
     root: PathBuf,
     started: Instant,
@@ -52,8 +52,7 @@ impl Steps {
         passed
     }
 
-    /// Records a step that cannot be run on this machine. It neither passed nor failed, and the
-    /// summary lists it as left out.
+    /// Records a step that cannot run on this machine. The summary lists it as left out.
     pub(crate) fn left_out(&mut self, name: &str, why: &str) {
         println!("==> {name}  [{} since the start]\n    LEFT OUT: {why}", seconds(self.started.elapsed()));
         self.done.push(Done { name: name.to_owned(), result: StepResult::LeftOut, took: Duration::ZERO });
@@ -63,7 +62,7 @@ impl Steps {
         &self.root
     }
 
-    /// Runs a program in the workspace's folder as a step, and shows its output as it comes.
+    /// Runs a program in the workspace's folder as a step, and shows its output immediately.
     pub(crate) fn command(&mut self, name: &str, command: &mut Command) -> bool {
         self.step(name, |root| status(command.current_dir(root)))
     }
@@ -90,7 +89,7 @@ impl Steps {
     }
 }
 
-/// Runs a program to its end without input. It inherits the outputs of this process.
+/// Runs a program without input to its end. The program writes to the outputs of this process.
 pub(crate) fn status(command: &mut Command) -> Outcome {
     let shown = shown(command);
     match command.stdin(Stdio::null()).status() {
@@ -112,12 +111,12 @@ pub(crate) fn output(command: &mut Command) -> Outcome {
     String::from_utf8(output.stdout).map_err(|_| format!("`{shown}` printed something that is not UTF-8"))
 }
 
-/// Converts a check's findings to a step's outcome.
+/// Converts the findings of a check to the outcome of a step.
 pub(crate) fn findings(found: Vec<String>, remark: String) -> Outcome {
     if found.is_empty() { Ok(remark) } else { Err(found.join("\n")) }
 }
 
-/// Returns the `cargo` that runs this program.
+/// Returns a command for the `cargo` that runs this program.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

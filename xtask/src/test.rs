@@ -1,10 +1,10 @@
-//! `cargo xtask test`: the complete run, as in continuous integration.
+//! `cargo xtask test`: the complete test run, as in continuous integration.
 
 use crate::steps::{self, Steps};
 use crate::{check, host, interop, models};
 
-/// Arguments that build the peers' programs for benchmarks, and call each of them a few times. The
-/// figures do not matter here.
+/// Arguments of a benchmark that builds the peers' programs and calls each of them a few times. Its
+/// results do not matter here.
 const PEERS: &[&str] = &[
     "run",
     "--package",
@@ -29,22 +29,22 @@ const PEERS: &[&str] = &[
     "oneway",
 ];
 
-/// Extent of the run.
+/// Extent of the test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Everything, including the peers.
+    /// All tests, including those with other ORBs.
     Full,
-    /// Without the peers and their system packages.
+    /// All tests except those with other ORBs, which need system packages.
     Quick,
 }
 
-/// Installs what is missing, then checks, then tests.
+/// Installs missing packages, then checks, then tests.
 pub(crate) fn run(steps: &mut Steps, extent: Extent) {
     if extent == Extent::Full && !steps.step("system packages", host::packages) {
         return;
     }
     check::run(steps);
-    // A failure must not hide other failures.
+    // Each step runs even if an earlier one failed, so that all failures show.
     let own = ["test", "--workspace", "--exclude", interop::PACKAGE, "--locked", "--no-fail-fast"];
     steps.command("tests", steps::cargo().args(own));
     models::run(steps);

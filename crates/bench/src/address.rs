@@ -1,20 +1,20 @@
-//! Addresses at which the servers of benchmarks listen.
+//! Addresses of the servers that benchmarks start.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::baseline::BaselineTransport;
 
-/// TCP address at which benchmarks listen.
+/// TCP address with a port that the kernel chooses.
 pub(crate) const LOOPBACK: &str = "tcp:127.0.0.1:0";
 
-/// Returns a free address of a transport. For Unix sockets and shared memory it is a path that no
-/// other server has.
-pub(crate) fn free_address(carrier: BaselineTransport) -> String {
+/// Returns an unused address of a transport. Unix sockets and shared memory get a path that no
+/// other server uses.
+pub(crate) fn free_address(transport: BaselineTransport) -> String {
     static USED: AtomicUsize = AtomicUsize::new(0);
-    if carrier == BaselineTransport::Tcp {
+    if transport == BaselineTransport::Tcp {
         return LOOPBACK.to_owned();
     }
     let number = USED.fetch_add(1, Ordering::Relaxed);
     let name = format!("corelane-bench-{}-{number}.sock", std::process::id());
-    format!("{}:{}", carrier.name(), std::env::temp_dir().join(name).display())
+    format!("{}:{}", transport.name(), std::env::temp_dir().join(name).display())
 }

@@ -1,4 +1,4 @@
-//! Groups of client threads that begin together and call independently.
+//! Groups of client threads that start together and call independently.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -7,20 +7,20 @@ use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::Failure;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::sample::Samples;
 
-/// A client of a group. It moves from thread to thread.
+/// A client of a group, which the group moves from thread to thread.
 pub(crate) trait GroupClient: Send + 'static {
     /// Makes `count` calls and adds the time of each to `into`.
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure>;
 }
 
-/// A group of clients as a subject of the harness.
+/// A group of clients that the harness measures as one subject.
 ///
-/// The samples are those of all clients. The total time is from the first client's begin to the
-/// last client's end, by the clients' own clocks. A thread that only observes them might be
-/// scheduled long after they began.
+/// The samples are those of all clients. The total time is from the first client's start to the
+/// last client's end. The clients themselves read the clock, because the kernel may schedule an
+/// observing thread long after the start.
 pub(crate) struct ClientGroup<M> {
     members: Vec<M>,
     server: u32,
@@ -41,21 +41,21 @@ struct ClientResult<M> {
     ended: Monotonic,
 }
 
-impl<M: GroupClient> Subject for ClientGroup<M> {
+impl<M: GroupClient> MeasuredSubject for ClientGroup<M> {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let members = std::mem::take(&mut self.members);
         let many = members.len().max(1);
         let barrier = Arc::new(Barrier::new(members.len()));
         let mut threads: Vec<JoinHandle<ClientResult<M>>> = Vec::with_capacity(many);
         for (number, mut member) in members.into_iter().enumerate() {
-            // The remainder of the division goes to the first clients.
+            // If the calls cannot be divided evenly, the first clients make one more.
             let own = count / many + usize::from(number < count % many);
             let barrier = barrier.clone();
             let builder = ThreadBuilder::new().name(format!("client/{number}")).stack_size(256 * 1024);
-            // The thread inherits cores and scheduling class from the starting thread.
+            // The new thread inherits the cores and the scheduling class of this thread.
             let thread = builder.spawn(move || {
-                let mut samples = Samples::with_room(own);
-                let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_room(warm_up));
+                let mut samples = Samples::with_capacity(own);
+                let warm = member.calls(warm_up.div_ceil(many), &mut Samples::with_capacity(warm_up));
                 barrier.wait();
                 let began = clock::now();
                 let outcome = warm.and_then(|()| member.calls(own, &mut samples));
@@ -68,7 +68,7 @@ impl<M: GroupClient> Subject for ClientGroup<M> {
         for thread in threads {
             let back = thread.join().map_err(|_| Failure::new("a client thread panicked"))?;
             self.members.push(back.member);
-            back.samples.since(0).iter().for_each(|&time| into.push(time));
+            back.samples.skip_first(0).iter().for_each(|&time| into.push(time));
             outcome = outcome.and(back.outcome);
             (first, last) = (first.min(back.began), last.max(back.ended));
         }
@@ -100,17 +100,17 @@ mod tests {
     }
 
     #[test]
-    fn everyone_makes_its_part_of_the_calls() {
+    fn calls_are_divided_among_all_clients() {
         let members = (0..3).map(|_| Counting { made: 0, fails: false }).collect();
         let mut crowd = ClientGroup::new(members, 1);
         for turn in 1..=2 {
-            let mut samples = Samples::with_room(10);
+            let mut samples = Samples::with_capacity(10);
             let whole = crowd.run(0, 10, &mut samples).unwrap();
-            assert!(whole >= Duration::from_nanos(15), "no shorter than any member's part");
+            assert!(whole >= Duration::from_nanos(15), "the total time covers the longest client");
             assert_eq!((samples.len(), crowd.members.len()), (10, 3));
             assert_eq!(crowd.members.iter().map(|member| member.made).sum::<usize>(), 10 * turn);
         }
         crowd.members[1].fails = true;
-        assert!(crowd.run(0, 10, &mut Samples::with_room(10)).is_err());
+        assert!(crowd.run(0, 10, &mut Samples::with_capacity(10)).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! Many client threads against each dispatch architecture, beside as many clients of bare sockets.
+//! Time per call of several client threads, for each dispatch architecture and for bare sockets.
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::{BaselineClient, BaselineTransport, Spinning, address_of};
+use crate::baseline::{BaselineClient, BaselineTransport, WaitStrategy, parse_address};
 use crate::client_group::ClientGroup;
-use crate::harness::{AxisPoint, Compare, FigureLabel, Group, Progress, Variant};
-use crate::launch::{start_echo, start_floor};
+use crate::harness::{AxisPoint, ComparedQuantity, FigureLabel, Group, Progress, Variant};
+use crate::launch::{start_baseline, start_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::{BenchOptions, Depth};
 use crate::orb::client::{TwoWayCaller, target};
@@ -13,8 +13,7 @@ use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::workload::message_sizes;
 
-/// Measures `threads` client threads against each architecture, and the same number of pairs of
-/// bare sockets.
+/// Measures `threads` client threads against each architecture and against bare sockets.
 pub(crate) fn client_threads(
     bench: &'static str,
     threads: usize,
@@ -25,10 +24,10 @@ pub(crate) fn client_threads(
 ) -> Result<(), Failure> {
     let operation = MeasuredOperation::Octet;
     let mut variants = Vec::new();
-    let (floor, address) = start_floor(BaselineTransport::Tcp, Spinning::Blocking, &options.placement)?;
+    let (floor, address) = start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, &options.placement)?;
     let orb = client_orb(threads)?;
     let sizes = message_sizes(&orb, operation, options)?;
-    let clients = (0..threads).map(|_| BaselineClient::connect(&address_of(&address)?, sizes));
+    let clients = (0..threads).map(|_| BaselineClient::connect(&parse_address(&address)?, sizes));
     let clients: Vec<BaselineClient> = clients.collect::<Result<_, Failure>>()?;
     let named = |peer: &'static str, config: String| FigureLabel {
         peer,
@@ -53,15 +52,15 @@ pub(crate) fn client_threads(
     }
     let plural = if threads == 1 { "" } else { "s" };
     let title = format!("{bench}: {threads} client thread{plural}, octet; time per call over all");
-    let group = Group { title, compare: Compare::Rate, variants };
-    let mut extent = options.extent;
+    let group = Group { title, compare: ComparedQuantity::Rate, variants };
+    let mut run_length = options.run_length;
     if options.depth == Depth::Quick {
-        extent.repetitions = extent.repetitions.min(2);
+        run_length.repetitions = run_length.repetitions.min(2);
     }
-    report.measure(group, &extent, &options.placement, progress).map(drop)
+    report.measure(group, &run_length, &options.placement, progress).map(drop)
 }
 
 pub(crate) fn label(bench: &'static str, config: String, series: String, axis: &'static str, x: usize) -> FigureLabel {
-    let along = Some(AxisPoint { series, axis, x: x as u64 });
-    FigureLabel { bench, peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along }
+    let axis_point = Some(AxisPoint { series, axis, x: x as u64 });
+    FigureLabel { bench, peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, axis_point }
 }

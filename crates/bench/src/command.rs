@@ -1,4 +1,4 @@
-//! `corelane bench`.
+//! The command `corelane bench`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,14 +56,14 @@ Exit status: 0 all ran (missing peers are reported and are no failure), 1 a benc
 2 wrong usage.
 ";
 
-/// Exit status: everything ran.
-pub const RAN: u8 = 0;
-/// Exit status: a benchmark failed.
-pub const FAILED: u8 = 1;
-/// Exit status: wrong usage.
-pub const WRONG_USAGE: u8 = 2;
+/// Exit status of a run in which no benchmark failed.
+pub const EXIT_SUCCESS: u8 = 0;
+/// Exit status of a run in which a benchmark failed.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit status of a command line that is not valid.
+pub const EXIT_WRONG_USAGE: u8 = 2;
 
-/// The only benchmark that itself decides whether the cores may enter idle states.
+/// The benchmark that itself permits or forbids the cores' idle states.
 const OS: &str = "os";
 
 type BenchmarkFunction = fn(&BenchOptions, &mut Report<'_>, &mut Progress) -> Result<(), Failure>;
@@ -179,7 +179,7 @@ const BENCHMARKS: &[Benchmark] = &[
 ];
 
 /// Runs the command with the arguments after `corelane bench`. Writes results and errors to `out`,
-/// and returns the exit status: [`RAN`], [`FAILED`] or [`WRONG_USAGE`].
+/// and returns the exit status: [`EXIT_SUCCESS`], [`EXIT_FAILURE`] or [`EXIT_WRONG_USAGE`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let mut arguments = arguments.into_iter();
     let verb = arguments.next().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default();
@@ -187,26 +187,26 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
         Ok(options) => options,
         Err(failure) => return wrong_usage(&failure, out),
     };
-    options.carriers = carriers(&verb, options.carriers);
+    options.transports = transports(&verb, options.transports);
     if options.help || matches!(verb.as_str(), "help" | "-h" | "--help") {
         let _ = out.write_all(USAGE.as_bytes());
-        return RAN;
+        return EXIT_SUCCESS;
     }
     let chosen = match choose(&verb, &options.names) {
         Ok(Selection::List) => {
             for benchmark in BENCHMARKS {
                 let _ = writeln!(out, "{:<14} {}", benchmark.name, benchmark.about);
             }
-            return RAN;
+            return EXIT_SUCCESS;
         }
         Ok(Selection::Report) => {
             let files: Vec<PathBuf> = options.names.iter().map(PathBuf::from).collect();
             let picture = options.picture.as_deref().map(|path| (path, options.operations.as_slice()));
-            return match page::write(&files, Outputs { page: &options.out, picture }) {
+            return match page::write(&files, Outputs { page: &options.page, picture }) {
                 Ok(runs) => {
                     let _ =
-                        writeln!(out, "{} has {runs} run{}", options.out.display(), if runs == 1 { "" } else { "s" });
-                    RAN
+                        writeln!(out, "{} has {runs} run{}", options.page.display(), if runs == 1 { "" } else { "s" });
+                    EXIT_SUCCESS
                 }
                 Err(failure) => failed(&failure, out),
             };
@@ -215,8 +215,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
             let (Some(plan), Some(json)) = (options.names.first(), &options.json) else {
                 return wrong_usage(&Failure::new("`plan` takes one plan, and --json FILE for the results"), out);
             };
-            return match plan::carry_out(Path::new(plan), json, &options.via, out) {
-                Ok(_) => RAN,
+            return match plan::carry_out(Path::new(plan), json, &options.remote_shell, out) {
+                Ok(_) => EXIT_SUCCESS,
                 Err(failure) => failed(&failure, out),
             };
         }
@@ -224,14 +224,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
         Err(failure) => return wrong_usage(&failure, out),
     };
     match run_all(&chosen, &options, out) {
-        Ok(()) => RAN,
+        Ok(()) => EXIT_SUCCESS,
         Err(failure) => failed(&failure, out),
     }
 }
 
 fn failed(failure: &Failure, out: &mut dyn Write) -> u8 {
     let _ = writeln!(out, "error: {failure}");
-    FAILED
+    EXIT_FAILURE
 }
 
 enum Selection {
@@ -265,27 +265,27 @@ fn choose(verb: &str, names: &[String]) -> Result<Selection, Failure> {
     }
 }
 
-/// Returns the transports to measure. The whole suite measures all of them unless some are named.
-fn carriers(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
+/// Returns the transports to measure. `all` measures every transport unless the user names some.
+fn transports(verb: &str, named: Vec<BaselineTransport>) -> Vec<BaselineTransport> {
     if verb == "all" && named.is_empty() { BaselineTransport::ALL.to_vec() } else { named }
 }
 
 fn wrong_usage(failure: &Failure, out: &mut dyn Write) -> u8 {
     let _ = write!(out, "error: {failure}\n\n{USAGE}");
-    WRONG_USAGE
+    EXIT_WRONG_USAGE
 }
 
 fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Write) -> Result<(), Failure> {
     let mut awake = IdleStateLock::hold();
     let mut errors = std::io::stderr();
-    // JSON lines on the standard output permit no other text there.
+    // Only JSON lines may be on the standard output, so other text goes to the standard error.
     let to_standard_output = options.json.as_deref() == Some(Path::new(STANDARD_OUTPUT));
     let out: &mut dyn Write = if to_standard_output { &mut errors } else { out };
     let mut report = Report::new(out, options.json.as_deref())?;
     let environment = Environment::read(&options.placement, idle_held(awake.is_some(), benchmarks));
-    report.begin(options.name.as_deref(), &environment, &options.extent)?;
+    report.begin(options.name.as_deref(), &environment, &options.run_length)?;
     if cfg!(debug_assertions) {
-        report.text("warning: this is a debug build; build with --release for valid figures\n")?;
+        report.add_text("warning: this is a debug build; build with --release for valid figures\n")?;
     }
     let mut progress = Progress::new();
     let mut first_failure = None;
@@ -299,22 +299,22 @@ fn run_all(benchmarks: &[&Benchmark], options: &BenchOptions, out: &mut dyn Writ
         let outcome = (benchmark.run)(options, &mut report, &mut progress);
         progress.clear();
         if let Err(failure) = outcome {
-            report.missing(benchmark.name, "Corelane", &failure.to_string())?;
+            report.add_missing(benchmark.name, "Corelane", &failure.to_string())?;
             first_failure.get_or_insert(failure);
         }
-        report.verdict(benchmark.name, options.placement.cores)?;
+        report.add_verdict(benchmark.name, options.placement.cores)?;
     }
     report.end(&RunEnd::since(&began))?;
     if report.is_incomplete() {
-        report.text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
+        report.add_text("\nThe run is incomplete: see NOT MEASURED above.\n")?;
         if options.strict {
-            first_failure.get_or_insert(Failure::new("something was not measured"));
+            first_failure.get_or_insert(Failure::new("a measurement is missing"));
         }
     }
     first_failure.map_or(Ok(()), Err)
 }
 
-/// Describes how idle states are handled in a run of these benchmarks.
+/// Describes how a run of these benchmarks handles idle states.
 fn idle_held(held: bool, benchmarks: &[&Benchmark]) -> &'static str {
     let of_os = benchmarks.iter().filter(|benchmark| benchmark.name == OS).count();
     match of_os {
@@ -338,20 +338,20 @@ mod tests {
     #[test]
     fn list_and_help_name_every_benchmark() {
         let (status, text) = said("list");
-        assert_eq!(status, RAN);
+        assert_eq!(status, EXIT_SUCCESS);
         assert!(BENCHMARKS.iter().all(|benchmark| text.contains(benchmark.name)), "{text}");
-        assert_eq!(said("run --help"), (RAN, USAGE.to_owned()));
+        assert_eq!(said("run --help"), (EXIT_SUCCESS, USAGE.to_owned()));
     }
 
     #[test]
-    fn the_whole_suite_has_every_transport() {
-        assert_eq!(carriers("all", Vec::new()), BaselineTransport::ALL);
-        assert_eq!(carriers("all", vec![BaselineTransport::Unix]), [BaselineTransport::Unix]);
-        assert_eq!(carriers("run", Vec::new()), []);
+    fn all_measures_every_transport_by_default() {
+        assert_eq!(transports("all", Vec::new()), BaselineTransport::ALL);
+        assert_eq!(transports("all", vec![BaselineTransport::Unix]), [BaselineTransport::Unix]);
+        assert_eq!(transports("run", Vec::new()), []);
     }
 
     #[test]
-    fn idle_states_are_not_said_to_be_held_where_they_are_let_go() {
+    fn description_of_idle_states_excepts_the_benchmark_that_sets_them() {
         let named = |names: &[&str]| -> Vec<&Benchmark> {
             BENCHMARKS.iter().filter(|benchmark| names.contains(&benchmark.name)).collect()
         };
@@ -362,12 +362,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_is_told_from_failure() {
+    fn wrong_usage_has_its_own_exit_status_and_a_usage_text() {
         for line in
             ["", "what", "run", "run nothing", "list call", "all call", "run call --core", "report", "plan", "plan x"]
         {
             let (status, text) = said(line);
-            assert_eq!(status, WRONG_USAGE, "{line}");
+            assert_eq!(status, EXIT_WRONG_USAGE, "{line}");
             assert!(text.starts_with("error: ") && text.contains("usage:"), "{text}");
         }
     }

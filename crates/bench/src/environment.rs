@@ -1,4 +1,4 @@
-//! Properties of the machine that influence the figures, read before a run.
+//! Properties of the machine that influence the figures.
 
 use std::fs;
 use std::path::Path;
@@ -11,45 +11,46 @@ use crate::cost::steal_ms;
 use crate::json::Object;
 use crate::placement::Placement;
 
-/// The machine and the process at the beginning of a run. Texts are "unknown" if the machine does
-/// not report a value.
+/// The machine and the process at the beginning of a run. A text is "unknown" if the machine does
+/// not report the value.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) host: String,
     /// Linux release, as printed by `uname -r`.
     pub(crate) kernel: String,
-    /// The kernel's preemption model.
+    /// Preemption model of the kernel.
     pub(crate) preemption: String,
     pub(crate) processor: String,
     /// True if a hypervisor runs the machine.
     pub(crate) virtual_machine: bool,
-    /// The cores that the process may use.
+    /// Cores that the process may use.
     pub(crate) cores: Vec<usize>,
-    /// The kernel's clock source.
-    pub(crate) clock: String,
-    /// The idle states of the cores, and whether the cores are kept out of them.
+    /// Clock source of the kernel.
+    pub(crate) clock_source: String,
+    /// Idle states of the cores, and how the run handles them.
     pub(crate) idle_states: String,
     /// Scheduling class of clients and servers.
     pub(crate) scheduling: String,
-    /// The cores to which clients and servers are bound.
+    /// Cores to which clients and servers are bound.
     pub(crate) pinning: String,
     /// Real-time threads of other programs.
     pub(crate) realtime_threads: Vec<String>,
     /// Frequency governor of core 0.
     pub(crate) governor: String,
-    /// Timer slack of ordinary threads, and the limit on the time of real-time threads.
+    /// Timer slack of ordinary threads, and the kernel's limit on the run time of real-time
+    /// threads.
     pub(crate) timing: String,
-    /// Date and time of the beginning, UTC.
+    /// Date and time at the beginning, in UTC.
     pub(crate) date: String,
-    /// Load average of the minute before the run.
-    pub(crate) load: f64,
+    /// Load average over the minute before the run.
+    pub(crate) load_average: f64,
 }
 
-/// Load average above which the figures are doubtful.
+/// Load average above which the figures are only indications.
 const QUIET: f64 = 0.3;
 
 impl Environment {
-    /// Reads the environment. The caller describes how idle states are handled.
+    /// Reads the environment. `idle_held` describes how the run handles idle states.
     #[must_use]
     pub(crate) fn read(placement: &Placement, idle_held: &str) -> Self {
         let cores = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
@@ -61,7 +62,8 @@ impl Environment {
             processor: field(&information, "model name").unwrap_or_else(unknown),
             virtual_machine: field(&information, "flags").is_some_and(|flags| flags.contains(" hypervisor")),
             cores,
-            clock: text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_else(unknown),
+            clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .unwrap_or_else(unknown),
             idle_states: format!("{}, {idle_held}", idle_states()),
             scheduling: scheduling(placement.scheduling),
             pinning: placement.cores.to_string(),
@@ -69,11 +71,11 @@ impl Environment {
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_else(unknown),
             timing: timing(),
             date: date(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())),
-            load: load_average(),
+            load_average: load_average(),
         }
     }
 
-    /// Describes the environment for a reader, with a warning if the machine was not quiet.
+    /// Describes the environment for a reader, with a warning if other programs were running.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         let machine = if self.virtual_machine { ", a virtual machine" } else { "" };
@@ -88,15 +90,15 @@ impl Environment {
             self.cores.len(),
             self.kernel,
             self.preemption,
-            self.clock,
+            self.clock_source,
             self.idle_states,
             self.scheduling,
             self.pinning,
         );
-        if self.load > QUIET {
+        if self.load_average > QUIET {
             lines.push_str(&format!(
                 "warning: the load average is {:.2}: other programs share the machine, so the figures are indications only\n",
-                self.load
+                self.load_average
             ));
         }
         lines
@@ -105,22 +107,22 @@ impl Environment {
     pub(crate) fn record(&self, object: Object) -> Object {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         object
-            .text("host", &self.host)
-            .text("kernel", &self.kernel)
-            .text("preemption", &self.preemption)
-            .text("processor", &self.processor)
-            .truth("virtual_machine", self.virtual_machine)
-            .texts("cores", cores.iter().map(String::as_str))
-            .text("clock", &self.clock)
-            .text("idle_states", &self.idle_states)
-            .text("scheduling", &self.scheduling)
-            .text("pinning", &self.pinning)
-            .texts("realtime_threads", self.realtime_threads.iter().map(String::as_str))
-            .text("governor", &self.governor)
-            .text("timing", &self.timing)
-            .text("date", &self.date)
-            .number("load", self.load)
-            .truth("quiet", self.load <= QUIET)
+            .string("host", &self.host)
+            .string("kernel", &self.kernel)
+            .string("preemption", &self.preemption)
+            .string("processor", &self.processor)
+            .boolean("virtual_machine", self.virtual_machine)
+            .strings("cores", cores.iter().map(String::as_str))
+            .string("clock", &self.clock_source)
+            .string("idle_states", &self.idle_states)
+            .string("scheduling", &self.scheduling)
+            .string("pinning", &self.pinning)
+            .strings("realtime_threads", self.realtime_threads.iter().map(String::as_str))
+            .string("governor", &self.governor)
+            .string("timing", &self.timing)
+            .string("date", &self.date)
+            .number("load", self.load_average)
+            .boolean("quiet", self.load_average <= QUIET)
     }
 }
 
@@ -128,12 +130,12 @@ impl Environment {
 #[derive(Clone, Debug)]
 pub(crate) struct RunEnd {
     seconds: f64,
-    load: f64,
+    load_average: f64,
     steal_ms: f64,
     steal_percent: f64,
 }
 
-/// The machine at the beginning of a run, for [`RunEnd::since`].
+/// Values at the beginning of a run, which [`RunEnd::since`] compares with those at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunStart {
     at: Monotonic,
@@ -152,21 +154,21 @@ impl RunEnd {
         let steal_ms = (stolen_ms() - beginning.steal_ms).max(0.0);
         let cores = thread::affinity(None).map_or(1, |set| set.len()).max(1) as f64;
         let steal_percent = steal_ms / (1e3 * seconds.max(1e-3) * cores) * 100.0;
-        RunEnd { seconds, load: load_average(), steal_ms, steal_percent }
+        RunEnd { seconds, load_average: load_average(), steal_ms, steal_percent }
     }
 
     /// Describes the values for a reader, in one line.
     pub(crate) fn describe(&self) -> String {
         format!(
             "\nthe run took {:.0} s; the hypervisor gave {:.2} % of the cores' time to others; load average at the end {:.2}\n",
-            self.seconds, self.steal_percent, self.load
+            self.seconds, self.steal_percent, self.load_average
         )
     }
 
     pub(crate) fn record(&self, object: Object) -> Object {
         object
             .number("seconds", self.seconds)
-            .number("load_end", self.load)
+            .number("load_end", self.load_average)
             .number("run_steal_ms", self.steal_ms)
             .number("run_steal_percent", self.steal_percent)
     }
@@ -193,7 +195,7 @@ fn timing() -> String {
     format!("timer slack {slack}; {throttling}; {fair}")
 }
 
-/// Formats seconds since 1970 as a date (days to civil date, after Hinnant's algorithm).
+/// Formats seconds since 1970 as a date, with Hinnant's algorithm for civil dates.
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -214,18 +216,19 @@ fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Returns the value after `name : ` in the first line that has it.
+/// Returns the value after `name : ` in the first line with this name.
 fn field(lines: &str, name: &str) -> Option<String> {
     let mut pairs = lines.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim_end().to_owned()).map(|value| {
-        // Later code searches the flags for words with a blank in front, so the blank is kept.
+        // Keeps the blank in front of the first flag, because callers search for words between
+        // blanks.
         if name == "flags" { value } else { value.trim_start().to_owned() }
     })
 }
 
 fn preemption() -> String {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
-    // The model in parentheses is in force: "none voluntary (full) lazy".
+    // The model in parentheses is active: "none voluntary (full) lazy".
     let model = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let compiled = ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|word| version.contains(word));
@@ -262,7 +265,7 @@ fn scheduling(class: Option<Scheduling>) -> String {
     }
 }
 
-/// Returns other programs' threads with a real-time class (fixed priority or deadline), as "name
+/// Returns the real-time threads (fixed priority or deadline) of other programs, each as "name
 /// class priority".
 fn realtime_threads() -> Vec<String> {
     let own = std::process::id().to_string();
@@ -283,11 +286,12 @@ fn realtime_threads() -> Vec<String> {
     found
 }
 
-/// Parses a line of /proc/PID/task/TID/stat (proc_pid_stat(5)). Returns `None` unless the thread
-/// has a real-time class.
+/// Parses a line of /proc/PID/task/TID/stat (proc_pid_stat(5)). Returns `None` if the thread has no
+/// real-time class.
 fn realtime(stat: &str) -> Option<String> {
     let name = stat.split_once('(')?.1.rsplit_once(')')?.0;
-    // The third field is the first after the name; priority and policy are the 40th and 41st.
+    // The first field after the name is the third of the line. Priority and policy are the 40th and
+    // 41st.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let (priority, policy) = (fields.get(37)?, fields.get(38)?);
     let class = match *policy {
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_tells_something() {
+    fn environment_of_this_machine_has_a_text_for_every_property() {
         let environment = Environment::read(&Placement::default(), "not held");
         assert!(!environment.cores.is_empty());
         assert_ne!(environment.kernel, "unknown");
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn realtime_threads_are_told_from_others() {
+    fn only_threads_of_realtime_classes_are_listed() {
         let line = |priority: &str, policy: &str| {
             let before = "0 ".repeat(36);
             format!("77 (odd) name) S {before}{priority} {policy} 0 0")
@@ -329,18 +333,18 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_of_the_calendar() {
+    fn seconds_are_formatted_as_calendar_dates() {
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(date(1_735_689_599), "2024-12-31 23:59 UTC");
     }
 
     #[test]
-    fn a_busy_machine_is_told() {
+    fn high_load_average_gives_a_warning() {
         let mut environment = Environment::read(&Placement::default(), "held");
-        environment.load = 0.1;
+        environment.load_average = 0.1;
         assert!(!environment.describe().contains("warning"));
-        environment.load = 1.9;
+        environment.load_average = 1.9;
         assert!(environment.describe().contains("warning"), "{}", environment.describe());
     }
 }

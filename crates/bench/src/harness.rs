@@ -1,8 +1,9 @@
-//! Runs variants in comparison with each other: interleaved, warmed up and repeated.
+//! Measures the variants of a group in comparison with each other.
 //!
-//! All variants of a group exist at once and take turns (A B C A B C ...). A change of the machine
-//! therefore affects all of them. Only the calls are timed. Between the first and the last call of
-//! a turn, the harness does not allocate, print or read files.
+//! All variants of a group exist at the same time and take turns (A B C A B C ...), so a change of
+//! the machine's speed affects all of them. Uncounted calls warm up each turn. Only the calls are
+//! timed. The harness does not allocate, print or read files between the first and the last call of
+//! a turn.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -12,19 +13,19 @@ use crate::cost::Cost;
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// Name of a figure.
+/// Name of a figure: the measured subject with all its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
-    /// The measured ORB: Corelane or another ORB; `floor` for bare sockets.
+    /// The measured ORB: Corelane or another ORB. For bare sockets, `floor`.
     pub(crate) peer: &'static str,
-    /// Transport of the messages: tcp, unix, shm, or none within one process.
+    /// Transport of the messages: tcp, unix or shm; none for calls within one process.
     pub(crate) transport: &'static str,
     pub(crate) op: String,
-    /// All other properties of the variant: dispatch architecture, threads.
+    /// All other properties of the variant, such as dispatch architecture and threads.
     pub(crate) config: String,
-    /// Position on the axis that the benchmark varies, if it varies one.
-    pub(crate) along: Option<AxisPoint>,
+    /// Position on the axis along which the benchmark varies the variants.
+    pub(crate) axis_point: Option<AxisPoint>,
 }
 
 /// A position on an axis, for figures that form lines.
@@ -32,21 +33,21 @@ pub(crate) struct FigureLabel {
 pub(crate) struct AxisPoint {
     /// Name that all points of one line share.
     pub(crate) series: String,
-    /// The quantity that is varied, such as `connections`.
+    /// The varied quantity, such as `connections`.
     pub(crate) axis: &'static str,
     pub(crate) x: u64,
 }
 
-/// A source of calls that can be timed.
-pub(crate) trait Subject {
-    /// Makes `count` calls one after another, adds the time of each to `into`, and returns their
-    /// total time.
+/// A subject of measurements: makes calls and times each of them.
+pub(crate) trait MeasuredSubject {
+    /// Makes `warm_up` uncounted calls, then `count` calls one after another. Adds the time of each
+    /// counted call to `into` and returns their total time.
     ///
     /// # Errors
     /// A call fails or returns a wrong result.
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure>;
 
-    /// Returns the client's process, if it is not this one.
+    /// Returns the client's process id, or `None` if the client is in this process.
     fn client_pid(&self) -> Option<u32> {
         None
     }
@@ -54,34 +55,36 @@ pub(crate) trait Subject {
     fn server_pid(&self) -> Option<u32>;
 }
 
-/// The quantity that a ratio compares.
+/// The quantity that ratios compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
+pub(crate) enum ComparedQuantity {
     Median,
-    /// Total time per call, for oneways, where the time of a single call has little meaning.
+    /// Total time divided by the number of calls. Used for oneways, because the time of a single
+    /// oneway has little meaning.
     Rate,
 }
 
-/// One of the compared configurations.
+/// A configuration that a benchmark measures and compares with others.
 pub(crate) struct Variant {
     pub(crate) label: FigureLabel,
-    pub(crate) subject: Box<dyn Subject + Send>,
-    /// Indices of the variants in the group that it is compared with; the first is its baseline.
+    pub(crate) subject: Box<dyn MeasuredSubject + Send>,
+    /// Indices of the variants of the group with which the results compare this one. The first is
+    /// its baseline.
     pub(crate) against: Vec<usize>,
 }
 
 /// Variants that are measured together.
 pub(crate) struct Group {
     pub(crate) title: String,
-    pub(crate) compare: Compare,
+    pub(crate) compare: ComparedQuantity,
     /// The variants, in the order of their turns.
     pub(crate) variants: Vec<Variant>,
 }
 
-/// Number of calls and repetitions.
+/// Numbers of calls and turns of each variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// Calls before each turn that are not counted.
+pub(crate) struct RunLength {
+    /// Uncounted calls before each turn.
     pub(crate) warm_up: usize,
     /// Calls per turn.
     pub(crate) count: usize,
@@ -89,16 +92,17 @@ pub(crate) struct Extent {
     pub(crate) repetitions: usize,
 }
 
-/// A comparison with another variant of the same group and run.
+/// A comparison of a figure with another variant of the same group and run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ratio {
     /// Name of the other variant.
     pub(crate) with: FigureLabel,
     /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// This variant's time divided by the other's, over all repetitions: below 1 is faster.
+    /// Time of this variant divided by that of the other one, over all repetitions. A ratio below 1
+    /// means that this variant is faster.
     pub(crate) ratio: f64,
-    /// The smallest and the largest ratio of one repetition.
+    /// The smallest and the largest ratio of a single repetition.
     pub(crate) range: (f64, f64),
 }
 
@@ -110,23 +114,24 @@ pub(crate) struct Figure {
     pub(crate) summary: Summary,
     /// Median of each repetition, in microseconds.
     pub(crate) medians_us: Vec<f64>,
-    /// Times at [`CDF_PARTS`](crate::sample::CDF_PARTS), in microseconds.
+    /// Call times at the fractions [`CDF_FRACTIONS`](crate::sample::CDF_FRACTIONS), in microseconds.
     pub(crate) cdf_us: Vec<f64>,
-    /// Comparisons with other variants; the first is the baseline. Empty for a baseline.
+    /// Comparisons with other variants. The first is the one with the baseline. A baseline has
+    /// none.
     pub(crate) ratios: Vec<Ratio>,
-    /// Cost of the calls, without the first warm-up.
+    /// Cost of all turns, including the calls that warm the caches before each turn.
     pub(crate) cost: Cost,
-    /// Calls to which the cost belongs: the timed ones and the few made just before them.
+    /// Number of calls that the cost covers.
     pub(crate) calls: usize,
 }
 
-/// Divisor for the calls that are made just before a turn to warm the caches: at most a fiftieth of
-/// the turn's calls. The cost includes them.
+/// Divisor that limits the calls before each turn to a fiftieth of the turn. These calls warm the
+/// caches, and the cost includes them.
 const RE_WARM: usize = 50;
 
 /// The samples of one variant.
 struct CollectedSamples {
-    /// True after a failure; the samples gathered before it are not used.
+    /// True after a failure. The results then do not use the samples.
     failed: bool,
     samples: Samples,
     calls: usize,
@@ -137,23 +142,24 @@ struct CollectedSamples {
 }
 
 /// The result of a group.
-pub(crate) struct Measured {
+pub(crate) struct GroupResult {
     /// Figures of the variants that did not fail.
     pub(crate) figures: Vec<Figure>,
-    /// Other ORBs that failed, with their reasons.
+    /// Other ORBs that failed, with the reasons.
     pub(crate) failed: Vec<(FigureLabel, Failure)>,
 }
 
-/// Runs a group. Another ORB that fails gets no further turn, and the other variants continue.
+/// Measures the variants of a group in turns. If another ORB fails, it gets no further turn, and
+/// the other variants continue.
 ///
 /// # Errors
 /// The first failure of Corelane or of a bare socket, with the variant's name.
 pub(crate) fn measure(
     group: &mut Group,
-    extent: &Extent,
+    run_length: &RunLength,
     placement: &Placement,
     progress: &mut Progress,
-) -> Result<Measured, Failure> {
+) -> Result<GroupResult, Failure> {
     let placed = placement.enter(Side::Client);
     let _placed = placed.map_err(|error| {
         Failure::new(format!(
@@ -161,9 +167,10 @@ pub(crate) fn measure(
             placement.cores
         ))
     })?;
-    let mut all: Vec<CollectedSamples> = group.variants.iter().map(|_| CollectedSamples::with_room(extent)).collect();
+    let mut all: Vec<CollectedSamples> =
+        group.variants.iter().map(|_| CollectedSamples::with_capacity(run_length)).collect();
     let mut failed = Vec::new();
-    for repetition in 0..extent.repetitions {
+    for repetition in 0..run_length.repetitions {
         for (variant, gathered) in group.variants.iter_mut().zip(&mut all) {
             if gathered.failed {
                 continue;
@@ -174,11 +181,11 @@ pub(crate) fn measure(
                 variant.label.peer,
                 variant.label.config,
                 repetition + 1,
-                extent.repetitions
+                run_length.repetitions
             ));
-            match gathered.turn(variant, extent) {
+            match gathered.turn(variant, run_length) {
                 Ok(()) => {}
-                Err(failure) if is_ours(variant.label.peer) => return Err(failure),
+                Err(failure) if is_corelane_or_floor(variant.label.peer) => return Err(failure),
                 Err(failure) => {
                     gathered.failed = true;
                     failed.push((variant.label.clone(), failure));
@@ -187,45 +194,45 @@ pub(crate) fn measure(
         }
     }
     progress.clear();
-    Ok(Measured { figures: compared(group, all), failed })
+    Ok(GroupResult { figures: compared(group, all), failed })
 }
 
-/// Returns true for Corelane and bare sockets. Without them there is no comparison.
-pub(crate) fn is_ours(peer: &str) -> bool {
+/// Returns true for Corelane and for bare sockets, whose failure ends the measurement of a group.
+pub(crate) fn is_corelane_or_floor(peer: &str) -> bool {
     matches!(peer, "Corelane" | "floor")
 }
 
 impl CollectedSamples {
-    fn with_room(extent: &Extent) -> Self {
+    fn with_capacity(run_length: &RunLength) -> Self {
         CollectedSamples {
             failed: false,
-            samples: Samples::with_room(extent.count * extent.repetitions),
+            samples: Samples::with_capacity(run_length.count * run_length.repetitions),
             calls: 0,
             whole: Duration::ZERO,
-            medians: Vec::with_capacity(extent.repetitions),
-            rates: Vec::with_capacity(extent.repetitions),
+            medians: Vec::with_capacity(run_length.repetitions),
+            rates: Vec::with_capacity(run_length.repetitions),
             cost: Cost::default(),
         }
     }
 
-    fn turn(&mut self, variant: &mut Variant, extent: &Extent) -> Result<(), Failure> {
+    fn turn(&mut self, variant: &mut Variant, run_length: &RunLength) -> Result<(), Failure> {
         let Variant { label, subject, .. } = variant;
         let named =
             |failure: Failure| Failure::new(format!("{} {}, {}: {failure}", label.peer, label.config, label.op));
         let first = self.samples.len();
-        subject.run(extent.warm_up, 0, &mut self.samples).map_err(named)?;
+        subject.run(run_length.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // Reading the costs has cooled the caches.
-        let again = extent.warm_up.min(extent.count / RE_WARM);
-        let whole = subject.run(again, extent.count, &mut self.samples).map_err(named)?;
+        // Reading the costs has displaced the calls' data from the caches.
+        let again = run_length.warm_up.min(run_length.count / RE_WARM);
+        let whole = subject.run(again, run_length.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));
-        self.calls += again + extent.count;
-        if self.samples.len() != first + extent.count {
+        self.calls += again + run_length.count;
+        if self.samples.len() != first + run_length.count {
             return Err(named(Failure::new("the number of measured times differs from the number of calls")));
         }
         self.whole += whole;
-        self.medians.push(median_us(self.samples.since(first)));
-        self.rates.push(extent.count as f64 / whole.as_secs_f64().max(1e-9));
+        self.medians.push(median_us(self.samples.skip_first(first)));
+        self.rates.push(run_length.count as f64 / whole.as_secs_f64().max(1e-9));
         Ok(())
     }
 }
@@ -233,7 +240,7 @@ impl CollectedSamples {
 fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     let mut figures = Vec::with_capacity(all.len());
     let summaries: Vec<Option<Summary>> =
-        all.iter().map(|one| Summary::of(one.samples.since(0), one.whole).filter(|_| !one.failed)).collect();
+        all.iter().map(|one| Summary::of(one.samples.skip_first(0), one.whole).filter(|_| !one.failed)).collect();
     for (index, variant) in group.variants.iter().enumerate() {
         let (Some(summary), gathered) = (summaries[index], &all[index]) else {
             continue;
@@ -241,11 +248,11 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
         let ratios = variant.against.iter().filter_map(|&other| {
             let (theirs, with) = (summaries.get(other).copied().flatten()?, &all[other]);
             let (ratio, parts): (f64, Vec<f64>) = match group.compare {
-                Compare::Median => (
+                ComparedQuantity::Median => (
                     summary.p50_us / theirs.p50_us,
                     gathered.medians.iter().zip(&with.medians).map(|(ours, theirs)| ours / theirs).collect(),
                 ),
-                Compare::Rate => (
+                ComparedQuantity::Rate => (
                     theirs.per_s / summary.per_s,
                     gathered.rates.iter().zip(&with.rates).map(|(ours, theirs)| theirs / ours).collect(),
                 ),
@@ -258,7 +265,7 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
             label: variant.label.clone(),
             summary,
             medians_us: gathered.medians.clone(),
-            cdf_us: cdf_us(gathered.samples.since(0)),
+            cdf_us: cdf_us(gathered.samples.skip_first(0)),
             ratios: ratios.collect(),
             cost: gathered.cost,
             calls: gathered.calls,
@@ -267,8 +274,8 @@ fn compared(group: &Group, all: Vec<CollectedSamples>) -> Vec<Figure> {
     figures
 }
 
-/// Shows the progress on the standard error: on a terminal one line that is overwritten, else a
-/// line for each group.
+/// Shows the progress on the standard error. On a terminal, a new line overwrites the previous one.
+/// Elsewhere, each group gets a line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     terminal: bool,
@@ -289,29 +296,29 @@ impl Progress {
         Progress { terminal: false, silent: true, last: String::new(), step: String::new() }
     }
 
-    /// Sets the number of the current benchmark, from 1, and the number of all.
+    /// Sets the number of the current benchmark, counted from 1, and the number of all benchmarks.
     pub(crate) fn step(&mut self, number: usize, of: usize) {
         self.step = format!("[{number}/{of}] ");
     }
 
-    pub(crate) fn show(&mut self, what: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         if self.silent {
             return;
         }
         let mut output = std::io::stderr().lock();
         if self.terminal {
-            let _ = write!(output, "\r\x1b[K{}{what}", self.step);
+            let _ = write!(output, "\r\x1b[K{}{text}", self.step);
             let _ = output.flush();
             return;
         }
-        let group = what.split(':').next().unwrap_or(what);
+        let group = text.split(':').next().unwrap_or(text);
         if group != self.last {
             let _ = writeln!(output, "{}measuring {group}", self.step);
             group.clone_into(&mut self.last);
         }
     }
 
-    /// Removes the line, so that other text can be printed.
+    /// Removes the progress line, so that other text can be printed.
     pub(crate) fn clear(&mut self) {
         if self.terminal && !self.silent {
             eprint!("\r\x1b[K");
@@ -325,7 +332,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Checks the order of the turns, and reports a given time.
+    /// A subject that checks the order of the turns and reports fixed times.
     struct Fake {
         turns: Arc<AtomicUsize>,
         expected: usize,
@@ -334,13 +341,13 @@ mod tests {
         warm: bool,
     }
 
-    impl Subject for Fake {
+    impl MeasuredSubject for Fake {
         fn run(&mut self, _: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
             if count == 0 {
                 self.warm = true;
                 return Ok(Duration::ZERO);
             }
-            assert!(std::mem::take(&mut self.warm), "a turn follows its warm-up");
+            assert!(std::mem::take(&mut self.warm), "a warm-up precedes each turn");
             assert_eq!(self.turns.fetch_add(1, Ordering::Relaxed), self.expected);
             self.expected += self.step;
             (0..count).for_each(|_| into.push(self.nanoseconds));
@@ -352,7 +359,7 @@ mod tests {
         }
     }
 
-    fn group(compare: Compare) -> Group {
+    fn group(compare: ComparedQuantity) -> Group {
         let turns = Arc::new(AtomicUsize::new(0));
         let times = [5000, 6000, 10_000];
         let variants = times.iter().enumerate().map(|(index, &nanoseconds)| Variant {
@@ -362,7 +369,7 @@ mod tests {
                 transport: "none",
                 op: "octet".into(),
                 config: format!("{nanoseconds}"),
-                along: None,
+                axis_point: None,
             },
             subject: Box::new(Fake {
                 turns: turns.clone(),
@@ -376,11 +383,11 @@ mod tests {
         Group { title: "fake".into(), compare, variants: variants.collect() }
     }
 
-    const EXTENT: Extent = Extent { warm_up: 1, count: 50, repetitions: 4 };
+    const EXTENT: RunLength = RunLength { warm_up: 1, count: 50, repetitions: 4 };
 
     #[test]
     fn variants_take_turns_and_are_compared_within_the_run() {
-        for compare in [Compare::Median, Compare::Rate] {
+        for compare in [ComparedQuantity::Median, ComparedQuantity::Rate] {
             let figures =
                 measure(&mut group(compare), &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap().figures;
             assert_eq!(figures.len(), 3);
@@ -395,10 +402,10 @@ mod tests {
         }
     }
 
-    /// Answers one time, then fails.
+    /// A subject that succeeds in its first turns and then fails.
     struct Failing(usize);
 
-    impl Subject for Failing {
+    impl MeasuredSubject for Failing {
         fn run(&mut self, _: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
             if count > 0 {
                 self.0 += 1;
@@ -416,19 +423,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_variants_name() {
-        let mut group = group(Compare::Median);
+    fn failure_names_its_variant() {
+        let mut group = group(ComparedQuantity::Median);
         group.variants.insert(1, failing("floor"));
         let failure = measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).map(drop);
         assert_eq!(failure.unwrap_err().to_string(), "floor fails, octet: no answer");
     }
 
     #[test]
-    fn another_orb_that_fails_leaves_the_rest_as_it_is() {
-        let mut group = group(Compare::Median);
+    fn failure_of_another_orb_does_not_change_the_other_figures() {
+        let mut group = group(ComparedQuantity::Median);
         group.variants.push(failing("omniORB"));
         group.variants[2].against.push(3);
-        let Measured { figures, failed } =
+        let GroupResult { figures, failed } =
             measure(&mut group, &EXTENT, &Placement::default(), &mut Progress::silent()).unwrap();
         let told: Vec<(usize, usize)> = figures.iter().map(|figure| (figure.summary.n, figure.ratios.len())).collect();
         assert_eq!(told, [(200, 0), (200, 1), (200, 2)]);
@@ -443,7 +450,7 @@ mod tests {
             transport: "none",
             op: "octet".into(),
             config: "fails".into(),
-            along: None,
+            axis_point: None,
         };
         Variant { label, subject: Box::new(Failing(0)), against: vec![0] }
     }

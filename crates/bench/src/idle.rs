@@ -1,9 +1,9 @@
-//! Means to keep cores out of idle states.
+//! Keeps cores out of idle states.
 //!
-//! While /dev/cpu_dma_latency is held open at 0, no core enters an idle state that takes time to
-//! leave ([`IdleStateLock`]). In a virtual machine this is not enough: the hypervisor takes an idle
-//! core away, and 20 us or more pass until the core is back. So benchmarks whose clients rest
-//! between calls keep the cores [busy](BusyCores).
+//! While [`IdleStateLock`] holds /dev/cpu_dma_latency open with the value 0, no core enters an idle
+//! state that takes time to leave. In a virtual machine this is not enough. The hypervisor takes an
+//! idle core away, and at least 20 us pass before the core is back. Benchmarks whose clients pause
+//! between calls therefore keep the cores [busy](BusyCores).
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,14 +15,14 @@ use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 use crate::Failure;
 use crate::placement::{CoreChoice, Placement};
 
-/// Keeps the cores out of idle states until it is dropped.
+/// Keeps all cores out of idle states until the lock is dropped.
 #[derive(Debug)]
 pub(crate) struct IdleStateLock {
     _device: File,
 }
 
 impl IdleStateLock {
-    /// Opens the device. Returns `None` without the permission or without the device.
+    /// Takes the lock. Returns `None` if the device does not exist or its use is not permitted.
     pub(crate) fn hold() -> Option<Self> {
         let mut device = OpenOptions::new().write(true).open("/dev/cpu_dma_latency").ok()?;
         // The device takes microseconds as a native 32-bit integer.
@@ -31,8 +31,8 @@ impl IdleStateLock {
     }
 }
 
-/// A thread of the class SCHED_IDLE on each core that is used. It runs only while no other thread
-/// wants the core, and leaves it at once. The threads end on drop.
+/// One thread of the class SCHED_IDLE on each core in use, which keeps the core busy. Any other
+/// thread preempts it at once. The threads end on drop.
 pub(crate) struct BusyCores {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -41,8 +41,8 @@ pub(crate) struct BusyCores {
 impl BusyCores {
     pub(crate) fn start(placement: &Placement) -> Result<Self, Failure> {
         let cores = match placement.cores {
-            CoreChoice::One(core) => vec![core],
-            CoreChoice::Two(client, server) => vec![client, server],
+            CoreChoice::Shared(core) => vec![core],
+            CoreChoice::Separate(client, server) => vec![client, server],
             CoreChoice::Any => thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default(),
         };
         let mut busy = BusyCores { stop: Arc::new(AtomicBool::new(false)), threads: Vec::new() };
@@ -66,7 +66,7 @@ impl Drop for BusyCores {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread cannot panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
@@ -77,9 +77,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_kept_busy_for_a_while() {
+    fn busy_cores_start_and_stop() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
-        let busy = BusyCores::start(&Placement { cores: CoreChoice::One(core), scheduling: None }).unwrap();
+        let busy = BusyCores::start(&Placement { cores: CoreChoice::Shared(core), scheduling: None }).unwrap();
         assert_eq!(busy.threads.len(), 1);
         let stop = busy.stop.clone();
         drop(busy);

@@ -1,8 +1,8 @@
-//! JSON text of flat records, as lines.
+//! JSON text of flat records, one record per line.
 
 use std::fmt::Write;
 
-/// An object under construction. Members appear in the order in which they are added.
+/// A JSON object under construction, with its members in the order of addition.
 #[derive(Clone, Debug)]
 pub struct Object(String);
 
@@ -13,23 +13,24 @@ impl Object {
         Object(String::from("{"))
     }
 
-    /// Adds a text.
+    /// Adds a member with a string.
     #[must_use]
-    pub fn text(mut self, name: &str, value: &str) -> Self {
+    pub fn string(mut self, name: &str, value: &str) -> Self {
         self.name(name);
         quote(&mut self.0, value);
         self
     }
 
-    /// Adds a whole number.
+    /// Adds a member with an integer.
     #[must_use]
-    pub fn whole(mut self, name: &str, value: u64) -> Self {
+    pub fn integer(mut self, name: &str, value: u64) -> Self {
         self.name(name);
         let _ = write!(self.0, "{value}");
         self
     }
 
-    /// Adds a number with three decimal digits. A number that is not finite becomes null.
+    /// Adds a member with a number of three decimal digits. A number that is not finite becomes
+    /// null.
     #[must_use]
     pub fn number(mut self, name: &str, value: f64) -> Self {
         self.name(name);
@@ -37,29 +38,29 @@ impl Object {
         self
     }
 
-    /// Adds a truth value.
+    /// Adds a member with true or false.
     #[must_use]
-    pub fn truth(mut self, name: &str, value: bool) -> Self {
+    pub fn boolean(mut self, name: &str, value: bool) -> Self {
         self.name(name);
         self.0.push_str(if value { "true" } else { "false" });
         self
     }
 
-    /// Adds a list of texts.
+    /// Adds a member with a list of strings.
     #[must_use]
-    pub fn texts<'t>(mut self, name: &str, values: impl IntoIterator<Item = &'t str>) -> Self {
+    pub fn strings<'t>(mut self, name: &str, values: impl IntoIterator<Item = &'t str>) -> Self {
         self.list(name, values, quote);
         self
     }
 
-    /// Adds a list of numbers.
+    /// Adds a member with a list of numbers, each with three decimal digits.
     #[must_use]
     pub fn numbers(mut self, name: &str, values: &[f64]) -> Self {
         self.list(name, values.iter().copied(), number);
         self
     }
 
-    /// Adds an object.
+    /// Adds a member with an object.
     #[must_use]
     pub fn object(mut self, name: &str, value: Object) -> Self {
         self.name(name);
@@ -67,14 +68,14 @@ impl Object {
         self
     }
 
-    /// Adds a list of objects.
+    /// Adds a member with a list of objects.
     #[must_use]
     pub fn objects(mut self, name: &str, values: Vec<Object>) -> Self {
         self.list(name, values, |text, value| text.push_str(&value.finish()));
         self
     }
 
-    /// Returns the text, without a line end.
+    /// Returns the JSON text, without a line end.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.0.push('}');
@@ -125,16 +126,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_json() {
+    fn finished_text_is_valid_json() {
         let text = Object::new()
-            .text("a \"b\"", "line\nend\u{1}\\ \u{e9}")
-            .whole("n", u64::MAX)
+            .string("a \"b\"", "line\nend\u{1}\\ \u{e9}")
+            .integer("n", u64::MAX)
             .number("x", 1.0 / 3.0)
             .number("nothing", f64::NAN)
-            .truth("yes", true)
-            .texts("words", ["one", "two"])
+            .boolean("yes", true)
+            .strings("words", ["one", "two"])
             .numbers("none", &[])
-            .object("one", Object::new().whole("z", 1))
+            .object("one", Object::new().integer("z", 1))
             .objects("inner", vec![Object::new(), Object::new().number("y", 2.0)])
             .finish();
         let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,40 +1,40 @@
-//! Starts the processes of benchmarks: servers, and a client. Each process runs this program again
-//! in a hidden mode ([`MODE`]).
+//! Starts the servers and clients of benchmarks, each in a process of its own. Such a process runs
+//! this program in a hidden mode ([`HIDDEN_MODE`]).
 
 use std::process::Command;
 
 use crate::Failure;
 use crate::address::free_address;
-use crate::baseline::{BaselineTransport, Spinning, StreamSpin};
+use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy};
 use crate::orb::ServerArchitecture;
-use crate::orb::keys::Keys;
+use crate::orb::keys::KeyLifetime;
 use crate::placement::{Placement, Side};
 use crate::service::RunningProgram;
 
-/// First argument of the hidden mode.
-pub const MODE: &str = "__bench-server";
+/// First argument of the hidden mode in which the program serves a benchmark.
+pub const HIDDEN_MODE: &str = "__bench-server";
 
 /// Starts a baseline server and returns its address.
 ///
 /// # Errors
 /// The server does not start.
-pub(crate) fn start_floor(
-    carrier: BaselineTransport,
-    waiting: Spinning,
+pub(crate) fn start_baseline(
+    transport: BaselineTransport,
+    waiting: WaitStrategy,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     let waiting = match waiting {
-        Spinning::Blocking => "blocking".to_owned(),
-        Spinning::Looking => "looking".to_owned(),
-        Spinning::Parts => "parts".to_owned(),
-        Spinning::Stream(StreamSpin::Never) => "stream".to_owned(),
-        Spinning::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
-        Spinning::Epoll(threads) => format!("epoll:{threads}"),
+        WaitStrategy::Blocking => "blocking".to_owned(),
+        WaitStrategy::SpinThenSleep => "looking".to_owned(),
+        WaitStrategy::Pipelined => "parts".to_owned(),
+        WaitStrategy::Stream(StreamSpin::Never) => "stream".to_owned(),
+        WaitStrategy::Stream(StreamSpin::Adaptive) => "spinning-stream".to_owned(),
+        WaitStrategy::Epoll(threads) => format!("epoll:{threads}"),
     };
-    start("the floor server", &["floor", carrier.name(), &waiting], placement)
+    start("the floor server", &["floor", transport.name(), &waiting], placement)
 }
 
-/// Starts a Corelane server with one object at `address` and returns its reference.
+/// Starts a Corelane server with one object at `address`. Returns the object's reference.
 pub(crate) fn start_echo(
     architecture: ServerArchitecture,
     address: &str,
@@ -43,8 +43,8 @@ pub(crate) fn start_echo(
     start("Corelane's server", &["echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server as [`start_echo`] does, whose threads never poll before they sleep.
-pub(crate) fn start_sleeping_echo(
+/// Starts the server of [`start_echo`] with threads that never poll before they sleep.
+pub(crate) fn start_non_polling_echo(
     architecture: ServerArchitecture,
     address: &str,
     placement: &Placement,
@@ -52,54 +52,61 @@ pub(crate) fn start_sleeping_echo(
     start("Corelane's server that does not poll", &["sleeping-echo", &architecture.to_string(), address], placement)
 }
 
-/// Starts a Corelane server with one object whose calls all have one priority. Returns its
-/// reference.
-pub(crate) fn start_declared(
+/// Starts a Corelane server with one object, whose POA declares one priority for all calls. Returns
+/// the object's reference.
+pub(crate) fn start_single_priority_server(
     architecture: ServerArchitecture,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server of one priority", &["declared", &architecture.to_string()], placement)
 }
 
-/// Starts a Corelane client of a reference, which calls on request.
-pub(crate) fn start_caller(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
+/// Starts a Corelane client that calls the object of a reference on request by its standard input.
+pub(crate) fn start_client(reference: &str, placement: &Placement) -> Result<RunningProgram, Failure> {
     Ok(RunningProgram::start("Corelane's client", ourselves(&["calls", reference])?, placement, Side::Client)?.0)
 }
 
-/// Starts a Corelane server with an object for each native priority, in a lane of its own. The
-/// server answers any line with their references.
-pub(crate) fn start_laned(
+/// Starts a Corelane server with an object and a lane for each native priority. The server answers
+/// any line with the objects' references.
+pub(crate) fn start_server_with_lanes(
     priorities: &[u8],
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     placement: &Placement,
 ) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(u8::to_string).collect();
-    let words = ["laned", &list.join(","), &free_address(carrier)];
+    let words = ["laned", &list.join(","), &free_address(transport)];
     Ok(start("Corelane's server with lanes", &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object for each CORBA priority, and a lane for each native
-/// level in use. The server answers any line with their references.
-pub(crate) fn start_banded(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
+/// Starts a Corelane server with an object for each CORBA priority and a lane for each native level
+/// in use. The server answers any line with the objects' references.
+pub(crate) fn start_server_with_bands(priorities: &[i16], placement: &Placement) -> Result<RunningProgram, Failure> {
     let list: Vec<String> = priorities.iter().map(i16::to_string).collect();
     Ok(start("Corelane's server with lanes and bands", &["banded", &list.join(",")], placement)?.0)
 }
 
-/// Starts a Corelane server with a pool without lanes at a native priority. Returns its object's
+/// Starts a Corelane server whose pool has no lanes and one native priority. Returns its object's
 /// reference.
-pub(crate) fn start_unlaned(priority: u8, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
+pub(crate) fn start_server_without_lanes(
+    priority: u8,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start("Corelane's server without lanes", &["unlaned", &priority.to_string()], placement)
 }
 
-/// Starts a Corelane server with a number of objects and a thread for each connection.
-pub(crate) fn start_many(count: usize, keys: Keys, placement: &Placement) -> Result<RunningProgram, Failure> {
+/// Starts a Corelane server with `count` objects and a thread for each connection.
+pub(crate) fn start_server_with_objects(
+    count: usize,
+    keys: KeyLifetime,
+    placement: &Placement,
+) -> Result<RunningProgram, Failure> {
     start_pool(count, keys, ServerArchitecture::PerConnection, placement)
 }
 
-/// Starts a Corelane server with a number of objects and the given architecture.
+/// Starts a Corelane server with `count` objects and the given dispatch architecture.
 pub(crate) fn start_pool(
     count: usize,
-    keys: Keys,
+    keys: KeyLifetime,
     architecture: ServerArchitecture,
     placement: &Placement,
 ) -> Result<RunningProgram, Failure> {
@@ -108,25 +115,29 @@ pub(crate) fn start_pool(
     Ok(start(&name, &words, placement)?.0)
 }
 
-/// Starts a Corelane server with an object in a POA that is `depth` levels below the root. Returns
-/// its reference.
-pub(crate) fn start_nested(
+/// Starts a Corelane server with an object in a POA that is `depth` levels below the root POA.
+/// Returns the object's reference.
+pub(crate) fn start_server_with_nested_poa(
     depth: usize,
-    keys: Keys,
+    keys: KeyLifetime,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    // The argument counts the root POA too, because numbers in arguments begin with 1.
+    // The argument counts the root POA too, because numbers in arguments start at 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
 
-/// Starts a Corelane server with an object of `count` operations. Returns its reference.
-pub(crate) fn start_operations(count: usize, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
+/// Starts a Corelane server with an object that has `count` operations. Returns the object's
+/// reference.
+pub(crate) fn start_server_with_operations(
+    count: usize,
+    placement: &Placement,
+) -> Result<(RunningProgram, String), Failure> {
     start(&format!("Corelane's server of {count} operations"), &["operations", &count.to_string()], placement)
 }
 
 /// Starts a name server and returns the reference of its initial context.
-pub(crate) fn start_naming(
+pub(crate) fn start_name_server(
     place: &str,
     durability: &str,
     placement: &Placement,
@@ -134,8 +145,8 @@ pub(crate) fn start_naming(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts this program as a server with these arguments. Returns it with the rest of its `ready`
-/// line.
+/// Starts this program in its hidden mode with these arguments. Returns the process and the text
+/// after `ready` in its first line.
 pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     RunningProgram::start(name, ourselves(words)?, placement, Side::Server)
 }
@@ -144,6 +155,6 @@ fn ourselves(words: &[&str]) -> Result<Command, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
     let mut command = Command::new(own);
-    command.arg(MODE).args(words);
+    command.arg(HIDDEN_MODE).args(words);
     Ok(command)
 }

@@ -1,13 +1,13 @@
-//! The benchmarks: Corelane, its peers and bare sockets, compared with each other in one run.
+//! The benchmarks: Corelane, other ORBs and bare sockets, compared with each other in one run.
 //!
-//! [`command::run`] is `corelane bench`. `papers` repeats the experiments of the papers; `guards`
-//! watches single costs of Corelane. A benchmark puts variants into groups. The `harness` lets
-//! the variants of a group take turns. The `report` prints the results as a table and as JSON lines
-//! (docs/benchmarks.md), from which `page` makes HTML. Servers are separate processes that run this
-//! program again ([`server`]).
+//! [`command::run`] is the command `corelane bench`. `papers` repeats the experiments of published
+//! papers; `guards` watches single costs of Corelane. A benchmark puts variants into groups, and
+//! `harness` measures the variants of a group in turns. `report` prints the results as tables and
+//! as JSON lines (docs/benchmarks.md), from which `page` makes an HTML page. Servers are separate
+//! processes that run this program again ([`server`]).
 //!
-//! Each reported figure has a baseline of the same run. Measurements that fail are reported as
-//! missing.
+//! Each reported figure has a baseline of the same run. The report lists a measurement that fails
+//! as missing.
 #![forbid(unsafe_code)]
 
 mod address;

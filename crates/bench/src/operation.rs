@@ -1,4 +1,4 @@
-//! The operations of idl/cubit.idl that are called, and their message sizes.
+//! The operations of idl/cubit.idl that benchmarks call, and the sizes of their messages.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use crate::Failure;
 #[cfg(test)]
 use crate::baseline::MessageSizes;
 
-/// One operation with its argument.
+/// An operation with its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOperation {
-    /// No argument, no result.
+    /// Sends and returns nothing.
     Nothing,
     /// Sends and returns an octet.
     Octet,
@@ -21,26 +21,26 @@ pub enum MeasuredOperation {
     Struct,
     /// Sends and returns this number of longs.
     Longs(usize),
-    /// Sends and returns this number of structures.
+    /// Sends and returns this number of the structures of [`Struct`](Self::Struct).
     Structs(usize),
     /// Sends and returns this number of octets.
     Octets(usize),
-    /// Sends and returns a string of this length.
-    Text(usize),
-    /// Sends an octet as a oneway.
+    /// Sends and returns a string of this length in bytes.
+    String(usize),
+    /// Sends an octet in a oneway.
     Oneway,
-    /// Sends this number of longs, returns their number.
+    /// Sends this number of longs and returns the number.
     TakeLongs(usize),
-    /// Sends this number of octets, returns their number.
+    /// Sends this number of octets and returns the number.
     TakeOctets(usize),
 }
 
-/// Maximum size in bytes of an argument, without the length of a sequence.
-const MOST_OCTETS: usize = 64 << 20;
+/// Maximum size in bytes of an argument, without the length field of a sequence.
+const MAX_OCTETS: usize = 64 << 20;
 
 impl MeasuredOperation {
-    /// Operations that `call` measures by default.
-    pub const USUAL: [MeasuredOperation; 6] = [
+    /// Operations that the benchmark `call` measures by default.
+    pub const DEFAULT_OPERATIONS: [MeasuredOperation; 6] = [
         MeasuredOperation::Octet,
         MeasuredOperation::Long,
         MeasuredOperation::Struct,
@@ -52,7 +52,7 @@ impl MeasuredOperation {
     /// Returns the operation with a name such as `octet` or `longs1024`.
     ///
     /// # Errors
-    /// There is no such operation; the text lists the operations.
+    /// No operation has this name. The text lists the names.
     pub fn from_name(name: &str) -> Result<MeasuredOperation, Failure> {
         let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number: Option<usize> = name[words.len()..].parse().ok();
@@ -66,18 +66,17 @@ impl MeasuredOperation {
             ("longs", Some(count)) => Some(MeasuredOperation::Longs(count)),
             ("structs", Some(count)) => Some(MeasuredOperation::Structs(count)),
             ("octets", Some(count)) => Some(MeasuredOperation::Octets(count)),
-            ("string", Some(count)) => Some(MeasuredOperation::Text(count)),
+            ("string", Some(count)) => Some(MeasuredOperation::String(count)),
             ("take_longs", Some(count)) => Some(MeasuredOperation::TakeLongs(count)),
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             _ => None,
         };
-        // The number is checked before the size of the body is computed, which is a few bytes for
-        // each element.
-        let bounded = found.filter(|_| number.unwrap_or(0) <= MOST_OCTETS);
-        bounded.filter(|operation| operation.body() <= MOST_OCTETS + 4).ok_or_else(|| {
+        // Checks the number of elements first, so that the computation of the size cannot overflow.
+        let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
+        bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN, \
-                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MOST_OCTETS} octets"
+                 stringN, take_longsN and take_octetsN with a number of elements that take up to {MAX_OCTETS} octets"
             ))
         })
     }
@@ -88,14 +87,14 @@ impl MeasuredOperation {
         self == MeasuredOperation::Oneway
     }
 
-    /// Returns true if clients make one additional call first and compare its whole result.
-    pub(crate) fn compares_first(self) -> bool {
+    /// Returns true if a client makes one uncounted call first to compare the whole result.
+    pub(crate) fn has_comparison_call(self) -> bool {
         matches!(
             self,
             MeasuredOperation::Longs(_)
                 | MeasuredOperation::Structs(_)
                 | MeasuredOperation::Octets(_)
-                | MeasuredOperation::Text(_)
+                | MeasuredOperation::String(_)
         )
     }
 
@@ -110,7 +109,7 @@ impl MeasuredOperation {
             MeasuredOperation::Longs(_) => "echo_longs",
             MeasuredOperation::Structs(_) => "echo_structs",
             MeasuredOperation::Octets(_) => "echo_octets",
-            MeasuredOperation::Text(_) => "echo_string",
+            MeasuredOperation::String(_) => "echo_string",
             MeasuredOperation::TakeLongs(_) => "take_longs",
             MeasuredOperation::TakeOctets(_) => "take_octets",
             MeasuredOperation::Oneway => "take_octet",
@@ -118,40 +117,41 @@ impl MeasuredOperation {
     }
 
     /// Returns the size in bytes of the argument in CDR (CORBA 3.3 part 2, 9.3), aligned at its
-    /// beginning.
+    /// first byte.
     fn body(self) -> usize {
         match self {
             MeasuredOperation::Nothing => 0,
             MeasuredOperation::Octet | MeasuredOperation::Oneway => 1,
             MeasuredOperation::Short => 2,
             MeasuredOperation::Long => 4,
-            // Octet, padding of 3, long, short.
+            // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
             MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first element begins at 4 and takes 10 bytes. Each further one begins 2 after a
-            // multiple of 4: octet, padding of 1, long, short.
+            // The first structure begins at offset 4 and takes 10 bytes. Each further one begins 2
+            // bytes after a multiple of 4 and takes 8: an octet, 1 byte of padding, a long, a
+            // short.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count) | MeasuredOperation::TakeOctets(count) => 4 + count,
-            // The NUL is sent too.
-            MeasuredOperation::Text(count) => 4 + count + 1,
+            // The terminating NUL is part of the message.
+            MeasuredOperation::String(count) => 4 + count + 1,
         }
     }
 
-    /// Returns true if the result has the length of the argument.
+    /// Returns true if the operation returns its argument.
     #[must_use]
-    pub fn echoes(self) -> bool {
+    pub fn is_echo(self) -> bool {
         !matches!(self, MeasuredOperation::Oneway | MeasuredOperation::TakeLongs(_) | MeasuredOperation::TakeOctets(_))
     }
 
-    /// Returns an operation with an octet sequence whose messages have the same size. `None` for a
-    /// oneway, and for arguments smaller than an empty sequence.
+    /// Returns an operation with an octet sequence and messages of equal size. Returns `None` for a
+    /// oneway, and for an argument smaller than an empty sequence.
     #[must_use]
-    pub fn as_octets(self) -> Option<MeasuredOperation> {
+    pub fn equally_sized_octets(self) -> Option<MeasuredOperation> {
         let length = self.body().checked_sub(4)?;
         match self {
             MeasuredOperation::Oneway => None,
-            _ if self.echoes() => Some(MeasuredOperation::Octets(length)),
+            _ if self.is_echo() => Some(MeasuredOperation::Octets(length)),
             _ => Some(MeasuredOperation::TakeOctets(length)),
         }
     }
@@ -159,7 +159,7 @@ impl MeasuredOperation {
     /// Returns the GIOP 1.2 message sizes for an object key of this length.
     #[cfg(test)]
     pub(crate) fn sizes(self, key: usize) -> MessageSizes {
-        let result = if self.echoes() { self.body() } else { 4 };
+        let result = if self.is_echo() { self.body() } else { 4 };
         let sizes = MessageSizes::giop(key, self.idl_name().len(), self.body(), result);
         if self.is_oneway() { MessageSizes { reply: 0, ..sizes } } else { sizes }
     }
@@ -176,7 +176,7 @@ impl fmt::Display for MeasuredOperation {
             MeasuredOperation::Longs(count) => write!(f, "longs{count}"),
             MeasuredOperation::Structs(count) => write!(f, "structs{count}"),
             MeasuredOperation::Octets(count) => write!(f, "octets{count}"),
-            MeasuredOperation::Text(count) => write!(f, "string{count}"),
+            MeasuredOperation::String(count) => write!(f, "string{count}"),
             MeasuredOperation::Oneway => f.write_str("oneway"),
             MeasuredOperation::TakeLongs(count) => write!(f, "take_longs{count}"),
             MeasuredOperation::TakeOctets(count) => write!(f, "take_octets{count}"),
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn operation_names_are_parsed_back() {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         let many = ["longs4", "structs1024", "octets0", "string20", "take_longs4", "take_octets16777216"];
         for name in single.into_iter().chain(many) {
@@ -204,12 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn bodies_have_their_gaps() {
+    fn argument_sizes_include_padding() {
         assert_eq!(MeasuredOperation::Structs(3).body(), 4 + 10 + 8 + 8);
         assert_eq!(MeasuredOperation::Longs(1024).body(), 4100);
-        assert_eq!(MeasuredOperation::Structs(3).as_octets(), Some(MeasuredOperation::Octets(26)));
-        assert_eq!(MeasuredOperation::TakeLongs(3).as_octets(), Some(MeasuredOperation::TakeOctets(12)));
-        assert_eq!((MeasuredOperation::Octet.as_octets(), MeasuredOperation::Oneway.as_octets()), (None, None));
+        assert_eq!(MeasuredOperation::Structs(3).equally_sized_octets(), Some(MeasuredOperation::Octets(26)));
+        assert_eq!(MeasuredOperation::TakeLongs(3).equally_sized_octets(), Some(MeasuredOperation::TakeOctets(12)));
+        assert_eq!(
+            (MeasuredOperation::Octet.equally_sized_octets(), MeasuredOperation::Oneway.equally_sized_octets()),
+            (None, None)
+        );
         assert_eq!(MeasuredOperation::Oneway.sizes(12).reply, 0);
         assert_eq!(MeasuredOperation::Octet.sizes(12).request, 65);
     }

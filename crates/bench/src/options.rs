@@ -1,4 +1,4 @@
-//! The command line of `corelane bench`.
+//! The command-line options of `corelane bench`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::Extent;
+use crate::harness::RunLength;
 use crate::operation::MeasuredOperation;
 use crate::peer::{BuiltPeer, PeerKind};
 use crate::placement::{CoreChoice, Placement};
@@ -16,77 +16,76 @@ use crate::placement::{CoreChoice, Placement};
 #[derive(Clone, Debug)]
 pub(crate) struct BenchOptions {
     pub(crate) names: Vec<String>,
-    /// File for JSON lines.
+    /// File to which JSON lines are written.
     pub(crate) json: Option<PathBuf>,
     /// Name of the run in reports.
     pub(crate) name: Option<String>,
-    /// The program through which a plan reaches other hosts.
-    pub(crate) via: PathBuf,
-    /// The file of the page that `report` writes.
-    pub(crate) out: PathBuf,
-    /// The file of the picture that `report` writes beside the page.
+    /// Program through which a plan reaches other hosts, such as ssh.
+    pub(crate) remote_shell: PathBuf,
+    /// File of the HTML page that `report` writes.
+    pub(crate) page: PathBuf,
+    /// File of the picture that `report` writes beside the page.
     pub(crate) picture: Option<PathBuf>,
-    /// Number of calls and repetitions.
-    pub(crate) extent: Extent,
-    /// Depth of the benchmarks that define their own extent.
+    /// Numbers of calls and turns.
+    pub(crate) run_length: RunLength,
+    /// Depth of the benchmarks that define their own numbers of calls.
     pub(crate) depth: Depth,
-    /// Calls and repetitions that the user gives as numbers, for benchmarks that define their own
-    /// extent.
-    pub(crate) asked: RequestedExtent,
+    /// Numbers of calls and repetitions from the command line, for benchmarks that define their
+    /// own.
+    pub(crate) requested: RequestedRunLength,
     pub(crate) placement: Placement,
-    /// Number of threads of a pool, in a baseline server or an ORB.
+    /// Number of threads in a pool, of a baseline server or an ORB.
     pub(crate) threads: usize,
-    /// Operations to call. If empty, each benchmark chooses.
+    /// Operations to call. If empty, each benchmark uses its defaults.
     pub(crate) operations: Vec<MeasuredOperation>,
     /// Transports to measure. If empty, TCP.
-    pub(crate) carriers: Vec<BaselineTransport>,
-    pub(crate) peers: PathBuf,
-    /// The hello example's server. By default, the one in the folder of this program.
-    pub(crate) hello: Option<PathBuf>,
-    /// The hello example's server in its smallest form. By default, the one in the folder of its
+    pub(crate) transports: Vec<BaselineTransport>,
+    pub(crate) peers_folder: PathBuf,
+    /// Server program of the hello example. If `None`, the file in the folder of this program.
+    pub(crate) hello_server: Option<PathBuf>,
+    /// Smallest form of the hello example's server. If `None`, the file in the folder of its build
     /// profile.
-    pub(crate) minimal: Option<PathBuf>,
-    /// Omits the peers; the report lists them as missing.
+    pub(crate) minimal_server: Option<PathBuf>,
+    /// Leaves other ORBs out. The report lists them as missing.
     pub(crate) without_peers: bool,
-    /// Permits `os` to switch the kernel's preemption mode, for the whole machine, while it
-    /// measures.
-    pub(crate) preemption: bool,
-    /// Treats missing measurements as a failure.
+    /// Permits the benchmark `os` to switch the kernel's preemption mode for the whole machine.
+    pub(crate) may_switch_preemption: bool,
+    /// Treats a missing measurement as a failure.
     pub(crate) strict: bool,
-    /// Prints help instead of running.
+    /// Prints the help text instead of running.
     pub(crate) help: bool,
 }
 
 /// Values of `--count` and `--repetitions`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestedExtent {
+pub(crate) struct RequestedRunLength {
     pub(crate) count: Option<usize>,
     pub(crate) repetitions: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A first look, which takes seconds.
+    /// A first look, in seconds.
     Quick,
-    /// The usual depth, which takes minutes.
+    /// The default depth, in minutes.
     Usual,
-    /// The depth of the papers, which takes hours.
+    /// The depth of the papers, in hours.
     Full,
 }
 
-const QUICK: Extent = Extent { warm_up: 200, count: 2000, repetitions: 3 };
-const USUAL: Extent = Extent { warm_up: 1000, count: 10_000, repetitions: 5 };
-/// Extent of published figures.
-const FULL: Extent = Extent { warm_up: 2000, count: 50_000, repetitions: 10 };
+const QUICK: RunLength = RunLength { warm_up: 200, count: 2000, repetitions: 3 };
+const DEFAULT: RunLength = RunLength { warm_up: 1000, count: 10_000, repetitions: 5 };
+/// Numbers of calls and turns of published figures.
+const FULL: RunLength = RunLength { warm_up: 2000, count: 50_000, repetitions: 10 };
 
-/// Maximum number of calls. It bounds the memory for call times to a few gigabytes.
-const MOST_CALLS: usize = 10_000_000;
+/// Maximum number of calls of a variant. It limits the memory for call times to a few gigabytes.
+const MAX_CALLS: usize = 10_000_000;
 
 impl BenchOptions {
     /// Parses the arguments after `corelane bench run`.
     ///
     /// # Errors
-    /// The arguments are invalid; the text is for users.
+    /// The arguments are invalid. The text has the reason.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Failure> {
         let placement = Placement::one_core()
             .map_err(|error| Failure::new(format!("the kernel does not report the cores: {error}")))?;
@@ -94,22 +93,22 @@ impl BenchOptions {
             names: Vec::new(),
             json: None,
             name: None,
-            via: PathBuf::from("ssh"),
-            out: PathBuf::from("report.html"),
+            remote_shell: PathBuf::from("ssh"),
+            page: PathBuf::from("report.html"),
             picture: None,
-            extent: USUAL,
+            run_length: DEFAULT,
             depth: Depth::Usual,
-            asked: RequestedExtent::default(),
+            requested: RequestedRunLength::default(),
             placement,
             threads: 4,
             operations: Vec::new(),
-            carriers: Vec::new(),
-            // The path of the sources at the time when this program was built.
-            peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
-            hello: None,
-            minimal: None,
+            transports: Vec::new(),
+            // Folder of the peers' sources at the time when this program was built.
+            peers_folder: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/peers")),
+            hello_server: None,
+            minimal_server: None,
             without_peers: false,
-            preemption: false,
+            may_switch_preemption: false,
             strict: false,
             help: false,
         };
@@ -123,20 +122,20 @@ impl BenchOptions {
             let mut value = OptionValue { name: &name, joined, rest: &mut arguments };
             match name.as_str() {
                 "--json" => options.json = Some(value.text()?.into()),
-                "--out" => options.out = value.text()?.into(),
+                "--out" => options.page = value.text()?.into(),
                 "--picture" => options.picture = Some(value.text()?.into()),
                 "--name" => options.name = Some(value.text()?.to_string_lossy().into_owned()),
-                "--via" => options.via = value.text()?.into(),
-                "--minimal" => options.minimal = Some(value.text()?.into()),
-                "--hello" => options.hello = Some(value.text()?.into()),
-                "--peers" => options.peers = value.text()?.into(),
-                "--quick" => (options.extent, options.depth) = (QUICK, Depth::Quick),
-                "--full" => (options.extent, options.depth) = (FULL, Depth::Full),
-                "--count" => options.asked.count = Some(value.number(1, MOST_CALLS)?),
-                "--warm-up" => options.extent.warm_up = value.number(0, MOST_CALLS)?,
-                "--repetitions" => options.asked.repetitions = Some(value.number(1, 1000)?),
+                "--via" => options.remote_shell = value.text()?.into(),
+                "--minimal" => options.minimal_server = Some(value.text()?.into()),
+                "--hello" => options.hello_server = Some(value.text()?.into()),
+                "--peers" => options.peers_folder = value.text()?.into(),
+                "--quick" => (options.run_length, options.depth) = (QUICK, Depth::Quick),
+                "--full" => (options.run_length, options.depth) = (FULL, Depth::Full),
+                "--count" => options.requested.count = Some(value.number(1, MAX_CALLS)?),
+                "--warm-up" => options.run_length.warm_up = value.number(0, MAX_CALLS)?,
+                "--repetitions" => options.requested.repetitions = Some(value.number(1, 1000)?),
                 "--threads" => options.threads = value.number(1, 256)?,
-                "--core" => options.placement.cores = CoreChoice::One(value.number(0, 1023)?),
+                "--core" => options.placement.cores = CoreChoice::Shared(value.number(0, 1023)?),
                 "--cores" => options.placement.cores = value.two_cores()?,
                 "--unpinned" => options.placement.cores = CoreChoice::Any,
                 "--fifo" => {
@@ -144,9 +143,9 @@ impl BenchOptions {
                     options.placement.scheduling = Some(Scheduling::Fifo(u8::try_from(priority).unwrap_or(1)));
                 }
                 "--op" => options.operations.push(MeasuredOperation::from_name(&value.text()?.to_string_lossy())?),
-                "--transport" => options.carriers.push(value.carrier()?),
+                "--transport" => options.transports.push(value.transport()?),
                 "--without-peers" => options.without_peers = true,
-                "--preemption" => options.preemption = true,
+                "--preemption" => options.may_switch_preemption = true,
                 "--strict" => options.strict = true,
                 "-h" | "--help" => options.help = true,
                 _ if name.starts_with('-') => return Err(Failure::new(format!("there is no option `{name}`"))),
@@ -154,40 +153,40 @@ impl BenchOptions {
             }
             value.unused()?;
         }
-        // A given number has precedence, whatever the order of the options.
-        options.extent.count = options.asked.count.unwrap_or(options.extent.count);
-        options.extent.repetitions = options.asked.repetitions.unwrap_or(options.extent.repetitions);
-        if options.extent.count * options.extent.repetitions > MOST_CALLS {
-            return Err(Failure::new(format!("--count times --repetitions is at most {MOST_CALLS}")));
+        // `--count` and `--repetitions` override `--quick` and `--full` in any order.
+        options.run_length.count = options.requested.count.unwrap_or(options.run_length.count);
+        options.run_length.repetitions = options.requested.repetitions.unwrap_or(options.run_length.repetitions);
+        if options.run_length.count * options.run_length.repetitions > MAX_CALLS {
+            return Err(Failure::new(format!("--count times --repetitions is at most {MAX_CALLS}")));
         }
         Ok(options)
     }
 
-    /// Returns the program of another ORB, and builds it if necessary.
+    /// Returns another ORB with its program, which is built if necessary.
     ///
     /// # Errors
-    /// The peer is left out, or a requirement is missing. The text tells the user what to do.
+    /// The user leaves peers out, or a requirement is missing. The text has the remedy.
     pub(crate) fn peer(&self, kind: PeerKind) -> Result<BuiltPeer, Failure> {
         if self.without_peers {
             return Err(Failure::new("left out by --without-peers"));
         }
-        BuiltPeer::build(kind, &self.peers)
+        BuiltPeer::build(kind, &self.peers_folder)
     }
 
-    /// Returns the named transports, or TCP.
+    /// Returns the transports that the user named, or TCP.
     #[must_use]
-    pub(crate) fn carriers(&self) -> Vec<BaselineTransport> {
-        if self.carriers.is_empty() { vec![BaselineTransport::Tcp] } else { self.carriers.clone() }
+    pub(crate) fn transports(&self) -> Vec<BaselineTransport> {
+        if self.transports.is_empty() { vec![BaselineTransport::Tcp] } else { self.transports.clone() }
     }
 
-    /// Returns the named operations, or the given ones.
+    /// Returns the operations that the user named, or `usual`.
     #[must_use]
     pub(crate) fn operations_or(&self, usual: &[MeasuredOperation]) -> Vec<MeasuredOperation> {
         if self.operations.is_empty() { usual.to_vec() } else { self.operations.clone() }
     }
 }
 
-/// The value of an option: after `=`, or the next argument.
+/// The value of an option: the text after `=`, or the next argument.
 struct OptionValue<'a, I> {
     name: &'a str,
     joined: Option<OsString>,
@@ -209,7 +208,7 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         })
     }
 
-    fn carrier(&mut self) -> Result<BaselineTransport, Failure> {
+    fn transport(&mut self) -> Result<BaselineTransport, Failure> {
         let text = self.text()?.to_string_lossy().into_owned();
         let known = BaselineTransport::from_name(&text);
         known.ok_or_else(|| Failure::new(format!("`--transport` takes tcp, unix or shm, not `{text}`")))
@@ -220,14 +219,14 @@ impl<I: Iterator<Item = OsString>> OptionValue<'_, I> {
         let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         let known = |core: usize| core < corelane_sys::thread::CpuSet::CAPACITY;
         match pair {
-            Some((client, server)) if known(client) && known(server) => Ok(CoreChoice::Two(client, server)),
+            Some((client, server)) if known(client) && known(server) => Ok(CoreChoice::Separate(client, server)),
             _ => {
                 Err(Failure::new(format!("`--cores` takes two cores, client's and server's, as in 0,1, not `{text}`")))
             }
         }
     }
 
-    /// Refuses a value that the option does not use, as in `--quick=yes`.
+    /// Refuses a value for an option without one, as in `--quick=yes`.
     fn unused(self) -> Result<(), Failure> {
         match self.joined {
             Some(_) => Err(Failure::new(format!("`{}` takes no value", self.name))),
@@ -245,25 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn options_and_names_mix() {
+    fn options_and_names_may_alternate() {
         let options =
             parse("call --quick --json=/tmp/x --op octet --op longs4 demux --cores 0,1 --fifo 5 --threads=2").unwrap();
         assert_eq!(options.names, ["call", "demux"]);
         assert_eq!(options.json, Some(PathBuf::from("/tmp/x")));
-        assert_eq!(options.extent, QUICK);
+        assert_eq!(options.run_length, QUICK);
         assert_eq!(options.operations, [MeasuredOperation::Octet, MeasuredOperation::Longs(4)]);
-        let placement = Placement { cores: CoreChoice::Two(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
+        let placement = Placement { cores: CoreChoice::Separate(0, 1), scheduling: Some(Scheduling::Fifo(5)) };
         assert_eq!(options.placement, placement);
         assert_eq!(options.threads, 2);
-        assert!(matches!(parse("call").unwrap().placement.cores, CoreChoice::One(_)));
+        assert!(matches!(parse("call").unwrap().placement.cores, CoreChoice::Shared(_)));
         let few = parse("--count 7 --quick --repetitions=2").unwrap();
-        assert_eq!((few.extent.count, few.extent.repetitions, few.extent.warm_up), (7, 2, QUICK.warm_up));
-        assert_eq!(few.asked, RequestedExtent { count: Some(7), repetitions: Some(2) });
+        assert_eq!((few.run_length.count, few.run_length.repetitions, few.run_length.warm_up), (7, 2, QUICK.warm_up));
+        assert_eq!(few.requested, RequestedRunLength { count: Some(7), repetitions: Some(2) });
         assert_eq!(parse("--unpinned").unwrap().placement.cores, CoreChoice::Any);
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_hint() {
+    fn invalid_arguments_are_refused_with_a_hint() {
         for (line, hint) in [
             ("--core", "needs a value"),
             ("--core x", "a number from 0"),

@@ -1,4 +1,4 @@
-//! Placement of clients and servers: their cores and scheduling class.
+//! Placement of clients and servers on cores and in scheduling classes.
 
 use std::fmt;
 use std::io;
@@ -8,29 +8,29 @@ use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 use crate::orb::levels::LEVELS;
 
-/// The cores to which the two sides are bound.
+/// The cores to which client and server are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CoreChoice {
-    /// Any core that the kernel chooses.
+    /// No binding: the kernel chooses the cores.
     #[default]
     Any,
-    /// Both sides on one core.
-    One(usize),
-    /// The client on the first core, the server on the second.
-    Two(usize, usize),
+    /// Both sides on this core.
+    Shared(usize),
+    /// The client on the first core and the server on the second.
+    Separate(usize, usize),
 }
 
 impl fmt::Display for CoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CoreChoice::Any => f.write_str("not pinned"),
-            CoreChoice::One(core) => write!(f, "client and server on core {core}"),
-            CoreChoice::Two(client, server) => write!(f, "client on core {client}, server on core {server}"),
+            CoreChoice::Shared(core) => write!(f, "client and server on core {core}"),
+            CoreChoice::Separate(client, server) => write!(f, "client on core {client}, server on core {server}"),
         }
     }
 }
 
-/// The two sides of a call.
+/// A side of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The calling side.
@@ -42,24 +42,24 @@ pub enum Side {
 /// The cores and the scheduling class of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// The cores.
+    /// Cores to which the sides are bound.
     pub cores: CoreChoice,
-    /// The scheduling class; inherited from the program if `None`.
+    /// Scheduling class of both sides. `None` means that of the calling thread.
     pub scheduling: Option<Scheduling>,
 }
 
 impl Placement {
-    /// Places both sides on the highest core that the process may use, because the lower ones have
-    /// most of the interrupts.
+    /// Places both sides on the highest core that the process may use, because lower cores handle
+    /// most interrupts.
     ///
     /// # Errors
     /// The kernel does not report the cores.
     pub fn one_core() -> io::Result<Self> {
         let last = thread::affinity(None)?.iter().last();
-        Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::One), scheduling: None })
+        Ok(Placement { cores: last.map_or(CoreChoice::Any, CoreChoice::Shared), scheduling: None })
     }
 
-    /// Places the calling thread on a side until the guard is dropped.
+    /// Moves the calling thread to the cores and class of a side until the guard is dropped.
     ///
     /// # Errors
     /// The kernel refuses the cores or the class.
@@ -74,7 +74,7 @@ impl Placement {
         Ok(entered)
     }
 
-    /// Runs `body` on a thread of a side and waits for it.
+    /// Runs `body` on a new thread of a side and waits for its end.
     ///
     /// # Errors
     /// The kernel refuses the cores or the class, or `body` panicked.
@@ -93,10 +93,11 @@ impl Placement {
         builder.spawn(body)?.join().map_err(|_| io::Error::other(format!("the {name}'s thread panicked")))
     }
 
-    /// Starts a program on a side. It inherits cores and class from the thread that starts it.
+    /// Starts a program on a side. The program inherits cores and class from the thread that starts
+    /// it.
     ///
     /// # Errors
-    /// The errors of [`run`](Self::run), and of starting the program.
+    /// Those of [`run`](Self::run), and the program cannot be started.
     pub fn start(&self, side: Side, mut command: Command) -> io::Result<Child> {
         self.run(side, move || command.spawn())?
     }
@@ -104,9 +105,9 @@ impl Placement {
     fn core(&self, side: Side) -> Option<usize> {
         match (self.cores, side) {
             (CoreChoice::Any, _) => None,
-            (CoreChoice::One(core), _)
-            | (CoreChoice::Two(core, _), Side::Client)
-            | (CoreChoice::Two(_, core), Side::Server) => Some(core),
+            (CoreChoice::Shared(core), _)
+            | (CoreChoice::Separate(core, _), Side::Client)
+            | (CoreChoice::Separate(_, core), Side::Server) => Some(core),
         }
     }
 }
@@ -122,14 +123,14 @@ pub struct EnteredPlacement {
 
 impl Drop for EnteredPlacement {
     fn drop(&mut self) {
-        // Errors are ignored: restoring previous values needs no permission, and the guard can do
-        // nothing if a core has disappeared.
+        // Ignore errors: the previous values need no permission, and nothing can be done if a core
+        // has disappeared.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }
 }
 
-/// Returns true if this process may start threads at every fixed priority that benchmarks use.
+/// Returns true if this process may start threads at all fixed priorities that benchmarks use.
 pub(crate) fn permits_fixed_priorities() -> bool {
     ThreadBuilder::new().scheduling(Scheduling::Fifo(LEVELS)).spawn(|| ()).is_ok()
 }
@@ -140,9 +141,9 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn threads_and_programs_run_where_they_should() {
+    fn threads_and_programs_run_in_their_placement() {
         let here = Placement::one_core().unwrap();
-        let CoreChoice::One(core) = here.cores else { panic!("no core to run on") };
+        let CoreChoice::Shared(core) = here.cores else { panic!("no core to run on") };
         let set = here.run(Side::Client, || thread::affinity(None).unwrap()).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [core]);
         let before = thread::affinity(None).unwrap();
@@ -159,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_refused() {
-        let nowhere = Placement { cores: CoreChoice::Two(1020, 1021), scheduling: None };
+    fn placement_on_a_missing_core_is_refused() {
+        let nowhere = Placement { cores: CoreChoice::Separate(1020, 1021), scheduling: None };
         assert_eq!(nowhere.run(Side::Server, || ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(nowhere.start(Side::Client, Command::new("true")).is_err());
     }

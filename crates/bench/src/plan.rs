@@ -1,9 +1,9 @@
-//! `corelane bench plan`: runs benchmarks on several machines or kernels, into one file of JSON
-//! lines.
+//! The command `corelane bench plan`, which runs benchmarks on several machines or kernels and
+//! collects the results.
 //!
-//! A plan is a JSON file (docs/benchmarks.md). Runs with a host go through ssh, or through another
-//! program that takes a host and a command line like ssh. JSON lines come back on its standard
-//! output, and text for users on its standard error.
+//! A plan is a JSON file (docs/benchmarks.md). A run on another host goes through ssh, or through
+//! another program that takes a host and a command line. The benchmark there writes JSON lines to
+//! its standard output and text for users to its standard error.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -19,27 +19,26 @@ use crate::report::SCHEMA_VERSION;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PlanStep {
     name: String,
-    /// Host of the run; `None` means this machine.
+    /// Host of the run. `None` means this machine.
     host: Option<String>,
-    /// Path of the program on the host. `None` means the program that is sent; it is in a temporary
-    /// file that is removed afterwards.
+    /// Path of the program on the host. `None` means that a sent program goes into a temporary
+    /// file, which is removed after the run.
     program: Option<String>,
-    /// True if this program is sent to the host first.
+    /// True if the plan sends this program to the host before the run.
     send: bool,
     /// Arguments after `corelane bench run`.
     arguments: Vec<String>,
 }
 
-/// Mark in front of the path of the sent program. It is necessary because login scripts may print
-/// text too.
+/// Prefix of the line with the path of the sent program. A login script may print other lines.
 const SENT: &str = "corelane-bench-sent ";
 
-/// Runs the plan in `file`, writes all JSON lines to `json`, and returns the number of runs. `via`
-/// is ssh or its replacement.
+/// Makes the runs of the plan in `file`, writes all JSON lines to `json`, and returns the number of
+/// runs. `via` is ssh or its replacement.
 ///
 /// # Errors
-/// The plan is invalid, the file cannot be written, or a run failed. After a failed run the other
-/// runs are still made.
+/// The plan is invalid, the file cannot be written, or a run failed. A failed run does not prevent
+/// the following ones.
 pub(crate) fn carry_out(file: &Path, json: &Path, via: &Path, say: &mut dyn Write) -> Result<usize, Failure> {
     let text =
         fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read `{}`: {error}", file.display())))?;
@@ -73,14 +72,14 @@ fn parse(text: &str) -> Result<Vec<PlanStep>, String> {
 }
 
 fn step(at: usize, run: &Json) -> Result<PlanStep, String> {
-    let wrong = |what: &str| format!("run {}: {what}", at + 1);
+    let wrong = |reason: &str| format!("run {}: {reason}", at + 1);
     let text = |name: &str| match &run[name] {
         Json::Null => Ok(None),
         Json::String(text) if !text.is_empty() => Ok(Some(text.clone())),
         _ => Err(wrong(&format!("\"{name}\" must be a text"))),
     };
     let host = text("host")?;
-    // ssh would take a host that starts with `-` for an option.
+    // ssh would parse a host with a leading `-` as an option.
     if host.as_ref().is_some_and(|host| host.starts_with('-')) {
         return Err(wrong("a host must not begin with a dash"));
     }
@@ -137,7 +136,7 @@ impl PlanStep {
         };
         let ran = self.run(via, &program, lines);
         if self.send && self.program.is_none() {
-            // Ignore errors: a file that cannot be removed does no harm.
+            // Ignore errors: a temporary file that remains does no harm.
             let _ = self.shell(via, &format!("rm -f {}", quoted(&program)), Stdio::null());
         }
         ran
@@ -152,12 +151,12 @@ impl PlanStep {
         let mut taken = 0_usize;
         for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
             let line = line.map_err(|error| error.to_string())?;
-            match is_ours(&line) {
+            match is_result_line(&line) {
                 true => {
                     taken += 1;
                     writeln!(lines, "{line}").map_err(|error| error.to_string())?;
                 }
-                // A login script may print text, which is not a result.
+                // Other lines, for example of a login script, are not results.
                 false => trouble = trouble.or(Some(line)),
             }
         }
@@ -172,8 +171,8 @@ impl PlanStep {
         }
     }
 
-    /// Sends this program through the standard input of a command on the host. Writes it to the
-    /// wanted file, or to a new one that only its owner can use, and returns its path.
+    /// Copies this program to the host, through the standard input of a command there. The
+    /// destination is `wanted`, or a new file that only its owner can use. Returns the path.
     fn send(&self, via: &Path, wanted: Option<&str>) -> Result<String, String> {
         let own: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?;
         let file = File::open(&own).map_err(|error| format!("{}: {error}", own.display()))?;
@@ -188,7 +187,7 @@ impl PlanStep {
             .ok_or_else(|| "the program could not be sent: the host did not report its path".to_owned())
     }
 
-    /// Runs a command line in a shell on the host and returns its output.
+    /// Runs a command line in the host's shell and returns the output.
     fn shell(&self, via: &Path, line: &str, input: Stdio) -> Result<String, String> {
         let mut command = Command::new(via);
         command.arg(self.host.as_deref().unwrap_or_default()).arg(line).stdin(input).stderr(Stdio::inherit());
@@ -200,12 +199,12 @@ impl PlanStep {
     }
 }
 
-fn is_ours(line: &str) -> bool {
+fn is_result_line(line: &str) -> bool {
     serde_json::from_str::<Json>(line)
         .is_ok_and(|line| line["schema"] == "corelane-bench" && line["version"] == SCHEMA_VERSION)
 }
 
-/// Quotes a text as one word for a POSIX shell.
+/// Quotes a text as one word of a POSIX shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_read_and_nonsense_is_refused() {
+    fn plans_are_parsed_and_invalid_ones_are_refused() {
         let text =
             plan("{\"arguments\":[\"call\",\"--quick\"]},{\"host\":\"u@rt\",\"send\":true,\"arguments\":[\"switch\"]}");
         let steps = parse(&text).unwrap();
@@ -247,14 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn words_survive_a_shell() {
+    fn quoted_words_pass_a_shell_unchanged() {
         assert_eq!(quoted("--core=1"), "--core=1");
         assert_eq!(quoted("it's $HOME"), "'it'\\''s $HOME'");
         assert_eq!(quoted(""), "''");
     }
 
-    /// Uses a replacement for ssh. It ignores the host and runs the command line in a shell, as a
-    /// login on the other machine would do.
+    /// The script that replaces ssh ignores the host and runs the command line in a local shell.
     #[test]
     fn results_come_back_from_another_host() {
         let folder = std::env::temp_dir().join(format!("corelane-plan-{}", std::process::id()));
@@ -266,7 +264,7 @@ mod tests {
             path
         };
         let ssh = script("ssh", "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec sh -c \"$*\"\n");
-        // A script that prints the output that the benchmark on the host would print, with its
+        // This script replaces the program on the host: it prints a result line with its own
         // arguments.
         let there = script(
             "corelane",
@@ -285,14 +283,14 @@ mod tests {
         assert_eq!(carry_out(&file, &json, &ssh, &mut said).unwrap(), 1);
         let line: Json = serde_json::from_str(fs::read_to_string(&json).unwrap().trim()).unwrap();
         assert_eq!((&line["name"], &line["words"]), (&"my host".into(), &"bench run call --quick".into()));
-        // A run that fails does not prevent the other run.
+        // A failed run does not prevent the next one.
         fs::write(&file, plan(&(run("bad", "broken") + "," + &run("good", "call")))).unwrap();
         let failure = carry_out(&file, &json, &ssh, &mut said).unwrap_err().to_string();
         assert!(failure.contains("1 of 2") && failure.contains("bad"), "{failure}");
         assert_eq!(fs::read_to_string(&json).unwrap().lines().count(), 1);
         assert!(String::from_utf8(said).unwrap().contains("welcome to rt1"));
         assert!(carry_out(&folder.join("none"), &json, &ssh, &mut Vec::new()).is_err());
-        // Sends this program, the test, to a temporary file and to a given path.
+        // Sends this program, here the test program, to a temporary file and to a given path.
         let step = |program: Option<&str>| PlanStep {
             name: "sent".to_owned(),
             host: Some("rt1".to_owned()),

@@ -1,7 +1,7 @@
-//! Calls that pass time probes: a server whose probes can be switched from outside, and the records
-//! of both processes.
+//! Calls with time probes: a server whose probes can be switched remotely, and the records of
+//! client and server.
 //!
-//! `corelane trace` draws the records; the benchmark `stages` computes statistics of them.
+//! `corelane trace` draws the records. The benchmark `stages` computes statistics from them.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,77 +11,78 @@ use corelane_sys::probe::{self, Record};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::launch;
 use crate::operation::MeasuredOperation;
 use crate::orb::ServerArchitecture;
 use crate::orb::client::{StubCalls, target};
 use crate::orb::generated::cubit::CountedTarget;
 use crate::orb::servant::Echo;
-use crate::orb::server::{lanes, start};
+use crate::orb::server::{orb_with_lanes, start_orb};
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::{RunningProgram, serve_lines};
 
-/// Maximum time for a server to list its records.
+/// Maximum time in which a server must list its records.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A passed probe, in this or another process.
+/// A record of a thread that passed a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedProbe {
-    /// The kernel's id of the thread.
+    /// Id of the thread in the kernel.
     pub thread: u32,
-    /// Time in nanoseconds of the machine's monotonic clock.
-    pub at: u64,
-    /// Id of the request, or 0.
-    pub id: u64,
+    /// Time of the machine's monotonic clock, in nanoseconds.
+    pub at_ns: u64,
+    /// Id of the request; 0 if the probe has none.
+    pub request_id: u64,
     /// Name of the probe.
     pub name: String,
 }
 
-/// Records of one process.
+/// Probe records of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessRecords {
     /// Name of the process: client or server.
     pub name: String,
     /// Process id.
     pub pid: u32,
-    /// Threads that passed probes, with their names.
+    /// Ids and names of the threads that passed probes.
     pub threads: Vec<(u32, String)>,
-    /// Passed probes, by time.
-    pub points: Vec<PassedProbe>,
+    /// Probe records in the order of time.
+    pub probes: Vec<PassedProbe>,
 }
 
-/// Client and server of one operation, with probes.
-pub struct Probed {
+/// A client and a server with probes, which make calls of one operation.
+pub struct ProbedCalls {
     server: RunningProgram,
     calls: Option<StubCalls>,
     placement: Placement,
 }
 
-impl Probed {
-    /// Starts a server and a client that calls `operation`. `kind` is a dispatch architecture or a
-    /// number of lanes, as in `--server`.
+impl ProbedCalls {
+    /// Starts a server and a client of `operation`. `kind` names a dispatch architecture or a
+    /// number of lanes, as in `corelane trace --server`.
     ///
     /// # Errors
-    /// There is no such server, or it does not start.
+    /// `kind` names no server, or the server does not start.
     pub fn start(kind: &str, operation: MeasuredOperation, placement: &Placement) -> Result<Self, Failure> {
         let (server, reference) = start_probed(ProbedServer::from_word(kind)?, placement)?;
         let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
         let calls = StubCalls { target: target(&orb, &reference)?, operation, server: server.pid() };
-        // The references of an ORB live as long as the ORB.
+        // References are usable only while their ORB exists, so the ORB is never dropped.
         std::mem::forget(orb);
-        Ok(Probed { server, calls: Some(calls), placement: *placement })
+        Ok(ProbedCalls { server, calls: Some(calls), placement: *placement })
     }
 
-    /// Makes `warm_up` calls, then `count` calls with probes on. Returns the client's and the
-    /// server's records of the latter.
+    /// Makes `warm_up` calls, then `count` calls with active probes. Returns the records of the
+    /// `count` calls, of the client and of the server.
     ///
     /// # Errors
     /// A call fails, or the client's thread may not run in its placement.
-    pub fn record(&mut self, warm_up: usize, count: usize) -> Result<[Process; 2], Failure> {
+    pub fn record_calls(&mut self, warm_up: usize, count: usize) -> Result<[ProcessRecords; 2], Failure> {
         let Some(mut calls) = self.calls.take() else { return Err(Failure::new("earlier calls have failed")) };
-        let run = |calls: &mut StubCalls, count: usize| calls.run(0, count, &mut Samples::with_room(count)).map(|_| ());
+        let run =
+            |calls: &mut StubCalls, count: usize| calls.run(0, count, &mut Samples::with_capacity(count)).map(|_| ());
         let server = &mut self.server;
         let placed = self.placement.enter(Side::Client).map_err(|error| Failure::new(error.to_string()))?;
         run(&mut calls, warm_up)?;
@@ -98,29 +99,30 @@ impl Probed {
         Ok([client, server])
     }
 
-    /// Returns the cost of one probe on the server's thread in nanoseconds: switched on, then off.
+    /// Returns the time in nanoseconds that a probe takes on the server's thread: active, then
+    /// inactive.
     ///
     /// # Errors
     /// The server has ended.
-    pub fn cost(&mut self) -> Result<[f64; 2], Failure> {
+    pub fn probe_cost_ns(&mut self) -> Result<[f64; 2], Failure> {
         let answer = self.server.ask("cost", PATIENCE)?;
         let mut numbers = answer.split(' ').map(|number| number.parse().unwrap_or(f64::NAN));
         Ok([numbers.next().unwrap_or(f64::NAN), numbers.next().unwrap_or(f64::NAN)])
     }
 }
 
-/// Starts a Corelane server whose probes can be switched. Returns its reference.
+/// Starts a Corelane server whose probes can be switched. Returns the reference of its object.
 fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningProgram, String), Failure> {
     launch::start("Corelane's server with probes", &["probed", &kind.to_string()], placement)
 }
 
-/// The threads that run requests.
+/// The threads of a server with probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     /// The threads of the ORB's pool.
     Pool(ServerArchitecture),
-    /// The highest of this number of lanes. The client knows only the ORB's own address, from which
-    /// requests are handed over to the lane.
+    /// The threads of the highest of this number of lanes. The client's reference names the ORB's
+    /// own endpoint, so every request is handed over to the lane.
     Lanes(u8),
 }
 
@@ -145,19 +147,19 @@ impl fmt::Display for ProbedServer {
     }
 }
 
-/// Returns the records of this process.
-fn own(name: &str) -> Process {
+/// Collects the probe records of this process.
+fn own(name: &str) -> ProcessRecords {
     let of = |record: Record| PassedProbe {
         thread: record.thread,
-        at: record.at,
-        id: record.id,
+        at_ns: record.at,
+        request_id: record.id,
         name: record.point.to_owned(),
     };
-    let points = probe::collect().into_iter().map(of).collect();
-    Process { name: name.to_owned(), pid: std::process::id(), threads: probe::thread_names(), points }
+    let probes = probe::collect().into_iter().map(of).collect();
+    ProcessRecords { name: name.to_owned(), pid: std::process::id(), threads: probe::thread_names(), probes }
 }
 
-/// Runs a server with probes as the whole program: prints `ready REFERENCE`, then answers lines:
+/// Serves calls with probes as the whole program. Prints `ready REFERENCE`, then answers lines:
 ///
 /// | line | answer |
 /// |---|---|
@@ -168,12 +170,12 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
     let failed = |error: &dyn fmt::Display| Failure::new(error.to_string());
     let (_orb, reference) = match kind {
         ProbedServer::Pool(architecture) => {
-            let orb = start(architecture, LOOPBACK)?;
+            let orb = start_orb(architecture, LOOPBACK)?;
             let reference = orb.root_poa().activate(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
             orb.root_poa().manager().activate().map_err(|error| failed(&error))?;
             (orb, reference.to_string())
         }
-        ProbedServer::Lanes(number) => lanes(number)?,
+        ProbedServer::Lanes(number) => orb_with_lanes(number)?,
     };
     println!("ready {reference}");
     serve_lines(|line| {
@@ -190,13 +192,14 @@ pub(crate) fn serve(kind: ProbedServer) -> Result<(), Failure> {
                 let [on, off] = [true, false].map(cost);
                 format!("{on:.2} {off:.2}")
             }
-            _ => format!("error this server does not know `{line}`"),
+            _ => format!("error unknown line `{line}`"),
         })
     })
     .map_err(|error| failed(&error))
 }
 
-/// Returns the minimum of several rounds, because other activity of the machine only adds time.
+/// Returns the time of a probe in nanoseconds: the minimum of several rounds, because other
+/// activity of the machine only adds time.
 fn cost(on: bool) -> f64 {
     const ROUNDS: usize = 50;
     const PROBES: u32 = 1000;
@@ -215,15 +218,18 @@ fn cost(on: bool) -> f64 {
     least
 }
 
-/// Formats the records as one line.
-fn text(process: &Process) -> String {
+/// Formats probe records as one line.
+fn text(process: &ProcessRecords) -> String {
     let threads = process.threads.iter().map(|(number, name)| format!("thread {number} {name}"));
-    let points = process.points.iter().map(|PassedProbe { thread, at, id, name }| format!("{thread} {at} {id} {name}"));
-    threads.chain(points).collect::<Vec<_>>().join("\t")
+    let probes = process
+        .probes
+        .iter()
+        .map(|PassedProbe { thread, at_ns, request_id, name }| format!("{thread} {at_ns} {request_id} {name}"));
+    threads.chain(probes).collect::<Vec<_>>().join("\t")
 }
 
-fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
-    let mut process = Process { name: name.to_owned(), pid, ..Process::default() };
+fn parse(name: &str, pid: u32, line: &str) -> Result<ProcessRecords, Failure> {
+    let mut process = ProcessRecords { name: name.to_owned(), pid, ..ProcessRecords::default() };
     for part in line.split('\t').filter(|part| !part.is_empty()) {
         let broken = || Failure::new(format!("`{part}` is not a record of a probe"));
         let mut words = part.splitn(4, ' ');
@@ -235,42 +241,44 @@ fn parse(name: &str, pid: u32, line: &str) -> Result<Process, Failure> {
             process.threads.push((second.parse().map_err(|_| broken())?, rest));
             continue;
         }
-        process.points.push(PassedProbe {
+        process.probes.push(PassedProbe {
             thread: first.parse().map_err(|_| broken())?,
-            at: second.parse().map_err(|_| broken())?,
-            id: third.parse().map_err(|_| broken())?,
+            at_ns: second.parse().map_err(|_| broken())?,
+            request_id: third.parse().map_err(|_| broken())?,
             name: words.next().ok_or_else(broken)?.to_owned(),
         });
     }
     Ok(process)
 }
 
-/// The probe at which a server's thread begins with a request.
-pub const SERVER_BEGINS: &str = "octets read";
-/// The probe at which a server's thread has finished a request.
-pub const SERVER_ENDS: &str = "reply sent";
+/// Name of the first probe that a server's thread passes for a request.
+pub const FIRST_SERVER_PROBE: &str = "octets read";
+/// Name of the last probe that a server's thread passes for a request.
+pub const LAST_SERVER_PROBE: &str = "reply sent";
 
-/// Returns the durations of the stages of requests, in nanoseconds. Each probe after `from` up to
-/// `to` ends a stage, which begins at the thread's previous probe. Stages are in the order of the
-/// probes. A request with missing probes counts up to its last probe.
+/// Returns the durations of the stages of requests, in nanoseconds.
+///
+/// A stage ends at a probe after `from` and up to `to`, and begins at the thread's previous probe.
+/// The result has the stages in the order of the probes. A request that lacks probes counts up to
+/// its last probe.
 #[must_use]
-pub fn stages(points: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
+pub fn stage_durations(probes: &[PassedProbe], from: &str, to: &str) -> Vec<(String, Vec<u64>)> {
     let mut stages: Vec<(String, Vec<u64>)> = Vec::new();
-    let mut threads: Vec<u32> = points.iter().map(|point| point.thread).collect();
+    let mut threads: Vec<u32> = probes.iter().map(|point| point.thread).collect();
     threads.sort_unstable();
     threads.dedup();
     for thread in threads {
         let mut before: Option<u64> = None;
-        for point in points.iter().filter(|point| point.thread == thread) {
+        for point in probes.iter().filter(|point| point.thread == thread) {
             if let (Some(before), true) = (before, point.name != from) {
-                let took = point.at.saturating_sub(before);
+                let took = point.at_ns.saturating_sub(before);
                 match stages.iter_mut().find(|(name, _)| *name == point.name) {
                     Some((_, times)) => times.push(took),
                     None => stages.push((point.name.clone(), vec![took])),
                 }
             }
             let inside = before.is_some() || point.name == from;
-            before = (inside && point.name != to).then_some(point.at);
+            before = (inside && point.name != to).then_some(point.at_ns);
         }
     }
     stages
@@ -281,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_back() {
+    fn probed_server_words_are_parsed_back() {
         for kind in [ProbedServer::Pool(ServerArchitecture::HalfSync(2)), ProbedServer::Lanes(3)] {
             assert_eq!(ProbedServer::from_word(&kind.to_string()), Ok(kind));
         }
@@ -290,28 +298,28 @@ mod tests {
         }
     }
 
-    fn point(thread: u32, at: u64, name: &str) -> PassedProbe {
-        PassedProbe { thread, at, id: 7, name: name.to_owned() }
+    fn point(thread: u32, at_ns: u64, name: &str) -> PassedProbe {
+        PassedProbe { thread, at_ns, request_id: 7, name: name.to_owned() }
     }
 
     #[test]
-    fn records_survive_as_a_line() {
-        let process = Process {
+    fn probe_records_are_parsed_back_from_their_line() {
+        let process = ProcessRecords {
             name: "server".into(),
             pid: 5,
             threads: vec![(8, "bench/c1".into()), (9, "two words".into())],
-            points: vec![point(8, 100, "octets read"), point(9, 130, "reply sent")],
+            probes: vec![point(8, 100, "octets read"), point(9, 130, "reply sent")],
         };
         assert_eq!(parse("server", 5, &text(&process)).unwrap(), process);
         for line in ["x", "1 2", "1 2 3", "a 2 3 name", "thread x name"] {
             assert!(parse("server", 5, line).is_err(), "{line}");
         }
-        assert_eq!(parse("server", 5, "").unwrap().points, []);
+        assert_eq!(parse("server", 5, "").unwrap().probes, []);
     }
 
     #[test]
-    fn stages_are_the_times_between_points_of_one_thread() {
-        let points = [
+    fn stages_are_the_times_between_probes_of_one_thread() {
+        let probes = [
             point(1, 5, "upcall"),
             point(1, 10, "octets read"),
             point(2, 11, "octets read"),
@@ -321,7 +329,7 @@ mod tests {
             point(1, 90, "octets read"),
             point(1, 92, "parsed"),
         ];
-        let stages = stages(&points, "octets read", "reply sent");
+        let stages = stage_durations(&probes, "octets read", "reply sent");
         assert_eq!(stages, [("parsed".to_owned(), vec![4, 2, 9]), ("reply sent".to_owned(), vec![6])]);
     }
 }

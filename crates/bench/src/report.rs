@@ -1,5 +1,5 @@
-//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md describes
-//! their schema).
+//! Output of results: tables for readers, and JSON lines for programs (docs/benchmarks.md has their
+//! schema).
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,31 +8,33 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::environment::{Environment, RunEnd};
-use crate::harness::{self, AxisPoint, Compare, Extent, Figure, FigureLabel, Group, Measured, Progress, Ratio};
+use crate::harness::{
+    self, AxisPoint, ComparedQuantity, Figure, FigureLabel, Group, GroupResult, Progress, Ratio, RunLength,
+};
 use crate::json::Object;
 use crate::placement::{CoreChoice, Placement};
-use crate::sample::CDF_PARTS;
+use crate::sample::CDF_FRACTIONS;
 use crate::targets;
 use crate::value::SingleValue;
 
-/// Version of the JSON schema. It increases when a member is removed or changes its meaning, not
-/// when one is added.
+/// Version of the JSON schema. It increases when a member is removed or changes its meaning; a new
+/// member does not change it.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
 /// File name that stands for the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
-/// Writes results as they come. The methods fail if the output fails.
+/// Writes results as soon as they are available. Its methods fail if the output cannot be written.
 pub(crate) struct Report<'o> {
     out: &'o mut dyn Write,
     json: Option<Box<dyn Write>>,
     run: String,
     incomplete: bool,
-    /// Figures without a [verdict](Self::verdict) yet; `bounded` holds such numbers that have a
-    /// bound.
+    /// Figures of benchmarks that have no [verdict](Self::add_verdict) yet. `bounded` holds the single
+    /// numbers with a bound, in the same way.
     figures: Vec<Figure>,
     bounded: Vec<SingleValue>,
-    /// Number of goals in the run; `met` is the number of goals that are met.
+    /// Number of goals in the run. `met` counts the goals that are met.
     goals: u64,
     met: u64,
 }
@@ -53,101 +55,106 @@ impl<'o> Report<'o> {
                 Some(Box::new(BufWriter::new(file)))
             }
         };
-        // The time distinguishes the runs in one file or report.
+        // The time and the process id distinguish the runs in one file or report.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = format!("{}-{}", now.as_secs(), std::process::id());
         Ok(Report { out, json, run, incomplete: false, figures: Vec::new(), bounded: Vec::new(), goals: 0, met: 0 })
     }
 
-    /// Writes the machine and the extent of the run. Must be the first output.
+    /// Writes the machine and the numbers of calls. Must precede all other output.
     pub(crate) fn begin(
         &mut self,
         name: Option<&str>,
         environment: &Environment,
-        extent: &Extent,
+        run_length: &RunLength,
     ) -> Result<(), Failure> {
         let text = format!(
             "{}each variant, unless a benchmark sets its own numbers: {} x {} calls, interleaved, {} calls of warm-up before each\n",
             environment.describe(),
-            extent.repetitions,
-            extent.count,
-            extent.warm_up
+            run_length.repetitions,
+            run_length.count,
+            run_length.warm_up
         );
-        self.text(&text)?;
+        self.add_text(&text)?;
         let mut object = self.object("run");
         if let Some(name) = name {
-            object = object.text("name", name);
+            object = object.string("name", name);
         }
         let object = object
-            .text("corelane", env!("CARGO_PKG_VERSION"))
-            .truth("debug_build", cfg!(debug_assertions))
-            .whole("repetitions", extent.repetitions as u64)
-            .whole("count", extent.count as u64)
-            .whole("warm_up", extent.warm_up as u64)
-            .numbers("cdf_parts", &CDF_PARTS);
+            .string("corelane", env!("CARGO_PKG_VERSION"))
+            .boolean("debug_build", cfg!(debug_assertions))
+            .integer("repetitions", run_length.repetitions as u64)
+            .integer("count", run_length.count as u64)
+            .integer("warm_up", run_length.warm_up as u64)
+            .numbers("cdf_parts", &CDF_FRACTIONS);
         self.line(environment.record(object))
     }
 
-    /// Runs a group and reports its figures. Another ORB that fails is reported as
-    /// [missing](Self::missing).
+    /// Measures a group and reports its figures. If another ORB fails, it is reported as
+    /// [missing](Self::add_missing).
     ///
     /// # Errors
-    /// A variant of Corelane or a bare socket fails.
+    /// A variant of Corelane or of bare sockets fails, or the output cannot be written.
     pub(crate) fn measure(
         &mut self,
         mut group: Group,
-        extent: &Extent,
+        run_length: &RunLength,
         placement: &Placement,
         progress: &mut Progress,
     ) -> Result<Vec<Figure>, Failure> {
-        let Measured { figures, failed } = harness::measure(&mut group, extent, placement, progress)?;
-        self.figures(&group.title, group.compare, &figures)?;
+        let GroupResult { figures, failed } = harness::measure(&mut group, run_length, placement, progress)?;
+        self.add_figures(&group.title, group.compare, &figures)?;
         for (label, reason) in failed {
-            self.missing(label.bench, label.peer, &reason.to_string())?;
+            self.add_missing(label.bench, label.peer, &reason.to_string())?;
         }
         Ok(figures)
     }
 
-    /// Reports the figures of a group.
-    pub(crate) fn figures(&mut self, title: &str, compare: Compare, figures: &[Figure]) -> Result<(), Failure> {
-        self.text(&table(title, compare, figures))?;
+    /// Reports the figures of a measured group.
+    pub(crate) fn add_figures(
+        &mut self,
+        title: &str,
+        compare: ComparedQuantity,
+        figures: &[Figure],
+    ) -> Result<(), Failure> {
+        self.add_text(&table(title, compare, figures))?;
         for figure in figures {
-            let object = record(self.object("result").text("group", title), compare, figure);
+            let object = record(self.object("result").string("group", title), compare, figure);
             self.line(object)?;
         }
         self.figures.extend_from_slice(figures);
         Ok(())
     }
 
-    /// Reports single numbers.
-    pub(crate) fn values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
+    /// Reports single numbers under a title.
+    pub(crate) fn add_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         let mut text = format!("\n{title}\n");
         let columns = width(values.iter().map(|value| &value.label.config));
         for value in values {
             let FigureLabel { peer, config, op, .. } = &value.label;
             let bound = value.bound.map_or(String::new(), |bound| {
-                format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, plain(bound))
+                format!("  ({} {})", if value.value <= bound { "within" } else { "ABOVE" }, format_number(bound))
             });
             let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
             let _ = writeln!(
                 text,
                 "  {:<9} {config:<columns$} {op:<12} {:<34} {:>12}{unit}{bound}",
                 peer,
-                value.what,
-                plain(value.value)
+                value.quantity,
+                format_number(value.value)
             );
         }
-        self.text(&text)?;
-        self.records(title, values)
+        self.add_text(&text)?;
+        self.add_json_values(title, values)
     }
 
-    /// Writes single numbers as JSON only, because the caller has written their text.
-    pub(crate) fn records(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
+    /// Writes single numbers as JSON lines only. The caller writes their text itself.
+    pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
-            let mut object = labelled(self.object("value").text("group", title), &value.label)
-                .text("what", &value.what)
+            let mut object = labelled(self.object("value").string("group", title), &value.label)
+                .string("what", &value.quantity)
                 .number("value", value.value)
-                .text("unit", value.unit);
+                .string("unit", value.unit);
             if let Some(bound) = value.bound {
                 object = object.number("bound", bound);
             }
@@ -157,12 +164,11 @@ impl<'o> Report<'o> {
         Ok(())
     }
 
-    /// Reports which goals a finished benchmark meets. These are the goals of the hot path, with
-    /// which its figures are compared here, and all numbers with a bound. Without goals, writes
-    /// nothing.
-    pub(crate) fn verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
-        let compared = targets::of(&std::mem::take(&mut self.figures), cores);
-        self.records(&format!("{bench}: goals"), &compared)?;
+    /// Reports which goals a finished benchmark meets: the goals of the hot path, and all bounds of
+    /// single numbers. Writes nothing if there are no goals.
+    pub(crate) fn add_verdict(&mut self, bench: &str, cores: CoreChoice) -> Result<(), Failure> {
+        let compared = targets::compare_with_goals(&std::mem::take(&mut self.figures), cores);
+        self.add_json_values(&format!("{bench}: goals"), &compared)?;
         let bounded = std::mem::take(&mut self.bounded);
         let (met, missed): (Vec<_>, Vec<_>) =
             bounded.iter().partition(|value| value.bound.is_some_and(|bound| written(value.value) <= written(bound)));
@@ -180,44 +186,49 @@ impl<'o> Report<'o> {
             let _ = writeln!(text, "\n{bench}: without a verdict, since the goals are for other cores");
         }
         compared.iter().filter(|value| value.bound.is_none()).for_each(|value| judged(&mut text, "", value));
-        self.text(&text)
+        self.add_text(&text)
     }
 
-    /// Writes values that are known only at the end: the duration of the run, and the use of the
-    /// machine by other programs.
+    /// Writes the values that are known only at the end: the duration of the run, and other
+    /// programs' use of the machine.
     pub(crate) fn end(&mut self, ending: &RunEnd) -> Result<(), Failure> {
         if self.goals > 0 {
-            self.text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
+            self.add_text(&format!("\nverdict of the run: {} of {} goals are met\n", self.met, self.goals))?;
         }
-        self.text(&ending.describe())?;
-        let object = ending.record(self.object("end")).whole("goals", self.goals).whole("goals_met", self.met);
+        self.add_text(&ending.describe())?;
+        let object = ending.record(self.object("end")).integer("goals", self.goals).integer("goals_met", self.met);
         self.line(object)
     }
 
-    /// Reports a measurement that should have been made and is missing.
-    pub(crate) fn missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
+    /// Reports a measurement that belongs to the benchmark and was not made.
+    pub(crate) fn add_missing(&mut self, bench: &str, peer: &str, reason: &str) -> Result<(), Failure> {
         self.incomplete = true;
-        self.text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
-        let object = self.object("missing").text("bench", bench).text("peer", peer).text("reason", reason);
+        self.add_text(&format!("\nNOT MEASURED: {bench}, {peer}: {reason}\n"))?;
+        let object = self.object("missing").string("bench", bench).string("peer", peer).string("reason", reason);
         self.line(object)
     }
 
-    /// Returns a result that may be [missing](Self::missing), for example another ORB's. If it is
-    /// missing, reports this.
-    pub(crate) fn found<T>(&mut self, bench: &str, peer: &str, what: Result<T, Failure>) -> Result<Option<T>, Failure> {
-        match what {
+    /// Unwraps a result. Reports an error as a [missing](Self::add_missing) measurement and returns
+    /// `None`.
+    pub(crate) fn or_report_missing<T>(
+        &mut self,
+        bench: &str,
+        peer: &str,
+        result: Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        match result {
             Ok(found) => Ok(Some(found)),
-            Err(reason) => self.missing(bench, peer, &reason.to_string()).map(|()| None),
+            Err(reason) => self.add_missing(bench, peer, &reason.to_string()).map(|()| None),
         }
     }
 
-    /// Writes a remark for readers.
-    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
+    /// Writes text for readers.
+    pub(crate) fn add_text(&mut self, text: &str) -> Result<(), Failure> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush());
         written.map_err(|error| Failure::new(format!("cannot write the output: {error}")))
     }
 
-    /// Returns true if a measurement was [missing](Self::missing).
+    /// Returns true if any measurement is [missing](Self::add_missing).
     #[must_use]
     pub(crate) fn is_incomplete(&self) -> bool {
         self.incomplete
@@ -225,10 +236,10 @@ impl<'o> Report<'o> {
 
     fn object(&self, record: &str) -> Object {
         Object::new()
-            .text("schema", "corelane-bench")
-            .whole("version", SCHEMA_VERSION)
-            .text("run", &self.run)
-            .text("record", record)
+            .string("schema", "corelane-bench")
+            .integer("version", SCHEMA_VERSION)
+            .string("run", &self.run)
+            .string("record", record)
     }
 
     fn line(&mut self, object: Object) -> Result<(), Failure> {
@@ -238,43 +249,49 @@ impl<'o> Report<'o> {
     }
 }
 
-/// Maximum number of goals up to which a verdict also lists the goals that are met.
+/// Maximum number of goals for which a verdict also lists the goals that are met.
 const MOST_LISTED: usize = 100;
 
-/// Rounds a value to the digits of records and tables, so that readers of these reach the same
-/// verdict.
+/// Rounds a value to the digits of the written results. A reader of the results therefore reaches
+/// the same verdict.
 fn written(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// Appends a line of a verdict.
+/// Appends one line of a verdict.
 fn judged(text: &mut String, word: &str, value: &SingleValue) {
     let FigureLabel { transport, config, op, .. } = &value.label;
-    // If a group has several transports, the configuration names its own.
+    // In a group with several transports, the configuration already begins with the transport.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
-    let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", plain(bound)));
+    let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", format_number(bound)));
     let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
-    let _ = writeln!(text, "  {word:<8} {}: {} is {}{unit}{bound}", named.join(", "), value.what, plain(value.value));
+    let _ = writeln!(
+        text,
+        "  {word:<8} {}: {} is {}{unit}{bound}",
+        named.join(", "),
+        value.quantity,
+        format_number(value.value)
+    );
 }
 
 fn labelled(object: Object, label: &FigureLabel) -> Object {
     let object = object
-        .text("bench", label.bench)
-        .text("peer", label.peer)
-        .text("transport", label.transport)
-        .text("op", &label.op)
-        .text("config", &label.config);
-    match &label.along {
+        .string("bench", label.bench)
+        .string("peer", label.peer)
+        .string("transport", label.transport)
+        .string("op", &label.op)
+        .string("config", &label.config);
+    match &label.axis_point {
         None => object,
-        Some(AxisPoint { series, axis, x }) => object.text("series", series).text("axis", axis).whole("x", *x),
+        Some(AxisPoint { series, axis, x }) => object.string("series", series).string("axis", axis).integer("x", *x),
     }
 }
 
-fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
+fn record(object: Object, compare: ComparedQuantity, figure: &Figure) -> Object {
     let summary = &figure.summary;
     let object = labelled(object, &figure.label)
-        .whole("n", summary.n as u64)
+        .integer("n", summary.n as u64)
         .number("min_us", summary.min_us)
         .number("p50_us", summary.p50_us)
         .number("p99_us", summary.p99_us)
@@ -289,7 +306,7 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
     let object = match figure.ratios.first() {
         None => object,
         Some(baseline) => object
-            .text("baseline", &name(&baseline.with))
+            .string("baseline", &name(&baseline.with))
             .number("baseline_p50_us", baseline.p50_us)
             .number("ratio", baseline.ratio),
     };
@@ -301,30 +318,30 @@ fn record(object: Object, compare: Compare, figure: &Figure) -> Object {
             .number("ratio_high", ratio.range.1)
     };
     let compared = match compare {
-        Compare::Median => "p50_us",
-        Compare::Rate => "per_s",
+        ComparedQuantity::Median => "p50_us",
+        ComparedQuantity::Rate => "per_s",
     };
-    object.text("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
+    object.string("compared", compared).objects("against", figure.ratios.iter().map(ratio).collect())
 }
 
 fn name(label: &FigureLabel) -> String {
     format!("{} {} {}", label.peer, label.transport, label.config)
 }
 
-/// Returns the width of a column with these texts.
+/// Returns the width of a column that holds these texts.
 fn width<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0).max("config".len())
 }
 
-/// Formats a table of times in microseconds, with one line for each variant, followed by its
+/// Formats a table of call times in microseconds. Each variant has one line, which ends with its
 /// ratios.
-fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
-    let what = match compare {
-        Compare::Median => "ratio of medians (lowest to highest of a repetition)",
-        Compare::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
+fn table(title: &str, compare: ComparedQuantity, figures: &[Figure]) -> String {
+    let quantity = match compare {
+        ComparedQuantity::Median => "ratio of medians (lowest to highest of a repetition)",
+        ComparedQuantity::Rate => "ratio of times per call, all drained (lowest to highest of a repetition)",
     };
     let width = width(figures.iter().map(|figure| &figure.label.config));
-    let mut text = format!("\n{title}; microseconds; {what}\n");
+    let mut text = format!("\n{title}; microseconds; {quantity}\n");
     let _ = writeln!(
         text,
         "  {:<9} {:<width$} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>7} {:>8} {:>8} {:>6}  against",
@@ -362,8 +379,8 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
             summary.per_s,
             figure.cost.client_us / calls,
             figure.cost.server_us / calls,
-            figure.cost.voluntary,
-            figure.cost.involuntary,
+            figure.cost.voluntary_switches,
+            figure.cost.involuntary_switches,
             figure.cost.steal_ms,
         );
         for ratio in &figure.ratios {
@@ -375,16 +392,16 @@ fn table(title: &str, compare: Compare, figures: &[Figure]) -> String {
     text
 }
 
-/// Formats the number. If it violates its bound, the bound follows.
-pub(crate) fn bounded(value: &SingleValue) -> String {
+/// Formats a number, followed by its bound if the number exceeds it.
+pub(crate) fn format_with_bound(value: &SingleValue) -> String {
     match value.bound {
-        Some(bound) if value.value > bound => format!("{} ABOVE {}", plain(value.value), plain(bound)),
-        _ => plain(value.value),
+        Some(bound) if value.value > bound => format!("{} ABOVE {}", format_number(value.value), format_number(bound)),
+        _ => format_number(value.value),
     }
 }
 
-/// Formats a number with three decimal digits, or none if it is whole.
-pub(crate) fn plain(value: f64) -> String {
+/// Formats a number with three decimal digits, or as an integer if it is one.
+pub(crate) fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
@@ -402,7 +419,7 @@ mod tests {
             transport: "tcp",
             op: "octet".into(),
             config: config.into(),
-            along: None,
+            axis_point: None,
         }
     }
 
@@ -411,7 +428,7 @@ mod tests {
             label: label(config),
             summary: Summary::of(&[time; 10], Duration::from_micros(100)).unwrap(),
             medians_us: vec![5.0, 5.5],
-            cdf_us: vec![5.0; CDF_PARTS.len()],
+            cdf_us: vec![5.0; CDF_FRACTIONS.len()],
             ratios: Vec::new(),
             cost: Cost { client_us: 20.0, ..Cost::default() },
             calls: 10,
@@ -419,11 +436,11 @@ mod tests {
     }
 
     #[test]
-    fn a_result_line_has_every_member_of_the_schema() {
+    fn result_line_has_every_member_of_the_schema() {
         let mut with_baseline = figure("epoll", 6000);
         with_baseline.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
         for figure in [figure("blocking", 5000), with_baseline] {
-            let line = record(Object::new(), Compare::Median, &figure).finish();
+            let line = record(Object::new(), ComparedQuantity::Median, &figure).finish();
             let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
             for name in ["bench", "peer", "transport", "op", "config"] {
                 assert!(parsed[name].is_string(), "{name} in {line}");
@@ -438,23 +455,24 @@ mod tests {
     }
 
     #[test]
-    fn the_text_shows_ratios_bounds_and_missing_measurements() {
+    fn text_shows_ratios_bounds_and_missing_measurements() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut compared = figure("epoll", 6000);
         compared.ratios = vec![Ratio { with: label("blocking"), p50_us: 5.0, ratio: 1.2, range: (1.1, 1.3) }];
-        compared.cost = Cost { voluntary: 1234, involuntary: 56, steal_ms: 70.0, ..compared.cost };
-        report.figures("call octet", Compare::Median, &[figure("blocking", 5000), compared]).unwrap();
-        let value = |value| SingleValue { label: label("x"), what: "calls".into(), value, unit: "", bound: Some(2.0) };
-        report.values("counts", &[value(2.0), value(2.5)]).unwrap();
-        report.records("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
-        // A difference that is too small to be written does not miss a goal.
-        report.records("counts", &[value(2.000_4)]).unwrap();
-        report.verdict("counts", CoreChoice::One(0)).unwrap();
-        // A benchmark that has a verdict is not judged again.
-        report.verdict("switch", CoreChoice::One(0)).unwrap();
+        compared.cost = Cost { voluntary_switches: 1234, involuntary_switches: 56, steal_ms: 70.0, ..compared.cost };
+        report.add_figures("call octet", ComparedQuantity::Median, &[figure("blocking", 5000), compared]).unwrap();
+        let value =
+            |value| SingleValue { label: label("x"), quantity: "calls".into(), value, unit: "", bound: Some(2.0) };
+        report.add_values("counts", &[value(2.0), value(2.5)]).unwrap();
+        report.add_json_values("counts", &[SingleValue { bound: None, ..value(9.0) }]).unwrap();
+        // A difference that rounding hides does not miss a goal.
+        report.add_json_values("counts", &[value(2.000_4)]).unwrap();
+        report.add_verdict("counts", CoreChoice::Shared(0)).unwrap();
+        // The figures of a benchmark with a verdict are not judged again.
+        report.add_verdict("switch", CoreChoice::Shared(0)).unwrap();
         assert!(!report.is_incomplete());
-        report.missing("call", "omniORB", "not installed").unwrap();
+        report.add_missing("call", "omniORB", "not installed").unwrap();
         assert!(report.is_incomplete());
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches("verdict").count(), 1, "{text}");
@@ -472,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_file_is_refused_at_once() {
+    fn unwritable_file_is_refused_before_the_first_result() {
         let mut text = Vec::new();
         let refused = Report::new(&mut text, Some(Path::new("/nonexistent/x.json"))).map(|_| ()).unwrap_err();
         assert!(refused.to_string().contains("/nonexistent/x.json"));

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 
-/// Times of calls in nanoseconds. Their memory is allocated and touched before the first call.
+/// Call times in nanoseconds. Their memory is allocated and written to before the first call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     nanoseconds: Vec<u64>,
 }
 
 impl Samples {
-    /// Reserves memory for `count` times.
+    /// Reserves memory for `count` call times.
     #[must_use]
-    pub(crate) fn with_room(count: usize) -> Self {
+    pub(crate) fn with_capacity(count: usize) -> Self {
         let mut nanoseconds = vec![u64::MAX; count];
         nanoseconds.clear();
         Samples { nanoseconds }
     }
 
-    /// Adds one time. Does not allocate within the reserved memory.
+    /// Adds one call time. Does not allocate while the reserved memory suffices.
     #[inline]
     pub(crate) fn push(&mut self, nanoseconds: u64) {
         self.nanoseconds.push(nanoseconds);
@@ -30,27 +30,28 @@ impl Samples {
         self.nanoseconds.len()
     }
 
-    /// Removes all but the first `count` times.
+    /// Removes all call times after the first `count`.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.nanoseconds.truncate(count);
     }
 
-    /// Returns the times from index `first` on.
+    /// Returns the call times from index `first` on.
     #[must_use]
-    pub(crate) fn since(&self, first: usize) -> &[u64] {
+    pub(crate) fn skip_first(&self, first: usize) -> &[u64] {
         self.nanoseconds.get(first..).unwrap_or_default()
     }
 }
 
-/// Makes `count` calls and records the time of each. Returns the time from the first call to the
-/// end of the last.
+/// Makes `count` calls and records the time of each. Returns the time from the first call's start
+/// to the last call's end.
 ///
-/// The clock is read once per call. So in every variant a time includes one reading (about 25 ns).
+/// The clock is read once per call, so each call time includes one reading of the clock (about 25
+/// ns).
 ///
 /// # Errors
 /// The error of the first call that fails; no further call is made.
 #[inline(always)]
-pub(crate) fn timed<E>(
+pub(crate) fn time_calls<E>(
     count: usize,
     into: &mut Samples,
     mut call: impl FnMut() -> Result<(), E>,
@@ -66,7 +67,7 @@ pub(crate) fn timed<E>(
     Ok(last - began)
 }
 
-/// Statistics of call times, in microseconds except for the count and the rate.
+/// Statistics of call times, in microseconds except for the number and the rate of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) n: usize,
@@ -76,15 +77,15 @@ pub(crate) struct Summary {
     pub(crate) p999_us: f64,
     pub(crate) max_us: f64,
     pub(crate) mean_us: f64,
-    /// Standard deviation: the jitter of the ORB literature.
+    /// Standard deviation. The ORB literature calls it jitter.
     pub(crate) sd_us: f64,
-    /// Calls per second, over the whole time of all repetitions.
+    /// Calls per second, over the total time of all repetitions.
     pub(crate) per_s: f64,
 }
 
 impl Summary {
-    /// Computes the statistics of `times` in nanoseconds, which took `whole` together. Returns
-    /// `None` without times.
+    /// Computes the statistics of call times in nanoseconds. `whole` is their total time. Returns
+    /// `None` if there are no times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();
@@ -108,14 +109,14 @@ impl Summary {
     }
 }
 
-/// Fractions of all calls at which [`cdf_us`] is computed.
-pub(crate) const CDF_PARTS: [f64; 31] = [
+/// Fractions of all calls at which [`cdf_us`] gives the call time.
+pub(crate) const CDF_FRACTIONS: [f64; 31] = [
     0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8,
     0.85, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0,
 ];
 
-/// Returns the distribution of call times: the time in microseconds at each of [`CDF_PARTS`]. Empty
-/// without times.
+/// Returns the distribution of call times: the time in microseconds at each fraction of
+/// [`CDF_FRACTIONS`]. Empty if there are no times.
 #[must_use]
 pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     if times.is_empty() {
@@ -123,17 +124,17 @@ pub(crate) fn cdf_us(times: &[u64]) -> Vec<f64> {
     }
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
-    CDF_PARTS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
+    CDF_FRACTIONS.iter().map(|&part| microseconds(quantile(&sorted, part))).collect()
 }
 
-/// Returns the smallest value that at least `part` of the sorted values do not exceed (nearest
-/// rank). 0 without values.
+/// Returns the smallest value that at least the fraction `part` of the sorted values do not exceed
+/// (nearest rank). Returns 0 without values.
 fn quantile(sorted: &[u64], part: f64) -> u64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
 }
 
-/// Returns the median of call times in microseconds, or 0 without times.
+/// Returns the median of call times in microseconds, or 0 if there are none.
 #[must_use]
 pub(crate) fn median_us(times: &[u64]) -> f64 {
     let mut sorted = times.to_vec();
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_of_known_times() {
+    fn statistics_of_known_times_are_exact() {
         let times: Vec<u64> = (1..=1000).rev().map(|n| n * 1000).collect();
         let summary = Summary::of(&times, Duration::from_secs(2)).unwrap();
         assert_eq!(summary.n, 1000);
@@ -160,13 +161,13 @@ mod tests {
         assert!((summary.sd_us - 288.675).abs() < 0.001, "{}", summary.sd_us);
         assert_eq!(median_us(&times), 500.0);
         let cdf = cdf_us(&times);
-        assert_eq!((cdf.len(), cdf[0], cdf[13], cdf[30]), (CDF_PARTS.len(), 1.0, 500.0, 1000.0));
-        assert!(cdf.is_sorted() && CDF_PARTS.is_sorted());
+        assert_eq!((cdf.len(), cdf[0], cdf[13], cdf[30]), (CDF_FRACTIONS.len(), 1.0, 500.0, 1000.0));
+        assert!(cdf.is_sorted() && CDF_FRACTIONS.is_sorted());
         assert!(cdf_us(&[]).is_empty());
     }
 
     #[test]
-    fn few_times_and_none() {
+    fn statistics_of_few_or_no_times_are_defined() {
         assert_eq!(Summary::of(&[], Duration::ZERO), None);
         let one = Summary::of(&[7000], Duration::ZERO).unwrap();
         assert_eq!((one.min_us, one.p50_us, one.p999_us, one.max_us), (7.0, 7.0, 7.0, 7.0));
@@ -175,21 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn timing_stops_at_the_first_failure_and_stays_in_its_room() {
-        let mut samples = Samples::with_room(10);
+    fn timing_stops_at_the_first_failure_and_does_not_allocate() {
+        let mut samples = Samples::with_capacity(10);
         let room = samples.nanoseconds.capacity();
-        let whole = timed(6, &mut samples, || Ok::<(), ()>(())).unwrap();
+        let whole = time_calls(6, &mut samples, || Ok::<(), ()>(())).unwrap();
         assert_eq!(samples.len(), 6);
-        assert!(samples.since(0).iter().sum::<u64>() <= whole.as_nanos() as u64);
+        assert!(samples.skip_first(0).iter().sum::<u64>() <= whole.as_nanos() as u64);
         let mut left = 3;
-        let failed = timed(6, &mut samples, || {
+        let failed = time_calls(6, &mut samples, || {
             left -= 1;
             if left == 0 { Err("third") } else { Ok(()) }
         });
         assert_eq!(failed, Err("third"));
         assert_eq!((samples.len(), samples.nanoseconds.capacity()), (8, room));
         samples.truncate(6);
-        assert_eq!(samples.since(4).len(), 2);
-        assert!(samples.since(7).is_empty());
+        assert_eq!(samples.skip_first(4).len(), 2);
+        assert!(samples.skip_first(7).is_empty());
     }
 }

@@ -1,27 +1,27 @@
-//! The servers that benchmarks start, and a client, in the form in which `launch` runs this
-//! program.
+//! The hidden mode of the program, in which it runs as a server or a client of a benchmark.
 //!
-//! A server prints `ready ...` when it can be called, and ends at the end of its standard input.
+//! `launch` starts these processes. A server prints `ready ...` when it accepts calls, and ends at
+//! the end of its standard input.
 
 use std::ffi::OsString;
 
 use crate::Failure;
-use crate::baseline::{BaselineTransport, Spinning, StreamSpin, run_server};
+use crate::baseline::{BaselineTransport, StreamSpin, WaitStrategy, run_server};
 use crate::guards::naming;
-use crate::orb::keys::Keys;
+use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, caller, server};
 use crate::probed;
 
-pub use crate::launch::MODE;
+pub use crate::launch::HIDDEN_MODE;
 
-/// Descriptor limit that is enough for ten thousand connections.
+/// Limit on open descriptors, enough for ten thousand connections.
 const MOST_DESCRIPTORS: u64 = 12_000;
 
-/// Runs the server that the arguments after [`MODE`] name. Returns the exit status.
+/// Runs the server that the arguments after [`HIDDEN_MODE`] name. Returns the exit status of the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Ignore errors: if the limit stays too low, connecting fails later.
+    // Ignore errors: with a limit that is too low, connecting fails later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,
@@ -34,36 +34,36 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 fn serve(words: &[&str]) -> Result<(), Failure> {
     match *words {
-        ["floor", carrier, waiting] => run_server(carrier_of(carrier)?, waiting_of(waiting)?),
-        ["echo", architecture, address] => server::echo(ServerArchitecture::from_word(architecture)?, address),
+        ["floor", transport, waiting] => run_server(parse_transport(transport)?, parse_wait_strategy(waiting)?),
+        ["echo", architecture, address] => server::serve_echo(ServerArchitecture::from_word(architecture)?, address),
         ["sleeping-echo", architecture, address] => {
-            server::sleeping_echo(ServerArchitecture::from_word(architecture)?, address)
+            server::serve_non_polling_echo(ServerArchitecture::from_word(architecture)?, address)
         }
-        ["declared", architecture] => server::declared(ServerArchitecture::from_word(architecture)?),
+        ["declared", architecture] => server::serve_single_priority(ServerArchitecture::from_word(architecture)?),
         ["calls", reference] => caller::serve(reference),
         ["laned", priorities, address] => {
             let all: Result<Vec<u8>, _> = priorities.split(',').map(str::parse).collect();
-            server::laned(
+            server::serve_lanes(
                 &all.map_err(|_| Failure::new(format!("`{priorities}` is not a list of priorities")))?,
                 address,
             )
         }
         ["banded", priorities] => {
             let all: Result<Vec<i16>, _> = priorities.split(',').map(str::parse).collect();
-            server::banded(&all.map_err(|_| Failure::new(format!("`{priorities}` is not a list of priorities")))?)
+            server::serve_bands(&all.map_err(|_| Failure::new(format!("`{priorities}` is not a list of priorities")))?)
         }
         ["unlaned", priority] => {
             let priority = priority.parse();
-            server::unlaned(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
+            server::serve_without_lanes(priority.map_err(|_| Failure::new(format!("`{words:?}` has no priority")))?)
         }
         ["probed", architecture] => probed::serve(probed::ProbedServer::from_word(architecture)?),
         ["many", count, keys, architecture] => {
             let architecture = ServerArchitecture::from_word(architecture)?;
-            server::many(number(count, 10_000_000)?, Keys::from_name(keys)?, architecture)
+            server::serve_many_objects(number(count, 10_000_000)?, KeyLifetime::from_name(keys)?, architecture)
         }
-        ["nested", depth, keys] => server::nested(number(depth, 1000)? - 1, Keys::from_name(keys)?),
+        ["nested", depth, keys] => server::serve_nested_poa(number(depth, 1000)? - 1, KeyLifetime::from_name(keys)?),
         ["naming", place, durability] => naming::serve(place, durability),
-        ["operations", count] => server::operations(number(count, 1000)?),
+        ["operations", count] => server::serve_operations(number(count, 1000)?),
         _ => Err(Failure::new(format!("this mode is for `corelane bench` itself; it does not know {words:?}"))),
     }
 }
@@ -73,22 +73,22 @@ fn number(text: &str, most: usize) -> Result<usize, Failure> {
     number.ok_or_else(|| Failure::new(format!("`{text}` is not a number from 1 to {most}")))
 }
 
-fn carrier_of(text: &str) -> Result<BaselineTransport, Failure> {
+fn parse_transport(text: &str) -> Result<BaselineTransport, Failure> {
     BaselineTransport::from_name(text).ok_or_else(|| Failure::new(format!("there is no transport `{text}`")))
 }
 
-fn waiting_of(text: &str) -> Result<Spinning, Failure> {
+fn parse_wait_strategy(text: &str) -> Result<WaitStrategy, Failure> {
     match text {
-        "blocking" => return Ok(Spinning::Blocking),
-        "looking" => return Ok(Spinning::Looking),
-        "parts" => return Ok(Spinning::Parts),
-        "stream" => return Ok(Spinning::Stream(StreamSpin::Never)),
-        "spinning-stream" => return Ok(Spinning::Stream(StreamSpin::Adaptive)),
+        "blocking" => return Ok(WaitStrategy::Blocking),
+        "looking" => return Ok(WaitStrategy::SpinThenSleep),
+        "parts" => return Ok(WaitStrategy::Pipelined),
+        "stream" => return Ok(WaitStrategy::Stream(StreamSpin::Never)),
+        "spinning-stream" => return Ok(WaitStrategy::Stream(StreamSpin::Adaptive)),
         _ => {}
     }
     let threads =
         text.strip_prefix("epoll:").and_then(|number| number.parse().ok()).filter(|&n| (1..=256).contains(&n));
-    threads.map(Spinning::Epoll).ok_or_else(|| Failure::new(format!("there is no way to wait `{text}`")))
+    threads.map(WaitStrategy::Epoll).ok_or_else(|| Failure::new(format!("there is no wait strategy `{text}`")))
 }
 
 #[cfg(test)]
@@ -96,14 +96,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_of_a_server_are_parsed() {
-        assert_eq!(waiting_of("blocking").unwrap(), Spinning::Blocking);
-        assert_eq!(waiting_of("epoll:3").unwrap(), Spinning::Epoll(3));
-        assert!(waiting_of("epoll:0").is_err() && waiting_of("epoll:").is_err() && waiting_of("").is_err());
-        assert_eq!(waiting_of("looking").unwrap(), Spinning::Looking);
-        assert_eq!(waiting_of("spinning-stream").unwrap(), Spinning::Stream(StreamSpin::Adaptive));
-        assert_eq!(carrier_of("unix").unwrap(), BaselineTransport::Unix);
-        assert_eq!(carrier_of("shm").unwrap(), BaselineTransport::SharedMemory);
+    fn arguments_of_a_server_are_parsed() {
+        assert_eq!(parse_wait_strategy("blocking").unwrap(), WaitStrategy::Blocking);
+        assert_eq!(parse_wait_strategy("epoll:3").unwrap(), WaitStrategy::Epoll(3));
+        assert!(
+            parse_wait_strategy("epoll:0").is_err()
+                && parse_wait_strategy("epoll:").is_err()
+                && parse_wait_strategy("").is_err()
+        );
+        assert_eq!(parse_wait_strategy("looking").unwrap(), WaitStrategy::SpinThenSleep);
+        assert_eq!(parse_wait_strategy("spinning-stream").unwrap(), WaitStrategy::Stream(StreamSpin::Adaptive));
+        assert_eq!(parse_transport("unix").unwrap(), BaselineTransport::Unix);
+        assert_eq!(parse_transport("shm").unwrap(), BaselineTransport::SharedMemory);
         assert_eq!(run([OsString::from("what")]), 1);
     }
 }

@@ -1,9 +1,7 @@
-//! Programs that run during a benchmark: servers of this program, and the peers' servers and
-//! clients.
+//! Child processes of a benchmark: servers of this program, and servers and clients of other ORBs.
 //!
-//! A program that is started here ends at the end of its standard input. So it cannot outlive this
-//! process, even if this process is killed. A program that does not end is killed through its
-//! handle. Every wait has a time-out.
+//! A child process ends at the end of its standard input, so it cannot outlive this process, even
+//! if this process is killed. If it does not end in time, it is killed. Every wait has a time-out.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,16 +15,17 @@ use corelane_sys::poll;
 use crate::Failure;
 use crate::placement::{Placement, Side};
 
-/// Maximum time for a program to be ready. A million servants take a while to activate.
+/// Maximum time in which a program must be ready. The activation of a million servants takes
+/// seconds.
 const START: Duration = Duration::from_secs(60);
 
-/// Maximum time for a program to end after the end of its standard input.
+/// Maximum time in which a program must end after the end of its standard input.
 const END: Duration = Duration::from_secs(5);
 
-/// Maximum length of a line in bytes: enough for 10,000,000 call times.
+/// Maximum length of a line in bytes, enough for 10,000,000 call times.
 const LONGEST_LINE: usize = 200 << 20;
 
-/// A running program that reads and writes lines.
+/// A child process that reads and writes lines.
 #[derive(Debug)]
 pub(crate) struct RunningProgram {
     name: String,
@@ -37,11 +36,11 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts `command` on its side, waits for its line `ready ...`, and returns the rest of that
-    /// line.
+    /// Starts `command` on a side, waits for its line `ready ...`, and returns the text after
+    /// `ready`.
     ///
     /// # Errors
-    /// The program cannot be started, ends early, or writes nothing in time.
+    /// The program cannot be started, ends early, or does not write the line in time.
     pub(crate) fn start(
         name: &str,
         mut command: Command,
@@ -74,7 +73,8 @@ impl RunningProgram {
         self.understood(answer)
     }
 
-    /// Returns the answer to a line sent by [`tell`](Self::tell), if it comes within the time.
+    /// Waits for the answer to a line that [`tell`](Self::tell) sent. Returns `None` if the time is
+    /// over.
     ///
     /// # Errors
     /// The program has ended, or answers `error ...`.
@@ -95,9 +95,9 @@ impl RunningProgram {
         self.child.id()
     }
 
-    /// Kills the program, like `kill -9`, and waits for its end.
+    /// Kills the program with SIGKILL and waits for its end.
     pub(crate) fn kill(&mut self) {
-        // Ignore errors: both fail only if the program has just ended.
+        // Ignore errors: both calls fail only if the program has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -108,14 +108,14 @@ impl RunningProgram {
     /// The program has ended.
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), Failure> {
         let Some(input) = &mut self.input else {
-            return Err(Failure::new(format!("{} is being ended", self.name)));
+            return Err(Failure::new(format!("{} has no standard input any more", self.name)));
         };
-        // Written in one call, because the program reads once.
+        // Sends the line in one write, because the program may read only once per line.
         let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
         told.map_err(|error| Failure::new(format!("cannot write to {}: {error}", self.name)))
     }
 
-    /// Returns the next line that the program writes.
+    /// Returns the next line of the program's output.
     ///
     /// # Errors
     /// The output ends, or no line comes in time.
@@ -161,7 +161,7 @@ impl Drop for RunningProgram {
         let deadline = Instant::now() + END;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // Ignore errors: both fail only if the program has just ended.
+                // Ignore errors: both calls fail only if the program has just ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
@@ -171,7 +171,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Returns a hint about a kernel's refusal to start a program in its placement.
+/// Returns a hint about the reason why the kernel refused to start a program in its placement.
 fn refusal(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -183,7 +183,8 @@ fn refusal(error: &io::Error) -> &'static str {
     }
 }
 
-/// Answers each line of the standard input until that ends: the main thread of a server.
+/// Answers each line of the standard input until the input ends. The main thread of a server runs
+/// this.
 ///
 /// # Errors
 /// The standard output is closed.
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_both_ways_and_the_end_of_input_is_the_end() {
+    fn program_answers_lines_and_ends_with_its_input() {
         let (mut service, rest) = shell("echo ready steady; while read a; do echo got $a; done").unwrap();
         assert_eq!(rest, "steady");
         assert_eq!(service.ask("one", START).unwrap(), "got one");
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_a_service_are_reported() {
+    fn errors_of_a_program_are_reported() {
         let said = |script| shell(script).unwrap_err().to_string();
         assert!(said("exit 3").contains("has ended"));
         assert!(said("echo no; read a").contains("says: no"));

@@ -1,7 +1,7 @@
 //! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
 //! same run.
 //!
-//! The module only judges figures; it measures nothing, and a missed goal is not a failure.
+//! This module only judges figures. A missed goal is not a failure of the run.
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
@@ -18,36 +18,36 @@ enum CoreArrangement {
 impl CoreArrangement {
     fn of(cores: CoreChoice) -> Option<CoreArrangement> {
         match cores {
-            CoreChoice::One(_) => Some(CoreArrangement::OneCore),
-            CoreChoice::Two(client, server) if client == server => Some(CoreArrangement::OneCore),
-            CoreChoice::Two(..) => Some(CoreArrangement::BothCores),
-            // The kernel chooses the cores, and may change them from call to call.
+            CoreChoice::Shared(_) => Some(CoreArrangement::OneCore),
+            CoreChoice::Separate(client, server) if client == server => Some(CoreArrangement::OneCore),
+            CoreChoice::Separate(..) => Some(CoreArrangement::BothCores),
+            // The kernel chooses the cores and may change them between calls, so no goal applies.
             CoreChoice::Any => None,
         }
     }
 }
 
-/// The configurations that a goal applies to.
+/// The configurations of a benchmark to which a goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OperationSet {
-    /// Calls by stubs, with either dispatch architecture.
+    /// Calls through stubs, with either dispatch architecture.
     Plain,
     PerConnection,
     LeaderFollowers,
-    /// Oneways in batches on their connection.
+    /// Oneways that wait on their connection and are sent in batches.
     Batches,
-    /// Any configuration at this position on the benchmark's axis.
+    /// Any configuration at this position on this axis of the benchmark.
     Along(&'static str, u64),
 }
 
 impl OperationSet {
     fn contains(self, label: &FigureLabel) -> bool {
-        // If a group has several transports, the configuration begins with the name of its
-        // transport.
+        // In a group with several transports, the configuration begins with the transport.
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // The configuration must end here: dynamic invocation and batches have longer names.
+        // The names must match to their end, because dynamic invocation and batches append text to
+        // them.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -60,41 +60,41 @@ impl OperationSet {
                 config.strip_suffix(", batches").is_some_and(|rest| per_connection(rest) || followers(rest))
             }
             OperationSet::Along(axis, x) => {
-                label.along.as_ref().is_some_and(|along| (along.axis, along.x) == (axis, x))
+                label.axis_point.as_ref().is_some_and(|axis_point| (axis_point.axis, axis_point.x) == (axis, x))
             }
         }
     }
 }
 
-/// The compared quantity.
+/// The compared quantity and its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TargetBound {
-    /// Maximum multiple of a baseline call's time. For a thread per connection the baseline blocks,
-    /// or waits for a futex; for leader/followers it is epoll.
+    /// Maximum ratio to the call time of a baseline. For a thread per connection, the baseline's
+    /// server blocks in `recv` or on a futex; for leader/followers it waits in `epoll_wait`.
     Floor(f64),
-    /// Minimum multiple of the baseline's calls per second.
+    /// Minimum ratio to the baseline's calls per second.
     FloorRate(f64),
-    /// Maximum multiple of the time of a baseline call whose sides spin.
+    /// Maximum ratio to the call time of a baseline with two spinning sides.
     Spin(f64),
-    /// Maximum multiple of the time of the same server and caller without polling.
+    /// Maximum ratio to the call time of a server and a caller that are equal but do not poll.
     NeverPolls(f64),
-    /// Maximum multiple of an omniORB call's time.
+    /// Maximum ratio to omniORB's call time.
     OmniOrb(f64),
-    /// Maximum multiple of the time of the same server's baseline variant.
+    /// Maximum ratio to the call time of the variant that is the benchmark's own baseline.
     Baseline(f64),
     /// Maximum median in microseconds.
     Median(f64),
 }
 
 impl TargetBound {
-    /// Returns the number, its unit, its name and its maximum. `None` if the figure with which to
-    /// compare is missing.
+    /// Returns the number, its unit, its name and its maximum. Returns `None` if the run lacks the
+    /// figure for the comparison.
     fn value(self, figure: &Figure) -> Option<(f64, &'static str, String, f64)> {
         let against = |found: Option<&Ratio>, at_most| {
             let Ratio { with, ratio, .. } = found?;
             Some((*ratio, "x", format!("against {} {}", with.peer, with.config), at_most))
         };
-        // The first ratio is the one to the baseline; the ratio to a spinning baseline follows it.
+        // The first ratio is to the baseline; a ratio to a spinning baseline is further behind.
         let floor = figure
             .ratios
             .first()
@@ -118,7 +118,7 @@ impl TargetBound {
     }
 }
 
-/// One goal. It applies to every figure that it fits.
+/// A goal, which applies to every matching figure.
 struct Goal {
     benches: &'static [&'static str],
     operations: &'static [&'static str],
@@ -155,8 +155,8 @@ const GOALS: &[Goal] = &[
     goal(CALLS, SMALL, "tcp", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "unix", TargetBound::NeverPolls(1.01)),
     goal(CALLS, SMALL, "shm", TargetBound::Floor(1.2)),
-    // Applies to connections whose reader spins before it sleeps. The threads of a pool wait in
-    // `epoll_wait`.
+    // Applies only to connections whose reading thread spins before it sleeps. A pool's threads
+    // wait in `epoll_wait`.
     Goal {
         calls: OperationSet::PerConnection,
         place: CoreArrangement::BothCores,
@@ -172,47 +172,51 @@ const GOALS: &[Goal] = &[
     },
 ];
 
-/// Goals of half-sync/half-async beside floods of oneways, with a core for each side: connections
-/// take turns in reading and in the queue.
+/// Goals of half-sync/half-async beside floods of oneways, with one core for each side. Its
+/// connections take turns at being read and in the queue.
 pub(crate) mod floods {
-    /// Maximum number of requests that the server takes in the median time of a call: two turns of
-    /// 16 requests of each of 4 floods, one request of each of 8 connections in the queue, and 4
-    /// that run.
-    pub(crate) const HALF_SYNC_REQUESTS: f64 = 140.0;
-    /// Maximum 99th percentile of the good clients, as a multiple of that of leader/followers beside
+    /// Maximum number of requests that the server takes during a call of median time. The bound is
+    /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
+    /// and 4 running requests.
+    pub(crate) const MAX_HALF_SYNC_REQUESTS: f64 = 140.0;
+    /// Maximum 99th percentile of the good clients, relative to that with leader/followers beside
     /// the same floods.
-    pub(crate) const HALF_SYNC_P99: f64 = 2.0;
+    pub(crate) const MAX_HALF_SYNC_P99_RATIO: f64 = 2.0;
 }
 
-/// Goals of the Naming Service, for any cores.
+/// Goals of the Naming Service, which apply to any cores.
 pub(crate) mod naming {
-    /// Maximum median of resolving one component among 10 bindings, as a multiple of a call that
-    /// returns as many octets.
-    pub(crate) const RESOLVE_TO_CALL: f64 = 1.25;
-    /// Minimum rate of resolving, as a multiple of omniNames' rate.
-    pub(crate) const RESOLVE_TO_OMNINAMES: f64 = 1.15;
-    /// Maximum median of resolving among more bindings, as a multiple of the median among 10.
-    pub(crate) const FLAT_MEDIAN: f64 = 1.05;
-    /// Maximum 99th percentile of resolving among more bindings, as a multiple of that among 10.
-    pub(crate) const FLAT_P99: f64 = 1.5;
-    /// Maximum time in microseconds that a further component of a name adds to the median.
-    pub(crate) const COMPONENT_US: f64 = 0.3;
-    /// Maximum 99th percentile of resolving beside clients that bind, as a multiple of the
-    /// percentile without them.
-    pub(crate) const BESIDE_P99: f64 = 1.5;
-    /// Minimum rate of durable changes of one client, as a multiple of the disk's rate of syncs.
-    pub(crate) const DURABLE_ONE: f64 = 0.35;
-    /// Minimum rate of durable changes of 16 clients, as a multiple of the disk's rate of syncs.
-    pub(crate) const DURABLE_MANY: f64 = 8.0;
-    /// Minimum rate of relaxed changes, as a multiple of omniNames' rate.
-    pub(crate) const RELAXED_TO_OMNINAMES: f64 = 1.0;
+    /// Maximum median of resolving one component among 10 bindings, relative to a call that returns
+    /// as many octets.
+    pub(crate) const MAX_RESOLVE_TO_CALL_RATIO: f64 = 1.25;
+    /// Minimum rate of resolving, relative to the rate of omniNames.
+    pub(crate) const MIN_RESOLVE_TO_OMNINAMES_RATIO: f64 = 1.15;
+    /// Maximum median of resolving among more bindings, relative to the median among 10.
+    pub(crate) const MAX_MEDIAN_RATIO: f64 = 1.05;
+    /// Maximum 99th percentile of resolving among more bindings, relative to the percentile among
+    /// 10.
+    pub(crate) const MAX_P99_RATIO: f64 = 1.5;
+    /// Maximum time in microseconds by which each further component of a name increases the median.
+    pub(crate) const MAX_COMPONENT_US: f64 = 0.3;
+    /// Maximum 99th percentile of resolving beside clients that bind, relative to the percentile
+    /// without them.
+    pub(crate) const MAX_P99_RATIO_BESIDE_CHANGES: f64 = 1.5;
+    /// Minimum rate of one client's durable changes, relative to the rate at which the disk can
+    /// sync.
+    pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_1_CLIENT: f64 = 0.35;
+    /// Minimum rate of 16 clients' durable changes, relative to the rate at which the disk can
+    /// sync.
+    pub(crate) const MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS: f64 = 8.0;
+    /// Minimum rate of relaxed changes, relative to the rate of omniNames.
+    pub(crate) const MIN_RELAXED_TO_OMNINAMES_RATIO: f64 = 1.0;
     /// Maximum time in seconds from the start with a million bindings to the first answer.
-    pub(crate) const START_S: f64 = 1.0;
-    /// Maximum memory in bytes that listing a million bindings takes in the server, a few batches.
-    pub(crate) const LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
+    pub(crate) const MAX_START_S: f64 = 1.0;
+    /// Maximum growth in bytes of the server's memory while a million bindings are listed: a few
+    /// batches.
+    pub(crate) const MAX_LIST_OCTETS: f64 = 4.0 * 1024.0 * 1024.0;
 }
 
-/// Returns a goal for either dispatch architecture, on one core.
+/// Returns a goal for both dispatch architectures, with client and server on one core.
 const fn goal(
     benches: &'static [&'static str],
     operations: &'static [&'static str],
@@ -222,26 +226,25 @@ const fn goal(
     Goal { benches, operations, transport, calls: OperationSet::Plain, bound, place: CoreArrangement::OneCore }
 }
 
-/// Returns a goal of calls for either dispatch architecture, with client and server on two cores.
+/// Returns a goal for both dispatch architectures, with client and server on two cores.
 const fn on_both(operations: &'static [&'static str], transport: &'static str, bound: TargetBound) -> Goal {
     Goal { place: CoreArrangement::BothCores, ..goal(CALLS, operations, transport, bound) }
 }
 
-/// Returns every comparison of Corelane's figures that a goal covers and for which there are
-/// figures. If the goal is for these cores, the comparison has the goal's bound; otherwise it is only
-/// reported.
-pub(crate) fn of(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
+/// Returns every comparison of Corelane's figures that a goal covers. A comparison has the goal's
+/// bound only if the goal is for these cores. A comparison whose figures are missing is left out.
+pub(crate) fn compare_with_goals(figures: &[Figure], cores: CoreChoice) -> Vec<SingleValue> {
     let here = CoreArrangement::of(cores);
     let ours = figures.iter().filter(|figure| figure.label.peer == "Corelane");
     let values = ours.flat_map(|figure| {
         GOALS.iter().filter(|goal| goal.fits(&figure.label)).filter_map(move |goal| {
-            let (value, unit, what, at_most) = goal.bound.value(figure)?;
-            let what = match goal.calls {
-                OperationSet::Along(axis, x) => format!("{x} {axis}, {what}"),
-                _ => what,
+            let (value, unit, quantity, at_most) = goal.bound.value(figure)?;
+            let quantity = match goal.calls {
+                OperationSet::Along(axis, x) => format!("{x} {axis}, {quantity}"),
+                _ => quantity,
             };
             let bound = (here == Some(goal.place)).then_some(at_most);
-            Some(SingleValue { label: figure.label.clone(), what, value, unit, bound })
+            Some(SingleValue { label: figure.label.clone(), quantity, value, unit, bound })
         })
     });
     values.collect()
@@ -265,7 +268,7 @@ mod tests {
     use std::time::Duration;
 
     fn label(peer: &'static str, transport: &'static str, op: &str, config: &str) -> FigureLabel {
-        FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), along: None }
+        FigureLabel { bench: "call", peer, transport, op: op.to_owned(), config: config.to_owned(), axis_point: None }
     }
 
     /// Returns a figure with a median of 1.2 us and these ratios.
@@ -287,24 +290,23 @@ mod tests {
         }
     }
 
-    /// Returns value and bound of each comparison.
+    /// Returns the value and the bound of each comparison.
     fn judged(figure: Figure, cores: CoreChoice) -> Vec<(f64, Option<f64>)> {
-        of(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
+        compare_with_goals(&[figure], cores).iter().map(|value| (value.value, value.bound)).collect()
     }
 
-    const ONE: CoreChoice = CoreChoice::One(1);
-    const BOTH: CoreChoice = CoreChoice::Two(0, 1);
+    const ONE: CoreChoice = CoreChoice::Shared(1);
+    const BOTH: CoreChoice = CoreChoice::Separate(0, 1);
 
     #[test]
-    fn small_calls_have_the_floor_of_their_architecture_and_omniorb() {
+    fn small_calls_are_compared_with_the_baseline_of_their_architecture_and_omniorb() {
         let omniorb = label("omniORB", "tcp", "octet", "as it comes");
         for (config, floor, most) in
             [("thread per connection", "blocking", 1.05), ("leader/followers, 4", "epoll, 4 threads", 1.06)]
         {
             let floor = label("floor", "tcp", "octet", floor);
             let figure = figure(label("Corelane", "tcp", "octet", config), &[(floor, 1.10), (omniorb.clone(), 0.80)]);
-            // On two cores, and where the kernel chooses the cores, the comparison is reported
-            // without a verdict.
+            // On two cores, and where the kernel chooses the cores, the comparison has no bound.
             assert_eq!(judged(figure.clone(), ONE), [(1.10, Some(most)), (0.80, Some(0.88)), (0.80, None)]);
             assert_eq!(judged(figure.clone(), BOTH), [(1.10, None), (0.80, None), (0.80, Some(0.40))]);
             assert_eq!(judged(figure, CoreChoice::Any), [(1.10, None), (0.80, None), (0.80, None)]);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_poll_are_held_to_polling_floors_and_to_calls_that_do_not() {
+    fn polling_calls_are_compared_with_polling_baselines_and_non_polling_calls() {
         for (config, most) in [("thread per connection", 1.08), ("leader/followers, 4", 1.12)] {
             let ours = label("Corelane", "unix", "octet", config);
             let sleeping = label("Corelane", "unix", "octet", &format!("{config}{NEVER_POLLS}"));
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_outside_the_targets_have_no_verdict() {
+    fn figures_without_a_goal_have_no_bound() {
         let floor = label("floor", "tcp", "octet", "blocking");
         let plain = label("Corelane", "tcp", "octet", "thread per connection");
         assert_eq!(judged(figure(plain.clone(), &[(floor.clone(), 1.0)]), ONE), [(1.0, Some(1.05))]);
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_held_to_rates_and_to_omniorb() {
+    fn sequences_are_compared_by_rate_and_with_omniorb() {
         let of = |op: &str, with: FigureLabel, ratio| {
             judged(figure(label("Corelane", "tcp", op, "thread per connection"), &[(with, ratio)]), ONE)
         };
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn oneways_and_shared_memory_have_goals_of_both_cores() {
+    fn goals_of_oneways_and_shared_memory_apply_to_two_cores() {
         let floor = label("floor", "tcp", "oneway", "blocking");
         for (config, rate) in [("leader/followers, 2", 0.9), ("leader/followers, 2, batches", 3.0)] {
             let figure = figure(label("Corelane", "tcp", "oneway", config), &[(floor.clone(), 0.7)]);
@@ -373,19 +375,19 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_and_connections_are_found_by_their_place() {
-        let along = |config: &str, axis, x| {
-            let along = AxisPoint { series: String::new(), axis, x };
-            FigureLabel { bench: "scale", along: Some(along), ..label("Corelane", "tcp", "octet", config) }
+    fn goals_of_scale_apply_at_their_position_on_the_axis() {
+        let axis_point = |config: &str, axis, x| {
+            let axis_point = AxisPoint { series: String::new(), axis, x };
+            FigureLabel { bench: "scale", axis_point: Some(axis_point), ..label("Corelane", "tcp", "octet", config) }
         };
-        let pairs = along("blocking pairs", "client threads", 64);
+        let pairs = axis_point("blocking pairs", "client threads", 64);
         let threads = figure(
-            along("leader/followers, 4", "client threads", 64),
+            axis_point("leader/followers, 4", "client threads", 64),
             &[(FigureLabel { peer: "floor", ..pairs }, 1.2)],
         );
         assert_eq!(judged(threads, ONE), [(1.2, Some(1.0 / 0.9))]);
-        let alone = along("0 idle connections", "connections", 1);
-        let among = |x| figure(along("idle connections", "connections", x), &[(alone.clone(), 1.05)]);
+        let alone = axis_point("0 idle connections", "connections", 1);
+        let among = |x| figure(axis_point("idle connections", "connections", x), &[(alone.clone(), 1.05)]);
         assert_eq!((judged(among(10_000), ONE), judged(among(1001), ONE)), (vec![(1.05, Some(1.10))], vec![]));
     }
 }

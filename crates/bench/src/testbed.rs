@@ -1,5 +1,4 @@
-//! The servers that are called over one transport, with their comparisons: bare sockets or memory,
-//! other ORBs, Corelane.
+//! Servers that benchmarks call over one transport: bare sockets or memory, other ORBs, Corelane.
 
 use corelane::{CallPolicies, Orb, SyncScope};
 use corelane_sys::thread;
@@ -7,130 +6,134 @@ use corelane_sys::thread;
 use crate::Failure;
 use crate::address::free_address;
 use crate::baseline::{
-    BaselineClient, BaselineTransport, Copies, Exchange, MessageSizes, OnewayFlood, Spinning, StreamSpin, address_of,
+    BaselineClient, BaselineTransport, MemoryCopies, MessageSizes, OnewayFlood, StreamSpin, TwoWayExchange,
+    WaitStrategy, parse_address,
 };
-use crate::harness::{FigureLabel, Subject, Variant};
-use crate::launch::{start_echo, start_floor, start_sleeping_echo};
+use crate::harness::{FigureLabel, MeasuredSubject, Variant};
+use crate::launch::{start_baseline, start_echo, start_non_polling_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, target};
-use crate::orb::{ServerArchitecture, sleeping_client_orb};
-use crate::peer::{self, BuiltPeer, PeerInvocation, PeerKind, Threads};
+use crate::orb::{ServerArchitecture, non_polling_client_orb};
+use crate::peer::{self, BuiltPeer, PeerInvocation, PeerKind, PeerThreads};
 use crate::placement::{CoreChoice, Placement, permits_fixed_priorities};
 use crate::report::Report;
 use crate::service::RunningProgram;
 
-/// Message size in bytes from which copying dominates an exchange through memory.
+/// Message size in bytes from which copying dominates the time of an exchange through memory.
 const LARGE: usize = 4096;
 
 /// A baseline server and its address.
 pub(crate) struct Baseline {
-    carrier: BaselineTransport,
-    waiting: Spinning,
+    transport: BaselineTransport,
+    waiting: WaitStrategy,
     server: RunningProgram,
     address: String,
 }
 
 impl Baseline {
     pub(crate) fn start(
-        carrier: BaselineTransport,
-        waiting: Spinning,
+        transport: BaselineTransport,
+        waiting: WaitStrategy,
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
-        let (server, address) = start_floor(carrier, waiting, &options.placement)?;
-        Ok(Baseline { carrier, waiting, server, address })
+        let (server, address) = start_baseline(transport, waiting, &options.placement)?;
+        Ok(Baseline { transport, waiting, server, address })
     }
 
     fn config(&self) -> String {
-        match (self.waiting, self.carrier) {
-            (Spinning::Blocking, BaselineTransport::SharedMemory) => "futex".to_owned(),
-            (Spinning::Blocking, _) => "blocking".to_owned(),
-            (Spinning::Looking, _) => "spin".to_owned(),
-            (Spinning::Parts, _) => "spin, parts".to_owned(),
-            (Spinning::Stream(StreamSpin::Never), _) => "stream".to_owned(),
-            (Spinning::Stream(StreamSpin::Adaptive), _) => "stream, spin".to_owned(),
-            (Spinning::Epoll(threads), _) => format!("epoll, {threads} threads"),
+        match (self.waiting, self.transport) {
+            (WaitStrategy::Blocking, BaselineTransport::SharedMemory) => "futex".to_owned(),
+            (WaitStrategy::Blocking, _) => "blocking".to_owned(),
+            (WaitStrategy::SpinThenSleep, _) => "spin".to_owned(),
+            (WaitStrategy::Pipelined, _) => "spin, parts".to_owned(),
+            (WaitStrategy::Stream(StreamSpin::Never), _) => "stream".to_owned(),
+            (WaitStrategy::Stream(StreamSpin::Adaptive), _) => "stream, spin".to_owned(),
+            (WaitStrategy::Epoll(threads), _) => format!("epoll, {threads} threads"),
         }
     }
 
-    /// Returns calls with messages of these sizes, or `None` if this server does not support the
-    /// operation.
+    /// Returns a variant with messages of these sizes, or `None` if this server does not support
+    /// the operation.
     pub(crate) fn variant(
         &self,
         bench: &'static str,
         operation: MeasuredOperation,
         sizes: MessageSizes,
     ) -> Result<Option<Variant>, Failure> {
-        let drains = self.waiting == Spinning::Blocking && self.carrier != BaselineTransport::SharedMemory;
+        let drains = self.waiting == WaitStrategy::Blocking && self.transport != BaselineTransport::SharedMemory;
         if operation.is_oneway() && !drains {
             return Ok(None);
         }
-        let client = BaselineClient::connect(&address_of(&self.address)?, sizes)?;
+        let client = BaselineClient::connect(&parse_address(&self.address)?, sizes)?;
         let server = Some(self.server.pid());
-        let subject: Box<dyn Subject + Send> = match operation.is_oneway() {
+        let subject: Box<dyn MeasuredSubject + Send> = match operation.is_oneway() {
             true => Box::new(OnewayFlood { client, server }),
-            false => Box::new(Exchange { client, server }),
+            false => Box::new(TwoWayExchange { client, server }),
         };
         let label = FigureLabel {
             bench,
-            peer: if matches!(self.waiting, Spinning::Stream(_)) { "net" } else { "floor" },
-            transport: self.carrier.name(),
+            peer: if matches!(self.waiting, WaitStrategy::Stream(_)) { "net" } else { "floor" },
+            transport: self.transport.name(),
             op: operation.to_string(),
             config: self.config(),
-            along: None,
+            axis_point: None,
         };
         Ok(Some(Variant { label, subject, against: Vec::new() }))
     }
 }
 
-/// Starts the baselines of a transport. The first one is the baseline of all variants that have no
-/// other.
-pub(crate) fn baselines(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
-    let mut ways = match carrier {
+/// Starts the baselines of a transport. The first one is the default baseline of all variants.
+pub(crate) fn baselines(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Baseline>, Failure> {
+    let mut ways = match transport {
         BaselineTransport::Tcp | BaselineTransport::Unix => {
-            vec![(carrier, Spinning::Blocking), (carrier, Spinning::Epoll(options.threads))]
+            vec![(transport, WaitStrategy::Blocking), (transport, WaitStrategy::Epoll(options.threads))]
         }
-        BaselineTransport::SharedMemory => vec![(carrier, Spinning::Blocking)],
+        BaselineTransport::SharedMemory => vec![(transport, WaitStrategy::Blocking)],
     };
     // On one core, a spinning side would keep the other side from running.
     if several_cores(&options.placement) {
-        ways.push((carrier, Spinning::Looking));
+        ways.push((transport, WaitStrategy::SpinThenSleep));
     }
-    ways.into_iter().map(|(carrier, waiting)| Baseline::start(carrier, waiting, options)).collect()
+    ways.into_iter().map(|(transport, waiting)| Baseline::start(transport, waiting, options)).collect()
 }
 
-/// Starts the baselines of a transport, its streams without an ORB, and pairs that copy in parts.
+/// Starts the baselines of a transport, and those over `corelane_net` streams and with pipelined
+/// copying.
 pub(crate) fn baselines_and_streams(
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<Vec<Baseline>, Failure> {
-    let mut all = baselines(carrier, options)?;
-    let has_parts = carrier == BaselineTransport::SharedMemory && several_cores(&options.placement);
-    let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
-    for waiting in has_parts.then_some(Spinning::Parts).into_iter().chain(streams) {
-        all.push(Baseline::start(carrier, waiting, options)?);
+    let mut all = baselines(transport, options)?;
+    let has_parts = transport == BaselineTransport::SharedMemory && several_cores(&options.placement);
+    let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(WaitStrategy::Stream);
+    for waiting in has_parts.then_some(WaitStrategy::Pipelined).into_iter().chain(streams) {
+        all.push(Baseline::start(transport, waiting, options)?);
     }
     Ok(all)
 }
 
-/// Reports that spinning is not measured, if both sides share a core.
-pub(crate) fn no_spin(
+/// Reports spinning as missing if both sides share a core.
+pub(crate) fn report_missing_spin(
     bench: &str,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     options: &BenchOptions,
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
-    if carrier != BaselineTransport::SharedMemory || several_cores(&options.placement) {
+    if transport != BaselineTransport::SharedMemory || several_cores(&options.placement) {
         return Ok(());
     }
-    report.missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
+    report.add_missing(bench, "floor", "spin over shm: client and server share a core; name two with --cores A,B")
 }
 
-/// Returns true if fixed priorities are permitted. Otherwise reports that the benchmark, which
-/// requires them, is missing.
-pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
+/// Returns true if fixed priorities are permitted. Otherwise reports the benchmark as missing.
+pub(crate) fn require_fixed_priorities(bench: &str, report: &mut Report<'_>) -> Result<bool, Failure> {
     if !permits_fixed_priorities() {
-        report.missing(bench, "Corelane", "fixed priorities are not permitted here, so there is no high priority")?;
+        report.add_missing(
+            bench,
+            "Corelane",
+            "fixed priorities are not permitted here, so there is no high priority",
+        )?;
     }
     Ok(permits_fixed_priorities())
 }
@@ -138,59 +141,63 @@ pub(crate) fn has_priorities(bench: &str, report: &mut Report<'_>) -> Result<boo
 /// Returns true if both sides can run at the same time.
 fn several_cores(placement: &Placement) -> bool {
     match placement.cores {
-        CoreChoice::One(_) => false,
-        CoreChoice::Two(client, server) => client != server,
+        CoreChoice::Shared(_) => false,
+        CoreChoice::Separate(client, server) => client != server,
         CoreChoice::Any => thread::affinity(None).is_ok_and(|cores| cores.iter().nth(1).is_some()),
     }
 }
 
-/// End of the configuration of ORBs whose threads never poll before they sleep.
+/// Suffix of the configurations whose threads never poll before they sleep.
 pub(crate) const NEVER_POLLS: &str = ", never polls";
 
-pub(crate) struct Corelane {
-    carrier: BaselineTransport,
+pub(crate) struct CorelaneServer {
+    transport: BaselineTransport,
     architecture: ServerArchitecture,
-    /// The callers' ORB, if neither they nor the server poll.
+    /// ORB of the callers if neither they nor the server poll.
     sleeping: Option<Orb>,
     pub(crate) server: RunningProgram,
     pub(crate) reference: String,
 }
 
-impl Corelane {
-    /// Returns the name that labels use.
+impl CorelaneServer {
+    /// Returns the configuration's name in labels.
     pub(crate) fn config(&self) -> String {
         self.architecture.config() + if self.sleeping.is_some() { NEVER_POLLS } else { "" }
     }
 
-    /// Starts one server for each architecture.
-    pub(crate) fn start(carrier: BaselineTransport, options: &BenchOptions) -> Result<Vec<Self>, Failure> {
+    /// Starts one server for each dispatch architecture.
+    pub(crate) fn start(transport: BaselineTransport, options: &BenchOptions) -> Result<Vec<Self>, Failure> {
         let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
-        architectures.into_iter().map(|architecture| Corelane::one(carrier, architecture, options)).collect()
+        architectures
+            .into_iter()
+            .map(|architecture| CorelaneServer::start_one(transport, architecture, options))
+            .collect()
     }
 
-    pub(crate) fn one(
-        carrier: BaselineTransport,
+    pub(crate) fn start_one(
+        transport: BaselineTransport,
         architecture: ServerArchitecture,
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
-        let (server, reference) = start_echo(architecture, &free_address(carrier), &options.placement)?;
-        Ok(Corelane { carrier, architecture, sleeping: None, server, reference })
+        let (server, reference) = start_echo(architecture, &free_address(transport), &options.placement)?;
+        Ok(CorelaneServer { transport, architecture, sleeping: None, server, reference })
     }
 
-    /// Starts a server whose threads never poll before they sleep, and an ORB for its callers.
+    /// Starts a server whose threads never poll before they sleep, and an ORB whose callers never
+    /// poll.
     fn sleeping(
-        carrier: BaselineTransport,
+        transport: BaselineTransport,
         architecture: ServerArchitecture,
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
-        let (server, reference) = start_sleeping_echo(architecture, &free_address(carrier), &options.placement)?;
-        Ok(Corelane { carrier, architecture, sleeping: Some(sleeping_client_orb()?), server, reference })
+        let (server, reference) = start_non_polling_echo(architecture, &free_address(transport), &options.placement)?;
+        Ok(CorelaneServer { transport, architecture, sleeping: Some(non_polling_client_orb()?), server, reference })
     }
 }
 
 pub(crate) struct PeerServer {
     pub(crate) peer: BuiltPeer,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     config: &'static str,
     server: RunningProgram,
     reference: String,
@@ -199,13 +206,13 @@ pub(crate) struct PeerServer {
 impl PeerServer {
     pub(crate) fn start(
         peer: &BuiltPeer,
-        carrier: BaselineTransport,
-        threads: Threads,
+        transport: BaselineTransport,
+        threads: PeerThreads,
         config: &'static str,
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
-        let (server, reference) = peer.serve(carrier, threads, &options.placement)?;
-        Ok(PeerServer { peer: peer.clone(), carrier, config, server, reference })
+        let (server, reference) = peer.serve(transport, threads, &options.placement)?;
+        Ok(PeerServer { peer: peer.clone(), transport, config, server, reference })
     }
 
     fn client(
@@ -218,49 +225,50 @@ impl PeerServer {
     }
 }
 
-/// Returns the transport of other ORBs that corresponds to one of Corelane's transports.
-pub(crate) fn carrier_of_others(carrier: BaselineTransport) -> BaselineTransport {
-    match carrier {
+/// Returns the transport of other ORBs that is comparable to one of Corelane's transports.
+pub(crate) fn transport_of_other_orbs(transport: BaselineTransport) -> BaselineTransport {
+    match transport {
         BaselineTransport::Tcp => BaselineTransport::Tcp,
         BaselineTransport::Unix | BaselineTransport::SharedMemory => BaselineTransport::Unix,
     }
 }
 
-/// The servers that are called over one transport. Shared memory is compared with Unix sockets:
-/// bare ones, Corelane's and those of other ORBs.
+/// The servers that benchmarks call over one transport. Shared memory is compared with Unix
+/// sockets: bare ones, Corelane's and those of other ORBs.
 pub(crate) struct Testbed {
     bench: &'static str,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     floors: Vec<Baseline>,
     others: Vec<PeerServer>,
 }
 
-/// The variants of one operation, and their servers.
+/// The variants of one operation, and the Corelane servers among them.
 pub(crate) struct VariantGroup {
     pub(crate) variants: Vec<Variant>,
-    pub(crate) servers: Vec<Corelane>,
-    /// Index of the first Corelane server's variant; the other servers' variants follow.
+    pub(crate) servers: Vec<CorelaneServer>,
+    /// Index of the first Corelane server's variant. Those of the other Corelane servers follow.
     pub(crate) first: usize,
-    /// Index of the variant of omniORB's first server.
+    /// Index of the variant of the first omniORB server.
     pub(crate) omniorb: Option<usize>,
 }
 
 impl Testbed {
     pub(crate) fn start(
         bench: &'static str,
-        carrier: BaselineTransport,
+        transport: BaselineTransport,
         others: Vec<PeerServer>,
         options: &BenchOptions,
     ) -> Result<Self, Failure> {
-        let mut floors = baselines(carrier, options)?;
-        if carrier == BaselineTransport::SharedMemory {
-            floors.push(Baseline::start(BaselineTransport::Unix, Spinning::Blocking, options)?);
+        let mut floors = baselines(transport, options)?;
+        if transport == BaselineTransport::SharedMemory {
+            floors.push(Baseline::start(BaselineTransport::Unix, WaitStrategy::Blocking, options)?);
         }
-        Ok(Testbed { bench, carrier, floors, others })
+        Ok(Testbed { bench, transport, floors, others })
     }
 
-    /// Returns one group: baselines, other ORBs, then Corelane. Corelane's servers are new ones,
-    /// because a flood of oneways moves its connection to other threads permanently.
+    /// Returns the variants of an operation: baselines, other ORBs, then Corelane. Each call starts
+    /// new Corelane servers, because a flood of oneways moves its connection to other threads
+    /// permanently.
     pub(crate) fn variant_group(
         &self,
         orb: &Orb,
@@ -273,54 +281,59 @@ impl Testbed {
         let mut floors = Vec::new();
         for floor in &self.floors {
             if let Some(variant) = floor.variant(self.bench, operation, sizes)? {
-                floors.push((floor.carrier, floor.waiting, variants.len()));
+                floors.push((floor.transport, floor.waiting, variants.len()));
                 variants.push(variant);
             }
         }
-        if self.carrier == BaselineTransport::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
+        if self.transport == BaselineTransport::SharedMemory && sizes.request.max(sizes.reply) >= LARGE {
             let label = self.label("floor", "none", operation, "memcpy, in and out".to_owned());
-            variants.push(Variant { label, subject: Box::new(Copies::new(sizes)), against: vec![0] });
+            variants.push(Variant { label, subject: Box::new(MemoryCopies::new(sizes)), against: vec![0] });
         }
-        let floor_of = |carrier, wanted: fn(Spinning) -> bool| {
-            let mut of_carrier = floors.iter().filter(|(its, ..)| *its == carrier);
+        let floor_of = |transport, wanted: fn(WaitStrategy) -> bool| {
+            let mut of_carrier = floors.iter().filter(|(its, ..)| *its == transport);
             of_carrier.clone().find(|(_, waiting, _)| wanted(*waiting)).or_else(|| of_carrier.next())
         };
-        let blocking = |carrier| floor_of(carrier, |waiting| waiting == Spinning::Blocking).map_or(0, |found| found.2);
+        let blocking =
+            |transport| floor_of(transport, |waiting| waiting == WaitStrategy::Blocking).map_or(0, |found| found.2);
         let mut omniorb = None;
         for other in &self.others {
             let kind = other.peer.kind();
             let calls = other.client(operation, PeerInvocation::Stubs, options);
-            let Some(calls) = report.found(self.bench, kind.name(), calls)? else { continue };
+            let Some(calls) = report.or_report_missing(self.bench, kind.name(), calls)? else { continue };
             if kind == PeerKind::OmniOrb {
                 omniorb.get_or_insert(variants.len());
             }
-            let label = self.label(kind.name(), other.carrier.name(), operation, other.config.to_owned());
-            let against = vec![blocking(other.carrier)];
+            let label = self.label(kind.name(), other.transport.name(), operation, other.config.to_owned());
+            let against = vec![blocking(other.transport)];
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
-        let mut servers = Corelane::start(self.carrier, options)?;
-        if self.carrier == BaselineTransport::SharedMemory {
-            servers.push(Corelane::one(BaselineTransport::Unix, ServerArchitecture::PerConnection, options)?);
+        let mut servers = CorelaneServer::start(self.transport, options)?;
+        if self.transport == BaselineTransport::SharedMemory {
+            servers.push(CorelaneServer::start_one(
+                BaselineTransport::Unix,
+                ServerArchitecture::PerConnection,
+                options,
+            )?);
         }
-        // Each of these servers runs a second time with threads that never poll.
+        // Each polling server has a counterpart with threads that never poll.
         let polling = servers.len();
-        if self.bench == "call" && self.carrier != BaselineTransport::SharedMemory && !operation.is_oneway() {
+        if self.bench == "call" && self.transport != BaselineTransport::SharedMemory && !operation.is_oneway() {
             for index in 0..polling {
-                servers.push(Corelane::sleeping(self.carrier, servers[index].architecture, options)?);
+                servers.push(CorelaneServer::sleeping(self.transport, servers[index].architecture, options)?);
             }
         }
         let first = variants.len();
         for (index, server) in servers.iter().enumerate() {
-            let epoll = || floor_of(server.carrier, |waiting| matches!(waiting, Spinning::Epoll(_)));
+            let epoll = || floor_of(server.transport, |waiting| matches!(waiting, WaitStrategy::Epoll(_)));
             let mut against = match server.architecture {
-                ServerArchitecture::PerConnection => vec![blocking(server.carrier)],
+                ServerArchitecture::PerConnection => vec![blocking(server.transport)],
                 _ => vec![epoll().map_or(0, |found| found.2)],
             };
-            let polls_sockets = server.carrier != BaselineTransport::SharedMemory && server.sleeping.is_none();
+            let polls_sockets = server.transport != BaselineTransport::SharedMemory && server.sleeping.is_none();
             if server.architecture == ServerArchitecture::PerConnection || polls_sockets {
-                let looking = floors
-                    .iter()
-                    .find(|(carrier, waiting, _)| *carrier == server.carrier && *waiting == Spinning::Looking);
+                let looking = floors.iter().find(|(transport, waiting, _)| {
+                    *transport == server.transport && *waiting == WaitStrategy::SpinThenSleep
+                });
                 against.extend(looking.map(|found| found.2));
             }
             against.extend(omniorb);
@@ -328,46 +341,46 @@ impl Testbed {
                 against.push(first + index + polling);
             }
             // For shared memory, the last server is the one over Unix sockets.
-            if server.carrier == BaselineTransport::SharedMemory {
+            if server.transport == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }
             let target = target(server.sleeping.as_ref().unwrap_or(orb), &server.reference)?;
             let calls = StubCalls { target, operation, server: server.server.pid() };
-            let label = self.label("Corelane", server.carrier.name(), operation, server.config());
+            let label = self.label("Corelane", server.transport.name(), operation, server.config());
             variants.push(Variant { label, subject: Box::new(calls), against });
         }
         if operation.is_oneway() {
-            // Each server takes part a second time with batches: requests wait on their connection
-            // and are sent together.
+            // Each server has a second variant with batches: oneways wait on their connection and
+            // are sent together.
             for (server, plain) in servers.iter().zip(first..) {
                 let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
                 let target = target(orb, &server.reference)?.with_policies(policies);
                 let calls = StubCalls { target, operation, server: server.server.pid() };
                 let config = format!("{}, batches", server.architecture.config());
-                let label = self.label("Corelane", server.carrier.name(), operation, config);
+                let label = self.label("Corelane", server.transport.name(), operation, config);
                 variants.push(Variant {
                     label,
                     subject: Box::new(calls),
-                    against: vec![blocking(server.carrier), plain],
+                    against: vec![blocking(server.transport), plain],
                 });
             }
         }
-        if self.carrier == BaselineTransport::SharedMemory {
-            // One group has two transports, so the table's text must name them.
+        if self.transport == BaselineTransport::SharedMemory {
+            // A group with two transports has the transport in each configuration's name.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
-            named.for_each(|variant| name_transport(&mut variant.label));
+            named.for_each(|variant| prefix_transport(&mut variant.label));
         }
         Ok(VariantGroup { variants, servers, first, omniorb })
     }
 
-    /// Returns calls of omniORB's first server by dynamic invocation.
+    /// Returns dynamic invocation of the first omniORB server.
     pub(crate) fn dynamic(
         &self,
         operation: MeasuredOperation,
         options: &BenchOptions,
     ) -> Option<Result<peer::PeerCalls, Failure>> {
         let omniorb = self.others.iter().find(|other| other.peer.kind() == PeerKind::OmniOrb)?;
-        Some(omniorb.client(operation, PeerInvocation::Dynamic, options))
+        Some(omniorb.client(operation, PeerInvocation::DynamicCalls, options))
     }
 
     fn label(
@@ -377,12 +390,12 @@ impl Testbed {
         operation: MeasuredOperation,
         config: String,
     ) -> FigureLabel {
-        FigureLabel { bench: self.bench, peer, transport, op: operation.to_string(), config, along: None }
+        FigureLabel { bench: self.bench, peer, transport, op: operation.to_string(), config, axis_point: None }
     }
 }
 
 /// Puts the transport in front of a label's configuration.
-pub(crate) fn name_transport(label: &mut FigureLabel) {
+pub(crate) fn prefix_transport(label: &mut FigureLabel) {
     label.config = format!("{}, {}", label.transport, label.config);
 }
 
@@ -392,15 +405,14 @@ mod tests {
     use corelane_sys::thread::Scheduling;
     use std::ffi::OsString;
 
-    /// A peer whose program is missing is reported.
     #[test]
-    fn a_peer_that_does_not_start_is_missing_with_its_reason() {
+    fn peer_that_does_not_start_is_reported_missing_with_its_reason() {
         let options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
         let peer = BuiltPeer::built(PeerKind::OmniOrb, "/nonexistent");
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
-        let started = PeerServer::start(&peer, BaselineTransport::Tcp, Threads::Usual, "as it comes", &options);
-        assert!(report.found("call", "omniORB", started).unwrap().is_none());
+        let started = PeerServer::start(&peer, BaselineTransport::Tcp, PeerThreads::Default, "as it comes", &options);
+        assert!(report.or_report_missing("call", "omniORB", started).unwrap().is_none());
         assert!(report.is_incomplete());
         drop(report);
         let text = String::from_utf8(text).unwrap();
@@ -408,14 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn missing_spin_on_one_core_is_recorded() {
+    fn spinning_on_one_core_is_reported_missing() {
         let mut text = Vec::new();
         let mut report = Report::new(&mut text, None).unwrap();
         let mut options = BenchOptions::parse(std::iter::empty::<OsString>()).unwrap();
-        for (cores, missing) in [(CoreChoice::Two(0, 1), false), (CoreChoice::One(0), true)] {
+        for (cores, missing) in [(CoreChoice::Separate(0, 1), false), (CoreChoice::Shared(0), true)] {
             options.placement.cores = cores;
-            no_spin("call", BaselineTransport::SharedMemory, &options, &mut report).unwrap();
-            no_spin("call", BaselineTransport::Tcp, &options, &mut report).unwrap();
+            report_missing_spin("call", BaselineTransport::SharedMemory, &options, &mut report).unwrap();
+            report_missing_spin("call", BaselineTransport::Tcp, &options, &mut report).unwrap();
             assert_eq!(report.is_incomplete(), missing, "{cores}");
         }
         drop(report);
@@ -423,10 +435,10 @@ mod tests {
     }
 
     #[test]
-    fn sides_on_one_core_never_look() {
+    fn baselines_on_one_core_do_not_spin() {
         let placed = |cores| several_cores(&Placement { cores, scheduling: Some(Scheduling::Other) });
         assert_eq!(
-            (placed(CoreChoice::One(0)), placed(CoreChoice::Two(1, 1)), placed(CoreChoice::Two(0, 1))),
+            (placed(CoreChoice::Shared(0)), placed(CoreChoice::Separate(1, 1)), placed(CoreChoice::Separate(0, 1))),
             (false, false, true)
         );
     }

@@ -1,5 +1,4 @@
-//! Parts that the benchmarks of calls share: the comparison of an operation, the sizes of its
-//! messages, the number of its calls, and idle connections beside them.
+//! Functions that several call benchmarks share: message sizes, numbers of calls, idle connections.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -12,27 +11,28 @@ use corelane_sys::socket::{self, Address, SocketOptions};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::baseline::MessageSizes;
-use crate::harness::{Compare, Extent};
+use crate::harness::{ComparedQuantity, RunLength};
 use crate::launch::start_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::{ServerArchitecture, relay};
 
-/// Maximum number of bytes that a turn moves in both directions, to limit the time for large
-/// arguments. At least [`FEWEST`] calls are made.
+/// Maximum number of bytes that a turn moves in both directions. It limits the time of turns with
+/// large arguments.
 const BUDGET: usize = 64 << 20;
 const FEWEST: usize = 5;
 
-/// Maximum time for a server to accept ten thousand connections.
+/// Maximum time in which a server must accept ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns how figures of an operation are compared: by median, or by rate for oneways.
-pub(crate) fn compare(operation: MeasuredOperation) -> Compare {
-    if operation.is_oneway() { Compare::Rate } else { Compare::Median }
+/// Returns the quantity by which figures of an operation are compared: the median, or the rate for
+/// oneways.
+pub(crate) fn compared_quantity(operation: MeasuredOperation) -> ComparedQuantity {
+    if operation.is_oneway() { ComparedQuantity::Rate } else { ComparedQuantity::Median }
 }
 
-/// Returns the sizes of an operation's messages, as seen by a relay. They do not depend on the
+/// Measures the sizes of an operation's messages with a relay. The sizes do not depend on the
 /// transport.
 pub(crate) fn message_sizes(
     orb: &Orb,
@@ -40,17 +40,17 @@ pub(crate) fn message_sizes(
     options: &BenchOptions,
 ) -> Result<MessageSizes, Failure> {
     let (_server, reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &options.placement)?;
-    relay::sizes(orb, &object(orb, &reference)?, operation)
+    relay::measure_message_sizes(orb, &object(orb, &reference)?, operation)
 }
 
-/// Limits the requested extent by the byte budget.
-pub(crate) fn extent(asked: Extent, sizes: MessageSizes) -> Extent {
+/// Limits the requested number of calls by [`BUDGET`].
+pub(crate) fn run_length(asked: RunLength, sizes: MessageSizes) -> RunLength {
     let most = (BUDGET / (sizes.request + sizes.reply)).max(FEWEST);
-    Extent { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
+    RunLength { warm_up: asked.warm_up.min(most / 2), count: asked.count.min(most), ..asked }
 }
 
-/// Makes `count` connections, and waits until the server has accepted all of them.
-pub(crate) fn open_idle(address: SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
+/// Makes `count` idle connections and waits until the server has accepted all of them.
+pub(crate) fn open_idle_connections(address: SocketAddr, count: usize, server: u32) -> Result<Vec<OwnedFd>, Failure> {
     let deadline = clock::now() + PATIENCE;
     let descriptors = || std::fs::read_dir(format!("/proc/{server}/fd")).map_or(0, Iterator::count);
     let before = descriptors();
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_arguments_are_sent_less_often() {
-        let asked = Extent { warm_up: 1000, count: 10_000, repetitions: 3 };
-        let small = extent(asked, MessageSizes { request: 100, reply: 50 });
+    fn large_arguments_reduce_the_number_of_calls() {
+        let asked = RunLength { warm_up: 1000, count: 10_000, repetitions: 3 };
+        let small = run_length(asked, MessageSizes { request: 100, reply: 50 });
         assert_eq!(small, asked);
-        let large = extent(asked, MessageSizes { request: 16 << 20, reply: 16 << 20 });
+        let large = run_length(asked, MessageSizes { request: 16 << 20, reply: 16 << 20 });
         assert_eq!((large.warm_up, large.count, large.repetitions), (2, FEWEST, 3));
-        let middle = extent(asked, MessageSizes { request: 1 << 16, reply: 1 << 16 });
+        let middle = run_length(asked, MessageSizes { request: 1 << 16, reply: 1 << 16 });
         assert_eq!((middle.warm_up, middle.count), (256, 512));
     }
 }

@@ -1,7 +1,8 @@
-//! Command lines: the options and words of each command, described for clap.
+//! Command lines: the options and positional words of each command, described for clap.
 //!
-//! A command's help is a text written by hand. clap parses the words, and makes completions and
-//! manual pages. It reads the description of each option from the help, so that both agree.
+//! The help text of a command is written by hand. clap parses the words and generates completions
+//! and manual pages. The descriptions that clap needs are parsed from the help text, so that both
+//! agree.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,16 +14,16 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use crate::text::excerpt;
 use crate::{DONE, WRONG_USAGE};
 
-/// An option or a subcommand in a help text.
+/// The entry of an option or a subcommand in a help text.
 #[derive(Debug, PartialEq, Eq)]
 struct HelpEntry<'t> {
-    /// The names with the names of their values, such as `-o DIR`, or `--quick, --full`.
+    /// Names of the entry with their value names, such as `-o DIR` or `--quick, --full`.
     names: &'t str,
     text: String,
 }
 
 impl<'t> HelpEntry<'t> {
-    /// Returns each name with the name of its value.
+    /// Returns each name of the entry with its value name.
     fn forms(&self) -> impl Iterator<Item = (&'t str, Option<&'t str>)> {
         self.names.split(", ").map(|form| match form.split_once(' ') {
             Some((name, value)) => (name, Some(value)),
@@ -31,7 +32,8 @@ impl<'t> HelpEntry<'t> {
     }
 }
 
-/// Returns the entries of a help text: lines with an indent of two, and their continuation lines.
+/// Returns the entries of a help text: lines with an indent of two, and the lines that continue
+/// them.
 fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     let column = column(help);
     let mut entries: Vec<HelpEntry<'_>> = Vec::new();
@@ -45,7 +47,7 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
             }
             entry.text.push_str(line.trim());
         } else if indent == 2 {
-            // A long name takes the whole line; its description is on the next one.
+            // A long name fills its line, so its description is on the next line.
             let (names, text) = match line.split_at_checked(column) {
                 Some((names, text)) if names.ends_with(' ') => (names.trim(), text.to_owned()),
                 _ => (line.trim(), String::new()),
@@ -56,8 +58,8 @@ fn entries(help: &str) -> Vec<HelpEntry<'_>> {
     entries
 }
 
-/// Returns the column at which most descriptions begin. Only options count, or all entries if there
-/// are no options.
+/// Returns the column in which most descriptions start. Counts only options, or all entries if
+/// there are no options.
 fn column(help: &str) -> usize {
     let of = |prefix: &str| {
         let begin = |line: &str| {
@@ -72,7 +74,7 @@ fn column(help: &str) -> usize {
     of("  -").or_else(|| of("  ")).unwrap_or(0)
 }
 
-/// Returns a command without arguments whose help is this text.
+/// Returns a command without arguments, with this help text.
 pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
     let asks_for_help = Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help");
     let (description, rest) = paragraphs(help);
@@ -80,15 +82,15 @@ pub(crate) fn command(name: &'static str, help: &'static str) -> Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .disable_version_flag(true)
-        // If an option is repeated, the last one counts.
+        // If an option is repeated, its last value counts.
         .args_override_self(true)
         .long_about(description)
         .after_help(rest)
         .arg(asks_for_help)
 }
 
-/// Returns the paragraphs of a help text before the first entry and those after the last one,
-/// without the usage lines.
+/// Returns the paragraphs of a help text before its first entry and after its last one, without the
+/// usage lines.
 fn paragraphs(help: &str) -> (String, String) {
     let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
     for paragraph in help.split("\n\n").skip(1) {
@@ -103,9 +105,9 @@ fn paragraphs(help: &str) -> (String, String) {
     (before.join("\n\n"), after.join("\n\n"))
 }
 
-/// Adds the descriptions that a help text has for the options and subcommands of a command. An
-/// option without one is hidden.
-pub(crate) fn described(command: Command, help: &str) -> Command {
+/// Adds the descriptions of a help text to a command's options and subcommands. An option without a
+/// description is hidden.
+pub(crate) fn with_descriptions(command: Command, help: &str) -> Command {
     let entries = entries(help);
     let text = |name: &str| {
         let entry = entries.iter().find(|entry| entry.forms().any(|(form, _)| form == name));
@@ -129,13 +131,14 @@ pub(crate) fn described(command: Command, help: &str) -> Command {
     })
 }
 
-/// Returns the description of the first entry that begins with `begin`.
+/// Returns the description of the first entry whose names start with `begin`.
 pub(crate) fn summary(help: &str, begin: &str) -> String {
     let entry = entries(help).into_iter().find(|entry| entry.names.starts_with(begin));
     entry.map(|entry| entry.text).unwrap_or_default()
 }
 
-/// Returns a command with the options that its help text has. The command itself parses its words.
+/// Returns a command with the options of its help text. The program of the command parses its words
+/// itself.
 pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     let entries = entries(help);
     let options = entries.iter().flat_map(|entry| entry.forms().map(|form| (form, entry.text.clone())));
@@ -154,7 +157,7 @@ pub(crate) fn from_help(name: &'static str, help: &'static str) -> Command {
     command(name, help).args(options)
 }
 
-/// Returns the kind of completion that a shell offers for a value of this name.
+/// Returns the kind of completion for a value with this name.
 fn hint(value: &str) -> ValueHint {
     match value {
         "FILE" | "PLAN" | "PAGE" | "COPY" => ValueHint::FilePath,
@@ -164,13 +167,13 @@ fn hint(value: &str) -> ValueHint {
     }
 }
 
-/// Returns an option with a value. Any word can be the value, even one that begins with `-`.
+/// Returns an option with a value. Any word can be the value, even a word that starts with `-`.
 pub(crate) fn option(long: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(long).long(long), value)
 }
 
-/// Returns an option with one letter and a value.
-pub(crate) fn letter(short: char, id: &'static str, value: &'static str) -> Arg {
+/// Returns an option of one letter with a value.
+pub(crate) fn short_option(short: char, id: &'static str, value: &'static str) -> Arg {
     with_value(Arg::new(id).short(short), value)
 }
 
@@ -184,27 +187,27 @@ pub(crate) fn flag(long: &'static str) -> Arg {
     Arg::new(long).long(long).action(ArgAction::SetTrue)
 }
 
-/// Returns a positional argument.
+/// Returns a positional argument with one value.
 pub(crate) fn positional(name: &'static str) -> Arg {
     Arg::new(name).value_name(name).value_hint(hint(name)).value_parser(value_parser!(OsString))
 }
 
-/// Returns any number of positional arguments.
-pub(crate) fn words(name: &'static str) -> Arg {
+/// Returns a positional argument with any number of values.
+pub(crate) fn positionals(name: &'static str) -> Arg {
     positional(name).num_args(0..).action(ArgAction::Append)
 }
 
-/// The options that [`corelane_idl::compile::CompileOptions`] takes.
+/// Returns the options from which [`idl_options_of`] makes `CompileOptions`.
 pub(crate) fn idl_options() -> [Arg; 4] {
     [
-        letter('I', "include", "DIR").action(ArgAction::Append),
-        letter('D', "define", "NAME[=VALUE]").action(ArgAction::Append),
+        short_option('I', "include", "DIR").action(ArgAction::Append),
+        short_option('D', "define", "NAME[=VALUE]").action(ArgAction::Append),
         flag("idl-4"),
         flag("case-sensitive"),
     ]
 }
 
-/// Returns the value of [`idl_options`].
+/// Returns the values of [`idl_options`] in a parsed command line.
 pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::CompileOptions {
     corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
@@ -215,42 +218,41 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     }
 }
 
-/// Returns the value of an option as text. Octets that are not UTF-8 are replaced.
+/// Returns the value of an option as text. Bytes that are not UTF-8 are replaced.
 pub(crate) fn text(parsed: &ArgMatches, id: &str) -> Option<String> {
     parsed.get_one::<OsString>(id).map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Returns the values of an option, or the positional arguments, as texts.
+/// Returns the values of an option or of a positional argument as texts.
 pub(crate) fn texts(parsed: &ArgMatches, id: &str) -> Vec<String> {
     let values = parsed.get_many::<OsString>(id).into_iter().flatten();
     values.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the value of an option in seconds, at least `least` and at most 1,000,000. The error is
-/// `refusal`.
+/// Parses a number of seconds from `least` to 1,000,000. Any other text gives the error `refusal`.
 pub(crate) fn seconds(text: &str, least: f64, refusal: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (least..=1e6).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| refusal.to_owned())
 }
 
-/// Smallest number of seconds that an option with a time-out accepts.
-pub(crate) const LEAST_TIMEOUT: f64 = 0.001;
-/// The reason why the value of `--timeout` is refused.
-pub(crate) const NO_TIMEOUT: &str = "a time-out is a number of seconds";
+/// Minimum value in seconds of an option with a time-out.
+pub(crate) const MIN_TIMEOUT_S: f64 = 0.001;
+/// Error message for an invalid value of `--timeout`.
+pub(crate) const INVALID_TIMEOUT: &str = "a time-out is a number of seconds";
 
-/// The reason why words could not be parsed.
+/// The reason why words were not parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentRefusal {
-    /// The user asks for help.
+    /// The user requests the help text.
     Help,
     /// The command does not have this option, or takes no further word.
     Unknown(String),
-    /// Another reason, for the user.
+    /// Another reason, as a message for the user.
     Other(String),
 }
 
 impl ArgumentRefusal {
-    /// Returns the reason, or `None` if help is asked for.
+    /// Returns the message for the user, or `None` if the user requests help.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Help => None,
@@ -263,9 +265,9 @@ impl ArgumentRefusal {
     }
 }
 
-/// Prints the help, after the reason if there is one. Returns the exit status.
-pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
-    // Errors are ignored: the reader may have closed the pipe.
+/// Prints the help text, after the reason if there is one. Returns the exit status.
+pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
+    // Ignore errors: the reader may have closed the pipe.
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
         None => out.write_all(help.as_bytes()),
@@ -273,7 +275,7 @@ pub(crate) fn refused(reason: Option<String>, help: &str, out: &mut dyn Write) -
     if reason.is_some() { WRONG_USAGE } else { DONE }
 }
 
-/// Parses the words after a command's name.
+/// Parses the words after the name of a command.
 pub(crate) fn parse(
     command: Command,
     words: impl IntoIterator<Item = OsString>,
@@ -285,7 +287,7 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap writes `--at <REFERENCE>`; only the name is used.
+        // clap names an option as `--at <REFERENCE>`. The message has only the option.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,
@@ -300,8 +302,8 @@ pub(crate) fn parse(
     })
 }
 
-/// Parses the words after the name of a command with subcommands. Returns the name of the
-/// subcommand and its part.
+/// Parses the words after the name of a command with subcommands. Returns the subcommand's name and
+/// its arguments.
 pub(crate) fn parse_subcommand(
     name: &str,
     command: Command,
@@ -321,10 +323,11 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Moves the positional words to the end, after `--`. `is_word` decides whether a word is
-/// positional, from the word and the number of positional words before it. It is not called for
-/// values of options.
-pub(crate) fn words_last(
+/// Moves the positional words to the end, after `--`.
+///
+/// `is_word` returns true for a positional word. Its arguments are the word and the number of
+/// positional words before it. It is not called for the values of options.
+pub(crate) fn move_positionals_last(
     command: &Command,
     words: impl IntoIterator<Item = OsString>,
     is_word: impl Fn(&str, usize) -> bool,
@@ -332,7 +335,7 @@ pub(crate) fn words_last(
     let takes_next = |word: &str| {
         let is_named = |argument: &&Arg| match (word.strip_prefix("--"), word.strip_prefix('-')) {
             (Some(long), _) => argument.get_long() == Some(long),
-            (None, Some(short)) => argument.get_short().is_some_and(|letter| short.chars().eq([letter])),
+            (None, Some(short)) => argument.get_short().is_some_and(|short_option| short.chars().eq([short_option])),
             (None, None) => false,
         };
         command.get_arguments().find(is_named).is_some_and(|argument| argument.get_action().takes_values())
@@ -351,7 +354,7 @@ pub(crate) fn words_last(
             if takes_next(&text) {
                 match words.next() {
                     Some(value) => options.push(value),
-                    // The parser reports the missing value.
+                    // The value is missing, which the parser reports.
                     None => return options,
                 }
             }
@@ -386,7 +389,7 @@ Exit status: 0 done.
 ";
 
     #[test]
-    fn descriptions_come_from_the_help() {
+    fn descriptions_are_parsed_from_the_help_text() {
         let names: Vec<_> = entries(HELP).into_iter().map(|entry| (entry.names, entry.text)).collect();
         let expected = [
             ("make, remake", "make a thing"),
@@ -396,22 +399,26 @@ Exit status: 0 done.
             ("--quick, --full", "fewer or more"),
         ];
         assert_eq!(names, expected.map(|(names, text)| (names, text.to_owned())));
-        let described = described(
+        let with_descriptions = with_descriptions(
             command("thing", HELP)
                 .arg(option("timeout", "SECONDS"))
-                .arg(letter('I', "include", "DIR"))
+                .arg(short_option('I', "include", "DIR"))
                 .arg(flag("secret"))
                 .subcommand(command("remake", HELP).arg(flag("quick"))),
             HELP,
         );
-        let help = |id: &str| described.get_arguments().find(|one| one.get_id() == id).map(|one| one.get_help());
+        let help =
+            |id: &str| with_descriptions.get_arguments().find(|one| one.get_id() == id).map(|one| one.get_help());
         assert_eq!(help("timeout").flatten().unwrap().to_string(), "give up");
         assert_eq!(help("include").flatten().unwrap().to_string(), "a folder and more");
-        assert!(described.get_arguments().find(|one| one.get_id() == "secret").unwrap().is_hide_set());
-        let remake = described.find_subcommand("remake").unwrap();
+        assert!(with_descriptions.get_arguments().find(|one| one.get_id() == "secret").unwrap().is_hide_set());
+        let remake = with_descriptions.find_subcommand("remake").unwrap();
         assert_eq!(remake.get_about().unwrap().to_string(), "make a thing");
-        assert_eq!(described.get_long_about().unwrap().to_string(), "Does a thing with WORDs.\n\nAlso another one.");
-        let after = described.get_after_help().unwrap().to_string();
+        assert_eq!(
+            with_descriptions.get_long_about().unwrap().to_string(),
+            "Does a thing with WORDs.\n\nAlso another one."
+        );
+        let after = with_descriptions.get_after_help().unwrap().to_string();
         assert_eq!(after, "Times are in seconds.\n\nExit status: 0 done.");
         let options: Vec<String> =
             from_help("thing", HELP).get_arguments().map(|one| one.get_id().to_string()).collect();
@@ -419,7 +426,7 @@ Exit status: 0 done.
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn refusal_has_a_reason() {
         let refused = |words: &[&str]| {
             let thing = command("thing", HELP).arg(option("timeout", "SECONDS")).arg(flag("quick"));
             parse(thing, words.iter().map(OsString::from)).unwrap_err().reason()
@@ -433,8 +440,8 @@ Exit status: 0 done.
     }
 
     #[test]
-    fn positional_words_come_last() {
-        let command = command("thing", HELP).args([option("timeout", "SECONDS"), letter('I', "include", "DIR")]);
+    fn positional_words_are_moved_to_the_end() {
+        let command = command("thing", HELP).args([option("timeout", "SECONDS"), short_option('I', "include", "DIR")]);
         let until_two = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
         for (words, expected) in [
             ("a b --timeout -x", "-- a b --timeout -x"),
@@ -445,7 +452,7 @@ Exit status: 0 done.
             ("--timeout --timeout a b c", "--timeout --timeout -- a b c"),
             ("a --timeout", "--timeout"),
         ] {
-            let placed = words_last(&command, words.split(' ').map(OsString::from), until_two);
+            let placed = move_positionals_last(&command, words.split(' ').map(OsString::from), until_two);
             assert_eq!(placed.join(std::ffi::OsStr::new(" ")), expected);
         }
     }

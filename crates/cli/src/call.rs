@@ -1,4 +1,4 @@
-//! `corelane call`: calls any operation of any object, with the types from its IDL.
+//! The command `corelane call`, which calls any operation of any object with the types of its IDL.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +14,7 @@ use corelane_idl::compile::CompileOptions;
 use corelane_wire::Limits;
 use serde_json::{Map, Value as Json, json};
 
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, positional};
 use crate::idl_types::{Types, compile};
 use crate::operations::{self, ListedInterface, Signature};
 use crate::text::{excerpt, json_line, json_text};
@@ -57,7 +57,8 @@ With --list no operation is called: those of the reference's interface are print
 Exit status: 0 called, 1 not called, or an exception was raised, 2 wrong usage.
 ";
 
-/// Maximum size in bytes of an argument that is read: the default maximum size of a message.
+/// Maximum size in bytes of an argument from a file or the standard input: the default maximum of a
+/// message.
 const MAX_ARGUMENT: u64 = Limits::DEFAULT.max_message_size as u64;
 
 #[derive(Debug, Default)]
@@ -72,21 +73,21 @@ struct CallArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("call", USAGE)
         .args(arguments::idl_options())
         .args([option("interface", "NAME"), option("timeout", "SECONDS"), flag("list"), flag("json")])
         .args([option("context", "NAME=VALUE").action(ArgAction::Append), option("idl", "FILE")])
-        .args([positional("REFERENCE"), positional("OPERATION"), arguments::words("ARGUMENT")]);
-    arguments::described(command, USAGE)
+        .args([positional("REFERENCE"), positional("OPERATION"), arguments::positionals("ARGUMENT")]);
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane call`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     if arguments.list {
         let (status, text) = match list(&arguments) {
@@ -107,20 +108,21 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<CallArguments, Option<String>> {
     let command = command();
-    // After reference and operation every word is an argument, because numbers may be negative.
+    // Every word after the operation is an argument, because negative numbers start with `-`.
     let is_word = |word: &str, count| count >= 2 || !word.starts_with('-') || word == "-";
-    let words = arguments::words_last(&command, words, is_word);
+    let words = arguments::move_positionals_last(&command, words, is_word);
     let parsed = arguments::parse(command, words).map_err(ArgumentRefusal::reason)?;
     refine(&parsed).map_err(Some)
 }
 
-/// Converts the values of options, and checks which words are present.
+/// Converts the values of options and checks which words are present.
 fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     let words = ["REFERENCE", "OPERATION", "ARGUMENT"].map(|name| arguments::texts(parsed, name)).concat();
-    let timeout = arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT));
+    let timeout =
+        arguments::text(parsed, "timeout").map(|text| arguments::seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT));
     let mut context = Context::default();
     for property in arguments::texts(parsed, "context") {
         let (name, value) = property.split_once('=').ok_or("a property is NAME=VALUE")?;
@@ -143,17 +145,17 @@ fn refine(parsed: &ArgMatches) -> Result<CallArguments, String> {
     Ok(CallArguments { idl, options, interface, timeout: timeout.transpose()?, context, list, is_json, words })
 }
 
-/// The result of a call in JSON: the returned values, or the user exception that was raised.
+/// Outcome of a call in JSON: the returned values, or the raised user exception.
 type CallOutcome = Result<Json, Json>;
 
-/// Returns the list of operations that `--list` prints.
+/// Returns the text that `--list` prints.
 fn list(arguments: &CallArguments) -> Result<String, String> {
     let compilation = compile(&arguments.idl, &arguments.options)?;
     let type_id = match arguments.words.first() {
         None => String::new(),
         Some(reference) => {
             let orb = Orb::new().map_err(|error| error.to_string())?;
-            let object = naming::named(&orb, reference)?;
+            let object = naming::object_of_word(&orb, reference)?;
             object.map(|object| object.type_id().to_owned()).unwrap_or_default()
         }
     };
@@ -172,7 +174,7 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
         return Err("no operation is given".to_owned());
     };
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    let object = naming::named(&orb, reference)?.ok_or("the reference is nil")?;
+    let object = naming::object_of_word(&orb, reference)?.ok_or("the reference is nil")?;
     let object = object.with_timeout(timeout.unwrap_or(Duration::from_secs(30)));
     let mut types = Types::new(&compilation);
     for type_code in types.of_values() {
@@ -192,25 +194,26 @@ fn call(arguments: CallArguments) -> Result<CallOutcome, String> {
         Ok(response) => {
             let mut shown = Map::new();
             if signature.result.is_some() {
-                shown.insert("result".to_owned(), json::of_any(&response.result));
+                shown.insert("result".to_owned(), json::any_to_json(&response.result));
             }
             let names = signature.parameters.iter().filter(|(direction, ..)| *direction != Direction::In);
             for ((_, name, _), value) in names.zip(&response.outputs) {
-                shown.insert(name.clone(), json::of_any(value));
+                shown.insert(name.clone(), json::any_to_json(value));
             }
             Ok(Ok(Json::Object(shown)))
         }
         Err(RequestError::User(exception)) => {
             let mut shown = Map::new();
             shown.insert("raised".to_owned(), Json::String(exception.type_code().id().to_owned()));
-            shown.insert("members".to_owned(), json::of_any(&exception));
+            shown.insert("members".to_owned(), json::any_to_json(&exception));
             Ok(Err(Json::Object(shown)))
         }
         Err(RequestError::System(exception)) => Err(exception.to_string()),
     }
 }
 
-/// Returns the properties to send with the call; `None` if the operation has no `context` clause.
+/// Returns the properties to send with the call, or `None` if the operation has no `context`
+/// clause.
 fn asked_for(operation: &str, signature: &Signature, given: Context) -> Result<Option<Context>, String> {
     let context = given.matching(&signature.context);
     if let Some((name, _)) = given.iter().find(|(name, _)| context.get(name).is_none()) {
@@ -253,16 +256,16 @@ fn request(
     Ok(request)
 }
 
-/// The sources of argument text: the command line, files, and the standard input, which is read at
-/// most once.
+/// Sources of argument text: the command line, files, and the standard input, which can be read
+/// only once.
 #[derive(Default)]
 struct Sources {
     standard_input_is_read: bool,
 }
 
 impl Sources {
-    /// Reads the bytes that a word refers to: `@FILE`, or `-` for the standard input. `None` if the
-    /// word is itself the argument.
+    /// Reads the bytes of a word `@FILE`, or of the standard input for `-`. Returns `None` for any
+    /// other word, which is the argument itself.
     fn read(&mut self, word: &str) -> Result<Option<Vec<u8>>, String> {
         let mut octets = Vec::new();
         let (name, read) = if let Some(path) = word.strip_prefix('@') {
@@ -286,8 +289,8 @@ impl Sources {
     }
 }
 
-/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is text.
-/// Octet sequences and arrays are hexadecimal digits.
+/// Converts a word to a value. The word is JSON, or text if it is not JSON or the type is a string.
+/// Sequences and arrays of octets are hexadecimal digits.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

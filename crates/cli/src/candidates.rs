@@ -1,5 +1,5 @@
-//! The addresses of a reference, each as a reference of its own. A command that calls one of them
-//! knows which address answered.
+//! The addresses of a reference, each in a reference of its own. A command that calls such a
+//! reference knows which address answers.
 
 use corelane::Ior;
 use corelane_wire::giop::Version;
@@ -9,27 +9,27 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// The limits of an ORB that calls candidates. The text of a reference is more than twice as long
-/// as `IOR:` than as `corbaloc:`.
-pub(crate) const LIMITS: Limits =
+/// Limits of an ORB that calls candidates. A `corbaloc:` more than doubles its length as `IOR:`, so
+/// the maximum text is larger.
+pub(crate) const CANDIDATE_LIMITS: Limits =
     Limits { max_reference_text: 4 * Limits::DEFAULT.max_reference_text, ..Limits::DEFAULT };
 
-/// An address of a reference.
+/// One address of a reference.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// Number of the profile, from 1.
+    /// Number of the profile with the address, starting at 1.
     pub(crate) profile: usize,
     /// Version of the profile.
     pub(crate) version: Version,
     pub(crate) endpoint: ProfileEndpoint,
-    /// The priority of the lane that has the address.
+    /// Priority of the lane to which the address belongs.
     pub(crate) priority: Option<i16>,
-    /// A reference with this address alone. It has no type id, so that the object is asked for its
-    /// interface, and no policies, so that requests carry no priority.
+    /// A reference with only this address. It has no type id, so the ORB asks the object for its
+    /// interface. It has no policies, so requests carry no priority.
     pub(crate) ior: Ior,
 }
 
-/// Returns the addresses of a reference in its order.
+/// Returns the addresses of a reference, in the reference's order.
 pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
     let parsed = ior.profiles.iter().enumerate().filter_map(|(index, tagged)| Some((index + 1, tagged.parse().ok()?)));
     parsed.flat_map(|(number, profile)| of_profile(number, &profile)).collect()
@@ -45,14 +45,14 @@ fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
     let all = all.chain(others.map(|(lane, priority)| (lane, Some(priority))));
     let candidate = |(endpoint, priority): (ProfileEndpoint, Option<i16>)| {
         let ior = Ior { type_id: String::new(), profiles: vec![alone(profile, &endpoint).ok()?] };
-        // The priority -1 means none.
+        // The priority -1 means that the lane has none.
         let priority = priority.filter(|priority| *priority >= 0);
         Some(Candidate { profile: number, version: profile.version, endpoint, priority, ior })
     };
     all.filter_map(candidate).collect()
 }
 
-/// Returns a profile like this one, with one address.
+/// Returns a copy of the profile with only one address.
 fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProfile, CdrError> {
     let left_out = [
         component_tag::ALTERNATE_IIOP_ADDRESS,
@@ -73,12 +73,12 @@ impl Candidate {
     }
 
     /// Returns the address with the priority of its lane.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn address_and_lane(&self) -> String {
         let lane = self.priority.map_or(String::new(), |priority| format!(", lane of priority {priority}"));
         format!("{}{lane}", self.address())
     }
 
-    /// Returns profile, address and lane for JSON.
+    /// Returns the profile, the address and the lane as JSON.
     pub(crate) fn to_json(&self) -> Json {
         json!({
             "profile": self.profile,
@@ -95,7 +95,7 @@ mod tests {
     use corelane_wire::ior::{ProfileAddress, TaoEndpoint};
 
     #[test]
-    fn every_address_is_a_reference_of_its_own() {
+    fn each_address_has_a_reference_of_its_own() {
         let lane = |address: &str, port, priority| TaoEndpoint { address: address.into(), port, priority };
         let components = [
             TaggedComponent::tao_endpoints(&[lane("h", Some(1), 5), lane("h", Some(2), 9)]).unwrap(),
@@ -112,7 +112,7 @@ mod tests {
         let components = [TaggedComponent::lane_endpoints(&[lane("x", None, 1), lane("y", None, 2)]).unwrap()];
         let third = TaggedProfile::of(Version::GIOP_1_2, pipe, b"i", &components).unwrap();
         let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second, third] });
-        let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.place())).collect();
+        let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.address_and_lane())).collect();
         let expected = [
             (1, "tcp:h:1, lane of priority 5"),
             (1, "tcp:[::1]:3"),

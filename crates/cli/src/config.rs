@@ -1,9 +1,9 @@
 //! Options from a configuration file and from the environment.
 //!
-//! An option's value comes from the first of these that has it: the words of the command, the
-//! environment, the file, and at last the command's default. The file is the one that
-//! `CORELANE_CONFIG` names; without it there is none. Each value becomes a word in front of those
-//! that were given, so that one parser checks them all.
+//! An option's value comes from the first of these sources that has one: the words of the command,
+//! the environment, the file, the command's default. `CORELANE_CONFIG` names the file; without this
+//! variable there is no file. Each configured value becomes a word in front of the user's words, so
+//! that one parser checks all values.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -37,24 +37,24 @@ CORELANE_CONFIG names the file. docs/commands.md describes it and the environmen
 Exit status: 0 shown, 1 the configuration is refused, 2 wrong usage.
 ";
 
-/// The commands whose options can be configured.
+/// Commands whose options can be configured.
 const CONFIGURED: &[&str] = &["call", "doctor", "ior", "naming", "ping", "sniff"];
-/// The variable with the path of the file.
+/// Environment variable with the path of the file.
 const FILE: &str = "CORELANE_CONFIG";
 /// Maximum size of the file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Returns what the command takes.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let show = arguments::command("show", USAGE).args([flag("json"), arguments::words("COMMAND")]);
-    arguments::described(arguments::command("config", USAGE).subcommand(show), USAGE)
+    let show = arguments::command("show", USAGE).args([flag("json"), arguments::positionals("COMMAND")]);
+    arguments::with_descriptions(arguments::command("config", USAGE).subcommand(show), USAGE)
 }
 
 /// Runs the command with the arguments after `corelane config`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let (_, parsed) = match arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let is_json = parsed.get_flag("json");
     let wanted = arguments::texts(&parsed, "COMMAND").join(" ");
@@ -69,14 +69,14 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         Err(error) if is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// An option of a command.
+/// An option that can be configured.
 struct KnownOption {
-    /// The name of the command, such as `naming serve`.
+    /// Full name of the command, such as `naming serve`.
     command: String,
     name: String,
     takes_value: bool,
@@ -84,8 +84,8 @@ struct KnownOption {
 }
 
 impl KnownOption {
-    /// Returns the variables that set the option, the one of its own command first: a command with
-    /// subcommands has one for all of them.
+    /// Returns the environment variables that set the option. The variable of the subcommand
+    /// precedes the variable of its command, which sets the option of all subcommands.
     fn variables(&self) -> Vec<String> {
         let path: Vec<&str> = self.command.split(' ').collect();
         let variable = |path: &[&str]| format!("CORELANE_{}_{}", path.join("_"), self.name);
@@ -114,23 +114,23 @@ fn known_options() -> Vec<KnownOption> {
     found
 }
 
-/// The place that an option's values come from.
+/// The source of an option's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// A variable of the environment.
+    /// The environment variable with this name.
     Environment(String),
-    /// A table of the file.
+    /// The table of the file with this name.
     File(String),
 }
 
-/// The values of an option; of one without a value `true` or `false`.
+/// The values of an option. An option without a value has `true` or `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     values: Vec<OsString>,
     source: Source,
 }
 
-/// The options that are set, by the command's name and the option's.
+/// The configured options, by the names of command and option.
 struct Settings {
     options: Vec<KnownOption>,
     file: Option<PathBuf>,
@@ -138,7 +138,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Reads the file and the environment. The error is a sentence.
+    /// Reads the file and the environment. The error is a message for the user.
     fn read() -> Result<Settings, String> {
         let file = env::var_os(FILE).map(PathBuf::from);
         let text = file.as_ref().map(read_file).transpose()?;
@@ -152,13 +152,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Takes the text of a file.
+    /// Adds the options in the text of a file.
     fn take_file(&mut self, text: &str) -> Result<(), String> {
         let table = DeTable::parse(text).map_err(|error| printable(&error.to_string()))?;
         self.take_table(table.get_ref(), "", text)
     }
 
-    /// Takes the options of a command, and of its subcommands.
+    /// Adds the options of a command and of its subcommands.
     fn take_table(&mut self, table: &DeTable<'_>, command: &str, text: &str) -> Result<(), String> {
         for (key, value) in table {
             let name: &str = key.get_ref();
@@ -188,7 +188,7 @@ impl Settings {
             let mut found = Vec::new();
             for option in with_name {
                 let values = values(value.get_ref(), option).map_err(|reason| format!("line {line}: {reason}"))?;
-                // The subcommand's own table goes before one for all subcommands.
+                // A subcommand's own table has precedence over the table of its command.
                 let place = (option.command.clone(), name.to_owned());
                 let is_nearer = option.command == command || !self.set.contains_key(&place);
                 if is_nearer {
@@ -200,7 +200,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes variables of the environment.
+    /// Adds the options that environment variables set.
     fn take_environment(&mut self, variables: impl Iterator<Item = (String, OsString)>) -> Result<(), String> {
         let of_tools = |name: &str| {
             let tool = |tool: &str| name.starts_with(&format!("CORELANE_{}_", tool.to_uppercase()));
@@ -232,8 +232,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the words of a command with those that are set and not given in front.
-    fn applied(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
+    /// Returns the words of a command after the configured options. Options that the words contain
+    /// are not added.
+    fn with_configured_options(&self, tool: &str, words: Vec<OsString>) -> Vec<OsString> {
         let first = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         let subcommand = format!("{tool} {first}");
         let has_subcommand = self.options.iter().any(|one| one.command == subcommand);
@@ -266,13 +267,13 @@ impl Settings {
         all
     }
 
-    /// Returns the options of the commands whose names begin with `wanted`, with their settings.
+    /// Returns the options of the commands whose names start with `wanted`, with their settings.
     fn shown(&self, wanted: &str) -> impl Iterator<Item = (&KnownOption, Option<&Setting>)> {
         let is_wanted = move |option: &&KnownOption| {
             let rest = option.command.strip_prefix(wanted);
             rest.is_some_and(|rest| wanted.is_empty() || rest.is_empty() || rest.starts_with(' '))
         };
-        // The closure lives as long as the result.
+        // Collects the options, because the result cannot borrow the closure.
         let wanted: Vec<&KnownOption> = self.options.iter().filter(is_wanted).collect();
         wanted.into_iter().map(|option| (option, self.set.get(&(option.command.clone(), option.name.clone()))))
     }
@@ -308,14 +309,15 @@ impl Settings {
     }
 }
 
-/// Returns the words of a command with those from the configuration. The error is a sentence.
-pub(crate) fn applied(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+/// Returns the words of a command after its configured options. The error is a message for the
+/// user.
+pub(crate) fn with_configured_options(tool: &str, words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let is_set = || env::vars_os().any(|(name, _)| name.as_encoded_bytes().starts_with(b"CORELANE_"));
     let asks_for_help = words.iter().any(|word| word == "--help" || word == "-h");
     if !CONFIGURED.contains(&tool) || asks_for_help || !is_set() {
         return Ok(words);
     }
-    Ok(Settings::read()?.applied(tool, words))
+    Ok(Settings::read()?.with_configured_options(tool, words))
 }
 
 fn read_file(path: &PathBuf) -> Result<String, String> {
@@ -329,7 +331,7 @@ fn read_file(path: &PathBuf) -> Result<String, String> {
     }
 }
 
-/// Returns the values of an option in a file.
+/// Returns the values that a file gives to an option.
 fn values(value: &DeValue<'_>, option: &KnownOption) -> Result<Vec<OsString>, String> {
     let one = |value: &DeValue<'_>| match value {
         DeValue::String(text) if option.takes_value => Ok(OsString::from(&**text)),
@@ -345,12 +347,12 @@ fn values(value: &DeValue<'_>, option: &KnownOption) -> Result<Vec<OsString>, St
     }
 }
 
-/// Returns the number of the line at an offset in bytes, from 1.
+/// Returns the number of the line at an offset in bytes, starting at 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|octet| **octet == b'\n').count() + 1
 }
 
-/// Returns a name that is not known, with the one that is most like it.
+/// Formats an unknown name with the known name that is most similar.
 fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let likeness = |known: &&str| (strsim::jaro_winkler(name, known) * 1e6) as u64;
     match known.max_by_key(likeness).filter(|known| likeness(known) > 700_000) {
@@ -370,37 +372,40 @@ mod tests {
         settings.take_environment(variables).map(|()| settings)
     }
 
-    fn applied(file: &str, variables: &[(&str, &str)], words: &str) -> String {
+    fn with_configured_options(file: &str, variables: &[(&str, &str)], words: &str) -> String {
         let settings = settings(file, variables).unwrap();
         let (tool, words) = words.split_once(' ').unwrap_or((words, ""));
         let words = words.split_whitespace().map(OsString::from).collect();
-        settings.applied(tool, words).join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
+        settings.with_configured_options(tool, words).join(std::ffi::OsStr::new(" ")).to_string_lossy().into_owned()
     }
 
     #[test]
-    fn words_go_before_the_environment_and_the_environment_before_the_file() {
+    fn words_precede_the_environment_and_the_environment_precedes_the_file() {
         let file = "[naming]\nat = 'a'\n[naming.serve]\nlisten = ['x', 'y']\nread-only = true\n[ping]\ncount = 3\ninterval = 0.5\n";
-        assert_eq!(applied(file, &[], "naming list shop"), "list --at=a shop");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list shop"), "list --at=b shop");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at c"), "list --at c");
-        assert_eq!(applied(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at=c"), "list --at=c");
+        assert_eq!(with_configured_options(file, &[], "naming list shop"), "list --at=a shop");
+        assert_eq!(
+            with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list shop"),
+            "list --at=b shop"
+        );
+        assert_eq!(with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at c"), "list --at c");
+        assert_eq!(with_configured_options(file, &[("CORELANE_NAMING_AT", "b")], "naming list --at=c"), "list --at=c");
         let both = [("CORELANE_NAMING_AT", "b"), ("CORELANE_NAMING_LIST_AT", "d")];
-        assert_eq!(applied(file, &both, "naming list"), "list --at=d");
-        assert_eq!(applied(file, &both, "naming tree -- --at"), "tree --at=b -- --at");
-        assert_eq!(applied(file, &[], "naming serve"), "serve --listen=x --listen=y --read-only");
-        assert_eq!(applied(file, &[], "naming serve --listen z"), "serve --read-only --listen z");
+        assert_eq!(with_configured_options(file, &both, "naming list"), "list --at=d");
+        assert_eq!(with_configured_options(file, &both, "naming tree -- --at"), "tree --at=b -- --at");
+        assert_eq!(with_configured_options(file, &[], "naming serve"), "serve --listen=x --listen=y --read-only");
+        assert_eq!(with_configured_options(file, &[], "naming serve --listen z"), "serve --read-only --listen z");
         let none = [("CORELANE_NAMING_SERVE_LISTEN", " p  q"), ("CORELANE_NAMING_SERVE_READ_ONLY", "false")];
-        assert_eq!(applied(file, &none, "naming serve"), "serve --listen=p --listen=q");
-        assert_eq!(applied(file, &[], "ping r"), "--count=3 --interval=0.5 r");
-        // The nearer table counts, wherever it stands.
+        assert_eq!(with_configured_options(file, &none, "naming serve"), "serve --listen=p --listen=q");
+        assert_eq!(with_configured_options(file, &[], "ping r"), "--count=3 --interval=0.5 r");
+        // The subcommand's table has precedence over the command's table, whichever is first in the file.
         for file in ["[naming]\nat = 'a'\n[naming.list]\nat = 'b'\n", "[naming.list]\nat = 'b'\n[naming]\nat = 'a'\n"] {
-            assert_eq!(applied(file, &[], "naming list"), "list --at=b");
-            assert_eq!(applied(file, &[], "naming tree"), "tree --at=a");
+            assert_eq!(with_configured_options(file, &[], "naming list"), "list --at=b");
+            assert_eq!(with_configured_options(file, &[], "naming tree"), "tree --at=a");
         }
     }
 
     #[test]
-    fn unknown_names_are_refused_with_the_nearest_ones() {
+    fn unknown_names_are_refused_with_the_most_similar_name() {
         for (file, variables, reason) in [
             (
                 "[naming.serve]\nlisen = 'x'\n",
@@ -422,12 +427,12 @@ mod tests {
             assert_eq!(error, reason);
         }
         assert!(settings("[ping\n", &[]).is_err());
-        // Variables of other programs are theirs.
+        // Variables without the name of a configured command belong to other programs.
         assert!(settings("", &[("CORELANE_CYCLES", "1"), ("PING_COUNT", "x")]).is_ok());
     }
 
     #[test]
-    fn every_option_has_a_variable_of_its_own() {
+    fn each_option_has_a_variable_of_its_own() {
         let options = known_options();
         let own: Vec<String> = options.iter().filter_map(|option| option.variables().into_iter().next()).collect();
         let mut single = own.clone();

@@ -1,4 +1,4 @@
-//! `corelane idl dump`: prints the declarations of an IDL file as JSON.
+//! The command `corelane idl dump`, which prints the declarations of an IDL file as JSON.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -28,21 +28,21 @@ and annotations as they are written. The options are those of `corelane idl`.
 Exit status: 0 printed, 1 the file was refused, 2 wrong usage.
 ";
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::words("FILE"));
-    arguments::described(command, corelane_idl::command::USAGE)
+    let command = arguments::command("dump", USAGE).args(arguments::idl_options()).arg(arguments::positionals("FILE"));
+    arguments::with_descriptions(command, corelane_idl::command::USAGE)
 }
 
 /// Runs the command with the arguments after `corelane idl dump`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(command(), arguments) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), USAGE, out),
     };
     let files: Vec<&OsString> = parsed.get_many("FILE").into_iter().flatten().collect();
     let [file] = files.as_slice() else {
-        return arguments::refused(Some("one file is needed".to_owned()), USAGE, out);
+        return arguments::print_refusal(Some("one file is needed".to_owned()), USAGE, out);
     };
     let (file, options) = (Path::new(file), arguments::idl_options_of(&parsed));
     match compile(file, &options) {
@@ -80,7 +80,7 @@ impl Dump<'_> {
         Some(self.annotated(shown, &self.compilation.model.get(id).annotations))
     }
 
-    /// Adds the annotations, if any: their names, and their arguments as they are written.
+    /// Adds the names of the annotations and the text of their arguments, if there are any.
     fn annotated(&self, mut shown: Json, annotations: &[Annotation]) -> Json {
         if annotations.is_empty() {
             return shown;
@@ -97,7 +97,7 @@ impl Dump<'_> {
         Some(match &self.compilation.model.get(id).kind {
             DefinitionKind::Module(members) => {
                 let definitions = self.all(members);
-                // Skip the ORB's own module if the file adds nothing to it.
+                // Skips the ORB's own module if the file adds nothing to the module.
                 if self.types.name(id) == "CORBA" && definitions.is_empty() {
                     return None;
                 }
@@ -196,7 +196,8 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns true if the definition is written in a file, and false if it is built into the ORB.
+    /// Returns true if a file contains the definition, and false if the definition is built into
+    /// the ORB.
     fn is_in_text(&self, id: DefinitionId) -> bool {
         self.compilation.model.get(id).span != Span::default()
     }
@@ -238,7 +239,7 @@ impl Dump<'_> {
         })
     }
 
-    /// Returns the name of a type, or an object for a type without a name.
+    /// Returns the name of a type, or a JSON object for a type without a name.
     fn ty(&self, ty: &Type) -> Json {
         match ty {
             Type::Basic(basic) => json!(basic.text()),
@@ -268,7 +269,7 @@ impl Dump<'_> {
                 Err(_) => u64::try_from(*number).map_or_else(|_| json!(number.to_string()), |number| json!(number)),
             },
             ConstantValue::Float(number) => json!(number),
-            // JSON numbers have too few digits for a `long double`.
+            // A JSON number has too few digits for a `long double`, so the value is a string.
             ConstantValue::LongDouble(number) => json!(number.to_string()),
             ConstantValue::Fixed(digits, scale) => json!({ "digits": digits.to_string(), "scale": scale }),
             ConstantValue::Character(character) => json!(character.to_string()),

@@ -9,7 +9,7 @@ use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
 
-/// Compiles a file. On failure returns the text of its errors.
+/// Compiles an IDL file. The error is the text of the compiler's messages.
 pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilation, String> {
     let compilation = Compilation::of_file(file, options);
     let compilation = compilation.map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
@@ -19,15 +19,15 @@ pub(crate) fn compile(file: &Path, options: &CompileOptions) -> Result<Compilati
     Err(format!("`{}` is refused\n\n{}", file.display(), compilation.diagnostics.render(&compilation.sources, false)))
 }
 
-/// Makes TypeCodes of the types of a compilation.
+/// Makes TypeCodes of the types in a compilation.
 pub(crate) struct Types<'c> {
     compilation: &'c Compilation,
-    /// Types under construction. A use of one of them becomes a recursive TypeCode.
+    /// Types under construction. A type that contains one of these types gets a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// Finished TypeCodes by definition. It holds only complete ones, without a recursion that is
-    /// still open.
+    /// TypeCodes by definition. A TypeCode with a recursion to a type in `open` is incomplete and
+    /// therefore not in the map.
     made: HashMap<DefinitionId, TypeCode>,
-    /// Number of values (IDL `valuetype`) that were numbered so far.
+    /// Number of values (IDL `valuetype`) that already have a number.
     values: u32,
 }
 
@@ -44,7 +44,7 @@ impl<'c> Types<'c> {
         model.ids().filter(is_value).filter_map(|id| self.of_definition(id).ok()).collect()
     }
 
-    /// Returns the next number for a value (IDL `valuetype`).
+    /// Returns the number of the next value (IDL `valuetype`), starting at 1.
     pub(crate) fn number_value(&mut self) -> u32 {
         self.values += 1;
         self.values
@@ -58,14 +58,14 @@ impl<'c> Types<'c> {
         self.compilation.model.repository_id(id, &self.compilation.symbols)
     }
 
-    /// Returns the name with its scopes, as written in IDL.
+    /// Returns the name with all its scopes, as written in IDL.
     pub(crate) fn scoped_name(&self, id: DefinitionId) -> String {
         let path = self.compilation.model.path(id);
         path.into_iter().map(|part| self.name(part)).collect::<Vec<_>>().join("::")
     }
 
-    /// Returns the definitions with a name, with or without scopes. A name that begins with `::`
-    /// contains all its scopes.
+    /// Returns the definitions with a name, with or without scopes. A name that starts with `::`
+    /// must contain all scopes.
     pub(crate) fn named(&self, name: &str) -> Vec<DefinitionId> {
         let ids = self.compilation.model.ids();
         match name.strip_prefix("::") {
@@ -122,7 +122,7 @@ impl<'c> Types<'c> {
         }
     }
 
-    /// Returns the TypeCode of a definition that is a type.
+    /// Returns the TypeCode of a type definition.
     pub(crate) fn of_definition(&mut self, id: DefinitionId) -> Result<TypeCode, String> {
         let repository_id = self.repository_id(id);
         if self.open.contains(&id) {

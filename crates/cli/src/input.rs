@@ -1,19 +1,19 @@
-//! References that commands read: words, files and the standard input.
+//! References that commands read from words, files and the standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use crate::text::excerpt;
 
-/// Maximum size in bytes of a file or the standard input: enough for a few references of the
-/// largest accepted size.
+/// Maximum size in bytes of a file or the standard input, enough for several references of maximum
+/// size.
 const MAX_INPUT: u64 = 16 << 20;
 
-/// Returns the references that a word denotes. `@FILE` denotes a file and `-` the standard input,
-/// with one reference on each line. Any other word is a reference itself.
+/// Returns the references of a word. `@FILE` reads a file and `-` reads the standard input, with
+/// one reference per line. Any other word is itself a reference.
 ///
 /// # Errors
-/// A sentence, if the file cannot be read.
+/// A message for the user, if the file cannot be read.
 pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     let read = |name: String, source: &mut dyn Read| {
         let mut text = String::new();
@@ -34,10 +34,10 @@ pub(crate) fn references(word: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the single reference that a word denotes.
+/// Returns the only reference of a word.
 ///
 /// # Errors
-/// A sentence, if the file cannot be read, or has no reference or several.
+/// A message for the user, if the file cannot be read, or has no reference or several.
 pub(crate) fn reference(word: &str) -> Result<String, String> {
     let mut all = references(word)?;
     match (all.pop(), all.len()) {

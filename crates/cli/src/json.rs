@@ -29,15 +29,15 @@ use crate::idl_types::Types;
 use crate::text::excerpt;
 
 /// Converts a value to JSON.
-pub(crate) fn of_any(any: &Any) -> Json {
+pub(crate) fn any_to_json(any: &Any) -> Json {
     match any.value() {
         Ok(value) => shown(&value, any.type_code()),
         Err(error) => Json::String(format!("({error})")),
     }
 }
 
-/// Converts a value of a type to JSON.
-pub(crate) fn of_value(value: &Value, type_code: &TypeCode) -> Json {
+/// Converts a value of the given type to JSON.
+pub(crate) fn value_to_json(value: &Value, type_code: &TypeCode) -> Json {
     shown(value, type_code)
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn hexadecimal(octets: &[u8]) -> String {
 }
 
 /// Parses hexadecimal digits as octets. White space between two octets is ignored.
-pub(crate) fn octets_of(text: &str) -> Option<Octets> {
+pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
     let mut octets = Vec::with_capacity(text.len() / 2);
     for word in text.split_ascii_whitespace() {
         let digits = word.as_bytes().chunks(2).map(|pair| match pair {
@@ -174,26 +174,26 @@ fn fixed_text(value: i128, type_code: &TypeCode) -> String {
     if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") }
 }
 
-/// Converts JSON to a value of a type.
+/// Converts JSON to a value of the given type.
 ///
 /// # Errors
-/// A sentence that names the JSON that does not fit the type.
+/// A message for the user with the part of the JSON that does not match the type.
 pub(crate) fn to_any(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Any, String> {
     let value = read(json, type_code, types)?;
     Any::from_value(type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Converts octets to a value of a sequence or array of octets.
+/// Makes a value of a sequence or array type from octets.
 ///
 /// # Errors
-/// A sentence, if the type does not allow the length.
+/// A message for the user, if the type does not permit the length.
 pub(crate) fn octets_to_any(octets: Vec<u8>, type_code: &TypeCode) -> Result<Any, String> {
     let length = octets.len();
     let any = Any::from_value(type_code, &Value::Octets(octets.into()));
     any.map_err(|error| format!("{length} octets are no {type_code}: {error}"))
 }
 
-/// Returns the message for JSON that does not fit a type.
+/// Returns the message for JSON that does not match a type.
 fn no(json: &Json, type_code: &TypeCode) -> String {
     format!("{} is no {type_code}", shortened(json))
 }
@@ -263,7 +263,7 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
         },
         Kind::Union => read_union(json, &resolved, types)?,
         Kind::Sequence | Kind::Array if json.is_string() && is_of_octets(&resolved) => {
-            let octets = json.as_str().and_then(octets_of);
+            let octets = json.as_str().and_then(parse_hexadecimal);
             Value::Octets(octets.ok_or_else(|| format!("{} (octets are pairs of hexadecimal digits)", wrong()))?)
         }
         Kind::Sequence | Kind::Array => {
@@ -283,13 +283,14 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
     })
 }
 
-/// Returns the type and state of a value (IDL `valuetype`) whose JSON names a type of its own.
+/// Returns the type and the state of a value (IDL `valuetype`) whose JSON contains a type name.
 fn own_type<'j>(
     json: &'j Json,
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // No type inherits from a value box, and its content may have the members `type` and `value`.
+    // No type inherits from a value box, and the box's content may itself have the members `type`
+    // and `value`.
     if expected.kind() == Kind::ValueBox {
         return Ok(None);
     }
@@ -304,7 +305,7 @@ fn own_type<'j>(
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {
-                // For an abstract type, the JSON must name a concrete type.
+                // An abstract type has no state, so the JSON must name a concrete type.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
                 found.retain(|(_, own)| is_concrete(&own.resolved()) && own.can_stand_for(expected));
@@ -319,10 +320,10 @@ fn own_type<'j>(
     }
 }
 
-/// Modifier of an abstract value type.
+/// Type modifier of an abstract value type (CORBA::VM_ABSTRACT).
 const ABSTRACT: i16 = 2;
 
-/// Reads an object that has exactly the given members.
+/// Converts a JSON object with exactly the given members.
 fn read_members(
     json: &Json,
     type_code: &TypeCode,
@@ -355,7 +356,7 @@ fn character(json: &Json) -> Option<char> {
     characters.next().filter(|_| characters.next().is_none())
 }
 
-/// Parses decimal digits with a point, scaled to the type.
+/// Parses decimal digits with a point and scales the number to the type.
 fn fixed(json: &Json, type_code: &TypeCode) -> Option<i128> {
     let text = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
     let (_, scale) = type_code.digits_and_scale()?;
@@ -418,12 +419,12 @@ fn read_any(json: &Json, types: &mut Types<'_>) -> Result<AnyValue, String> {
     AnyValue::from_value(&type_code, &value).map_err(|error| error.to_string())
 }
 
-/// Returns the type with a name.
+/// Returns the type with this name.
 fn named_type(name: &str, types: &mut Types<'_>) -> Result<TypeCode, String> {
     only(name, all_named(name, types))
 }
 
-/// Returns the only type found for a name, or an error if there is none or more than one.
+/// Returns the only type found for a name. No type, or more than one, is an error.
 fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, String> {
     match found.pop() {
         Some((_, type_code)) if found.is_empty() => Ok(type_code),
@@ -435,8 +436,8 @@ fn only(name: &str, mut found: Vec<(String, TypeCode)>) -> Result<TypeCode, Stri
     }
 }
 
-/// Returns the types that a name can denote: a basic IDL type, or definitions of the file. Each
-/// comes with its unambiguous name.
+/// Returns the types with this name: a basic IDL type, or definitions of the file. Each type has
+/// its unambiguous name.
 fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     let basics = [
         TypeCode::NULL,
@@ -462,7 +463,7 @@ fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
         return vec![(name.to_owned(), basic)];
     }
-    // Types are printed with their kind in front: `struct Point`.
+    // The name may have a kind in front, as in the printed form `struct Point`.
     let found = types.named(name.rsplit(' ').next().unwrap_or_default());
     let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
     found.into_iter().filter_map(made).collect()

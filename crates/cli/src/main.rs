@@ -2,7 +2,7 @@
 //! machine.
 //!
 //! Each subcommand is a function that takes arguments and an output and returns an exit status. All
-//! use the same statuses: 0 done, 1 not done, 2 wrong usage.
+//! use these statuses: 0 done, 1 not done, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -37,7 +37,7 @@ use corelane_bench::server;
 use crate::status::{DONE, NOT_DONE, WRONG_USAGE};
 use crate::text::excerpt;
 
-/// Counts allocations for the benchmarks, whose servers run this program too.
+/// Counts allocations for the benchmarks, whose servers are processes of this program.
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
@@ -66,13 +66,13 @@ usage: corelane COMMAND [ARGUMENT]...
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// A command of the program.
+/// A subcommand of the program.
 struct Tool {
     name: &'static str,
-    /// Returns the command's options and words.
+    /// Returns the subcommand's options and positional words.
     command: fn() -> Command,
     run: fn(vec::IntoIter<OsString>, &mut dyn Write) -> u8,
-    /// The help text.
+    /// Returns the help text.
     help: fn() -> String,
 }
 
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
-    let mut arguments = match config::applied(command, arguments) {
+    let mut arguments = match config::with_configured_options(command, arguments) {
         Ok(arguments) => arguments.into_iter(),
         Err(reason) => {
             print(&format!("error: {reason}\n"));
@@ -122,7 +122,7 @@ fn dispatch(command: &str, arguments: Vec<OsString>) -> u8 {
             None => print(USAGE),
             Some(command) => help(&command.to_string_lossy()),
         },
-        server::MODE => server::run(arguments),
+        server::HIDDEN_MODE => server::run(arguments),
         "" => wrong_usage("no command is given"),
         _ => match TOOLS.iter().find(|tool| tool.name == command) {
             Some(tool) => (tool.run)(arguments, &mut io::stdout()),
@@ -139,11 +139,12 @@ fn help(command: &str) -> u8 {
     }
 }
 
-/// Returns the options of `corelane idl`. The compiler parses its own words, as in build scripts.
+/// Returns the options of `corelane idl`. The compiler parses its own words, as it does in build
+/// scripts.
 fn idl_command() -> Command {
     let compile = arguments::from_help("idl", corelane_idl::command::USAGE);
     let about = arguments::summary(USAGE, "idl dump");
-    compile.arg(arguments::words("FILE")).subcommand(dump::command().about(about))
+    compile.arg(arguments::positionals("FILE")).subcommand(dump::command().about(about))
 }
 
 fn idl_help() -> String {
@@ -155,17 +156,18 @@ fn run_idl(mut words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         words.next();
         return dump::run(words, out);
     }
-    // The compiler's messages concern its input, so they go to the standard error.
+    // The compiler's messages are about its input, so they go to the standard error.
     corelane_idl::command::run(words, &mut io::stderr())
 }
 
 /// Returns the options of `corelane bench`. The benchmarks parse their own words.
 fn bench_command() -> Command {
     let verb = arguments::positional("COMMAND").value_parser(["list", "run", "all", "plan", "report"]);
-    arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::words("NAME")])
+    arguments::from_help("bench", corelane_bench::command::USAGE).args([verb, arguments::positionals("NAME")])
 }
 
-/// Prints a text. Errors are ignored: the reader may have closed the pipe.
+/// Prints a text to the standard output. Ignores errors, because the reader may have closed the
+/// pipe.
 fn print(text: &str) -> u8 {
     let _ = io::stdout().write_all(text.as_bytes());
     DONE

@@ -1,5 +1,7 @@
-//! `corelane completions` and `corelane man`: completions for shells, and manual pages. Both are
-//! made from the options and words of the commands.
+//! The commands `corelane completions` and `corelane man`, which print shell completions and manual
+//! pages.
+//!
+//! Both are generated from the options and words of all commands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +36,7 @@ shows a page; `man` finds pages in a folder man1 of its search path, such as ~/.
 Exit status: 0 written, 1 not written, 2 wrong usage.
 ";
 
-/// Returns the options and words of the whole program.
+/// Returns the whole program as a clap command with all subcommands.
 pub(crate) fn program() -> Command {
     let program = Command::new("corelane")
         .version(env!("CARGO_PKG_VERSION"))
@@ -46,12 +48,12 @@ pub(crate) fn program() -> Command {
         .subcommands(TOOLS.iter().map(|tool| (tool.command)()))
         .subcommand(arguments::command("version", USAGE))
         .subcommand(arguments::command("help", USAGE).arg(arguments::positional("COMMAND")));
-    arguments::described(program, USAGE)
+    arguments::with_descriptions(program, USAGE)
 }
 
-/// Returns the options and words of `corelane completions`.
+/// Returns the options and positional words of `corelane completions`.
 pub(crate) fn completions_command() -> Command {
-    arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::words("SHELL"))
+    arguments::command("completions", COMPLETIONS_USAGE).arg(arguments::positionals("SHELL"))
 }
 
 /// Runs `corelane completions`.
@@ -59,37 +61,37 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
     let parsed = arguments::parse(completions_command(), words);
     let names = match parsed {
         Ok(parsed) => arguments::texts(&parsed, "SHELL"),
-        Err(refusal) => return arguments::refused(refusal.reason(), COMPLETIONS_USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), COMPLETIONS_USAGE, out),
     };
     let [name] = names.as_slice() else {
-        return arguments::refused(Some("one shell is needed".to_owned()), COMPLETIONS_USAGE, out);
+        return arguments::print_refusal(Some("one shell is needed".to_owned()), COMPLETIONS_USAGE, out);
     };
     let Ok(shell) = Shell::from_str(name, false) else {
         let reason = format!("there are no completions for `{}`", excerpt(name));
-        return arguments::refused(Some(reason), COMPLETIONS_USAGE, out);
+        return arguments::print_refusal(Some(reason), COMPLETIONS_USAGE, out);
     };
-    // The generator panics if its output fails, so it writes to memory first.
+    // The generator panics if its output fails, so it writes to memory.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(&text);
     DONE
 }
 
-/// Returns the options and words of `corelane man`.
+/// Returns the options and positional words of `corelane man`.
 pub(crate) fn man_command() -> Command {
-    arguments::command("man", MAN_USAGE).arg(arguments::words("DIR"))
+    arguments::command("man", MAN_USAGE).arg(arguments::positionals("DIR"))
 }
 
 /// Runs `corelane man`.
 pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = match arguments::parse(man_command(), words) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), MAN_USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), MAN_USAGE, out),
     };
     let folders: Vec<&OsString> = parsed.get_many("DIR").into_iter().flatten().collect();
     let [folder] = folders.as_slice() else {
-        return arguments::refused(Some("one folder is needed".to_owned()), MAN_USAGE, out);
+        return arguments::print_refusal(Some("one folder is needed".to_owned()), MAN_USAGE, out);
     };
     let folder = Path::new(folder);
     let written = fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(program(), folder));
@@ -105,7 +107,7 @@ pub(crate) fn man(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
 mod tests {
     use super::*;
 
-    /// Calls `check` with every command and its path.
+    /// Calls `check` with every command and its full name.
     fn for_each(command: &Command, path: &str, check: &mut dyn FnMut(&Command, &str)) {
         let path = format!("{path}{}", command.get_name());
         check(command, &path);
@@ -126,12 +128,12 @@ mod tests {
                 }
             }
         });
-        // The compiler's option has no effect on a call or on captured messages.
+        // This option of the compiler has no effect on a call or on captured messages.
         assert_eq!(hidden, ["corelane call: case-sensitive", "corelane sniff: case-sensitive"]);
     }
 
     #[test]
-    fn every_option_in_a_help_text_exists() {
+    fn each_option_in_a_help_text_exists() {
         for tool in TOOLS {
             let command = (tool.command)();
             let all = || command.get_arguments().chain(command.get_subcommands().flat_map(Command::get_arguments));

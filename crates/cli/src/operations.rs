@@ -1,4 +1,4 @@
-//! Operations of the interfaces in an IDL file: lookup by their name on the wire, and lists.
+//! Operations of the interfaces in an IDL file: search by their GIOP name, and lists.
 
 use std::fmt::Write as _;
 
@@ -10,18 +10,18 @@ use serde_json::{Value as Json, json};
 use crate::idl_types::Types;
 use crate::text::excerpt;
 
-/// An operation in the form in which it is called on the wire.
+/// An operation with its types, as a request and its reply carry them.
 pub(crate) struct Signature {
     pub(crate) result: Option<Type>,
     pub(crate) parameters: Vec<(Direction, String, Type)>,
     pub(crate) raises: Vec<DefinitionId>,
     pub(crate) oneway: bool,
-    /// Names in the operation's `context` clause; empty without a clause.
+    /// Names in the operation's `context` clause. Empty if the operation has no clause.
     pub(crate) context: Vec<String>,
 }
 
-/// Finds an operation in the named interface, else in the reference's interface, else in the whole
-/// file. In the whole file its name must be unique.
+/// Finds an operation in the named interface, or else in the reference's interface, or else in the
+/// whole file. In the whole file only one interface may have the operation.
 pub(crate) fn find(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -58,8 +58,7 @@ pub(crate) fn find(
     }
 }
 
-/// Returns the interfaces of the file that can be called over the wire, in the order of
-/// declaration.
+/// Returns the interfaces of the file that remote clients can call, in the order of declaration.
 fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     let model = &compilation.model;
     let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
@@ -69,8 +68,8 @@ fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     model.ids().filter(is_remote).collect()
 }
 
-/// Returns the interfaces with the given name, else those with the reference's type. The result is
-/// empty if neither identifies an interface.
+/// Returns the interfaces with the given name, or else those with the reference's type. Returns
+/// none if neither is given or known.
 fn chosen(
     compilation: &Compilation,
     types: &Types<'_>,
@@ -95,18 +94,18 @@ fn chosen(
 pub(crate) struct ListedInterface {
     name: String,
     id: String,
-    /// The operations by the interface that declares them: this one first, then its bases.
+    /// Operations by the interface that declares them: first this interface, then its bases.
     operations: Vec<(String, Vec<ListedOperation>)>,
 }
 
-/// An operation, under the name by which the command calls it.
+/// An operation with the name that the command's user gives.
 struct ListedOperation {
     name: String,
     declaration: String,
 }
 
 impl ListedInterface {
-    /// Returns the operations, one on each line.
+    /// Formats the operations, one per line.
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("{} ({})\n", self.name, self.id);
         for (index, (declaring, operations)) in self.operations.iter().enumerate() {
@@ -120,7 +119,7 @@ impl ListedInterface {
         text
     }
 
-    /// Returns the operations for JSON.
+    /// Returns the operations as JSON.
     pub(crate) fn to_json(&self) -> Json {
         let all = self.operations.iter().flat_map(|(declaring, operations)| {
             operations
@@ -131,8 +130,8 @@ impl ListedInterface {
     }
 }
 
-/// Lists the operations of the named interface or of the reference's interface, including inherited
-/// ones. Without either, lists those of each interface of the file.
+/// Lists the operations of the named interface, or of the reference's interface, with the inherited
+/// ones. Without both, lists the operations of each interface in the file.
 pub(crate) fn list(
     compilation: &Compilation,
     interface: Option<&str>,
@@ -185,7 +184,7 @@ fn operations_of(compilation: &Compilation, types: &Types<'_>, id: DefinitionId)
     found
 }
 
-/// Returns an operation as declared in IDL.
+/// Formats an operation as an IDL declaration.
 fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     let parameter = |(direction, name, ty): &(Direction, String, Type)| {
         let direction = match direction {
@@ -210,8 +209,8 @@ fn declaration(types: &Types<'_>, name: &str, signature: &Signature) -> String {
     text
 }
 
-/// Returns the operation or attribute that an interface itself declares under an operation name of
-/// the wire.
+/// Returns the operation or attribute of an interface that has this GIOP name, without inherited
+/// ones.
 fn declared(compilation: &Compilation, types: &Types<'_>, id: DefinitionId, operation: &str) -> Option<DefinitionId> {
     let DefinitionKind::Interface(interface) = &compilation.model.get(id).kind else { return None };
     let attribute = operation.strip_prefix("_get_").or_else(|| operation.strip_prefix("_set_"));

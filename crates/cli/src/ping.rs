@@ -1,4 +1,5 @@
-//! `corelane ping`: asks an object whether it exists, and measures the time of its answers.
+//! The command `corelane ping`, which asks an object whether it exists and measures the response
+//! times.
 
 mod latency;
 
@@ -14,8 +15,8 @@ use corelane::{ObjectRef, Orb, SystemException, SystemExceptionKind};
 use serde_json::{Value as Json, json};
 
 use self::latency::Latencies;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, flag, option, positional};
-use crate::candidates::{Candidate, LIMITS, candidates};
+use crate::arguments::{self, ArgumentRefusal, MIN_TIMEOUT_S, flag, option, positional};
+use crate::candidates::{CANDIDATE_LIMITS, Candidate, candidates};
 use crate::text::{excerpt, json_text, printable};
 use crate::{DONE, NOT_DONE, input, naming};
 
@@ -32,21 +33,21 @@ reference are tried in its order, and the first one that answers is used. Then e
                     time between the beginnings of two rounds (0.1)
   --timeout SECONDS give up a question after this time (3)
   --deadline SECONDS
-                    end after this time, whatever the count (60)
+                    end after this time, even before N rounds (60)
   --type ID         the repository id that `_is_a` asks for (the one in the reference)
   --json            print one JSON object
 
 Exit status: 0 the object is there, 1 it is not, or it does not answer, 2 wrong usage.
 ";
 
-/// Maximum number of rounds, each of which records three times.
+/// Maximum number of rounds. Each round records three times.
 const MAX_ROUNDS: u64 = 1_000_000;
-/// Shortest time-out of a question.
+/// Minimum time-out of a question.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
-/// The interface that every object has.
+/// Repository id of the interface that every object has.
 const OBJECT: &str = "IDL:omg.org/CORBA/Object:1.0";
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [option("count", "N"), option("interval", "SECONDS"), option("timeout", "SECONDS")];
     let command = arguments::command("ping", USAGE).args(options).args([
@@ -55,7 +56,7 @@ pub(crate) fn command() -> Command {
         flag("json"),
         positional("REFERENCE"),
     ]);
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 #[derive(Debug)]
@@ -85,8 +86,8 @@ impl PingArguments {
         Ok(PingArguments {
             rounds: rounds.unwrap_or(Ok(10))?,
             interval: seconds("interval", 0.0, 0.1)?,
-            timeout: seconds("timeout", LEAST_TIMEOUT, 3.0)?,
-            deadline: seconds("deadline", LEAST_TIMEOUT, 60.0)?,
+            timeout: seconds("timeout", MIN_TIMEOUT_S, 3.0)?,
+            deadline: seconds("deadline", MIN_TIMEOUT_S, 60.0)?,
             type_id: arguments::text(parsed, "type"),
             is_json: parsed.get_flag("json"),
             reference: arguments::text(parsed, "REFERENCE").ok_or("no reference is given")?,
@@ -99,7 +100,7 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| PingArguments::of(&parsed).map_err(Some)) {
         Ok(arguments) => arguments,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, text) = match ping(&arguments) {
         Ok(report) => {
@@ -109,15 +110,15 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
         Err(error) if arguments.is_json => (NOT_DONE, json_text(&json!({ "schema": 1, "error": error }))),
         Err(error) => (NOT_DONE, format!("error: {error}\n")),
     };
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(text.as_bytes());
     status
 }
 
-/// A question to the object, with its answers.
+/// A question to the object, and its answers so far.
 struct Question {
     name: &'static str,
-    /// The answer which means that the object exists.
+    /// Answer that means that the object exists.
     wanted: &'static str,
     other: &'static str,
     sent: u64,
@@ -145,8 +146,8 @@ impl Question {
         }
     }
 
-    /// Asks with the time-out, or with the remaining time of the whole command if that is shorter.
-    /// Returns false if too little time was left; such a question does not count.
+    /// Asks with the time-out, or with the remaining time of the command if that is shorter.
+    /// Returns false if the remaining time did not suffice; the question is then not counted.
     fn ask(&mut self, arguments: &PingArguments, clock: &impl Clock, question: Ask<'_>) -> bool {
         let (began, timeout) = (clock.elapsed(), arguments.timeout);
         let left = arguments.deadline.saturating_sub(began);
@@ -173,10 +174,10 @@ impl Question {
     }
 }
 
-/// Sends a question with this time-out. True: the object is there.
+/// Asks the object with this time-out. Returns true if the object exists.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
-/// The time since the command began.
+/// The time since the command started, and pauses.
 trait Clock {
     fn elapsed(&self) -> Duration;
     fn sleep(&self, time: Duration);
@@ -193,11 +194,11 @@ impl Clock for Instant {
 }
 
 struct PingReport {
-    /// The type id in the reference.
+    /// Type id in the reference.
     type_id: String,
-    /// The repository id in the `_is_a` question.
+    /// Repository id that the `_is_a` question asks for.
     asked_type: String,
-    /// Addresses that did not answer, with the reason.
+    /// Addresses that did not answer, with the reasons.
     silent: Vec<(Candidate, String)>,
     answered: Option<Candidate>,
     questions: Vec<Question>,
@@ -207,9 +208,9 @@ struct PingReport {
 fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     let began = Instant::now();
     let left = || arguments.deadline.saturating_sub(Clock::elapsed(&began));
-    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(LIMITS).build();
+    let orb = Orb::builder().call_timeout(arguments.timeout.min(arguments.deadline)).limits(CANDIDATE_LIMITS).build();
     let orb = orb.map_err(|error| error.to_string())?;
-    let object = naming::object(&orb, &input::reference(&arguments.reference)?)?;
+    let object = naming::object_of_reference(&orb, &input::reference(&arguments.reference)?)?;
     let object = object.ok_or("the reference is nil")?;
     let type_id = object.type_id().to_owned();
     let asked_type = arguments.type_id.clone().unwrap_or_else(|| type_id.clone());
@@ -241,13 +242,13 @@ fn ping(arguments: &PingArguments) -> Result<PingReport, String> {
     Ok(report)
 }
 
-/// Asks an address whether it has the object. An answer of any kind counts.
+/// Asks an address whether it has the object. Any answer, also a negative one, is a success.
 fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, String> {
     let text = candidate.ior.to_text().map_err(|error| error.to_string())?;
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
     let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(MIN_TIMEOUT));
     match object.validate_connection() {
-        // An exception that the server raised has no detail, and counts as an answer.
+        // An exception that the server raised has no detail, so it is an answer.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
             Err(printable(&exception.to_string()))
         }
@@ -255,7 +256,7 @@ fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<O
     }
 }
 
-/// Asks the object the three questions and adds them to the report.
+/// Asks the object the three questions and adds the answers to the report.
 fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingReport, clock: &impl Clock) {
     static IS_A: Operation = Operation::new("_is_a");
     static NON_EXISTENT: Operation = Operation::new("_non_existent");
@@ -281,8 +282,8 @@ fn question(object: &ObjectRef, arguments: &PingArguments, report: &mut PingRepo
     report.is_cut = is_cut;
 }
 
-/// Asks the questions in turn, round after round. Returns false if the deadline ended this before
-/// all rounds.
+/// Asks the questions in turn, in several rounds. Returns false if the deadline passed before the
+/// last round ended.
 fn rounds(arguments: &PingArguments, clock: &impl Clock, questions: &mut [(Question, Ask<'_>)]) -> bool {
     for round in 0..arguments.rounds {
         let due = clock.elapsed();
@@ -310,10 +311,11 @@ impl PingReport {
         let type_id = if self.type_id.is_empty() { "(none)".to_owned() } else { printable(&self.type_id) };
         let mut text = format!("type          {type_id}\n");
         for (candidate, reason) in &self.silent {
-            text += &format!("no answer     profile {}, {}: {reason}\n", candidate.profile, candidate.place());
+            text +=
+                &format!("no answer     profile {}, {}: {reason}\n", candidate.profile, candidate.address_and_lane());
         }
         if let Some(candidate) = &self.answered {
-            let (profile, place, version) = (candidate.profile, candidate.place(), candidate.version);
+            let (profile, place, version) = (candidate.profile, candidate.address_and_lane(), candidate.version);
             text += &format!("answer        profile {profile}, {place}, IIOP {version}\n");
         }
         for question in &self.questions {
@@ -376,12 +378,12 @@ mod tests {
     use super::*;
     use crate::WRONG_USAGE;
 
-    /// A clock that questions and pauses alone move on.
+    /// A clock that advances only by questions and pauses.
     #[derive(Default)]
     struct ManualClock(Cell<Duration>);
 
     impl ManualClock {
-        /// Answers as an object does that needs a second for each question.
+        /// Answers like an object that needs a second for each question.
         fn answer_in_a_second(&self, timeout: Duration) -> Result<bool, SystemException> {
             let time = Duration::from_secs(1);
             self.sleep(time.min(timeout));
@@ -410,16 +412,16 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_ends_the_rounds_and_is_no_failure() {
+    fn deadline_ends_the_rounds_without_a_failure() {
         for (count, times, is_whole, sent, ended) in [
-            // No time is left at the first, the second and the third question of a round.
+            // The deadline passes before the first, the second or the third question of a round.
             (1_000_000, [0.0, 3.0, 9.0], false, [3, 3, 3], 9.0),
             (1_000_000, [0.0, 3.0, 10.0], false, [4, 3, 3], 10.0),
             (1_000_000, [0.0, 3.0, 11.0], false, [4, 4, 3], 11.0),
-            // A question is given up in its middle.
+            // The deadline passes while a question waits for its answer.
             (1_000_000, [0.0, 3.0, 9.5], false, [3, 3, 3], 9.5),
             (1_000_000, [0.0, 3.0, 10.5], false, [4, 3, 3], 10.5),
-            // The pause after a round.
+            // The deadline passes in the pause after a round.
             (1_000_000, [5.0, 3.0, 9.0], false, [2, 2, 2], 9.0),
             (1_000_000, [1000.0, 3.0, 60.0], false, [1, 1, 1], 60.0),
             (3, [5.0, 3.0, 60.0], true, [3, 3, 3], 13.0),
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_before_the_deadline_is_a_failure() {
+    fn time_out_before_the_deadline_is_a_failure() {
         let clock = ManualClock::default();
         let ask = |timeout| clock.answer_in_a_second(timeout);
         let mut questions = [(Question::new("a", "yes", "no"), &ask as Ask<'_>)];
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_make_no_sense_are_refused() {
+    fn invalid_arguments_are_refused() {
         for (words, reason) in [
             (&[][..], "error: no reference is given"),
             (&["--count", "0", "r"], "error: `--count` needs a number from 1 to 1000000, not `0`"),

@@ -1,11 +1,11 @@
-//! Policies in a reference (TAG_POLICIES): their standard names and the meaning of their values.
+//! Policies in a reference (TAG_POLICIES): their standard names, and their values as text.
 
 use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_bands, parse_protocols, policy_type};
 
-/// Names of policy types: CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO's own.
+/// Names of policy types: CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO.
 const NAMES: [(u32, &str); 31] = [
     (16, "thread"),
     (17, "lifespan"),
@@ -91,7 +91,7 @@ fn listed(all: &[String]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// Returns the name of a number with the number, or the number alone if it has no name.
+/// Formats a number with its name, or alone if it has no name.
 fn named(number: i16, names: &[&str]) -> String {
     let name = usize::try_from(number).ok().and_then(|number| names.get(number));
     name.map_or_else(|| number.to_string(), |name| format!("{name} ({number})"))
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_value_says_so() {
+    fn malformed_value_is_reported() {
         for policy in (23..=35).chain([37, 40, 43, 45]) {
             let (_, value) = describe(policy, &[0]);
             assert!(value.as_ref().is_some_and(|text| text.starts_with("malformed: ")), "{policy}: {value:?}");

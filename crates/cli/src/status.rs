@@ -1,8 +1,8 @@
-//! Exit statuses, which all commands share.
+//! Exit statuses of all commands.
 
-/// The command succeeded.
+/// Exit status of a command that succeeded.
 pub(crate) const DONE: u8 = 0;
-/// The command failed, or the answer to its question is no.
+/// Exit status of a command that failed, or whose question has a negative answer.
 pub(crate) const NOT_DONE: u8 = 1;
-/// The words of the command are wrong.
+/// Exit status of a command line that is not valid.
 pub(crate) const WRONG_USAGE: u8 = 2;

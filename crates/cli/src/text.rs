@@ -1,8 +1,8 @@
-//! Untrusted text in the command's output: escaped for terminals, and shortened in messages.
+//! Untrusted text in output: escaped for terminals, and shortened in messages.
 
 use serde_json::Value as Json;
 
-/// Maximum number of characters of untrusted text that a message repeats.
+/// Maximum number of characters of untrusted text in a message.
 const MAX_REPEATED: usize = 60;
 
 /// Escapes the control characters of an untrusted text.
@@ -14,7 +14,7 @@ pub(crate) fn printable(text: &str) -> String {
     escaped.collect()
 }
 
-/// Returns the beginning of an untrusted text for a message. If the rest is left out, the length
+/// Returns the start of an untrusted text for a message. If the text is shortened, its length
 /// follows.
 ///
 /// # Examples
@@ -28,18 +28,18 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Returns JSON as one line. Control characters are escaped, beyond those that JSON itself escapes:
-/// some of them control terminals.
+/// Formats JSON as one line. Escapes also those control characters that JSON permits but that can
+/// control a terminal.
 pub(crate) fn json_line(json: &Json) -> String {
     escaped(&json.to_string())
 }
 
-/// Returns JSON as indented lines, escaped like [`json_line`].
+/// Formats JSON as indented lines, with the escapes of [`json_line`].
 pub(crate) fn json_text(json: &Json) -> String {
     escaped(&format!("{json:#}"))
 }
 
-/// Escapes DEL and the C1 controls, which JSON has only in strings, and adds the line end.
+/// Escapes DEL and the C1 controls, which JSON has only in strings, and appends a line end.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_is_short_and_harmless() {
+    fn excerpt_is_short_and_has_escaped_control_characters() {
         assert_eq!(excerpt("short"), "short");
         assert_eq!(excerpt("a\x1b[2Jb"), "a\\u{1b}[2Jb");
         let exact = "é".repeat(MAX_REPEATED);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn json_controls_no_terminal() {
+    fn json_has_escaped_control_characters() {
         let text = Json::from("a\u{1b}b\u{9b}c\u{7f}é");
         assert_eq!(json_line(&text), "\"a\\u001bb\\u009bc\\u007fé\"\n");
         assert_eq!(serde_json::from_str::<Json>(&json_text(&text)).unwrap(), text);

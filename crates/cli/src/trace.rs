@@ -1,5 +1,5 @@
-//! `corelane trace`: writes one request's path through client and server as a trace for Perfetto
-//! and Chrome.
+//! The command `corelane trace`, which records requests in client and server and writes a trace for
+//! Perfetto and Chrome.
 
 mod switches;
 
@@ -12,9 +12,9 @@ use clap::{ArgMatches, Command};
 use corelane_bench::json::Object;
 use corelane_bench::operation::MeasuredOperation;
 use corelane_bench::placement::{CoreChoice, Placement};
-use corelane_bench::probed::{PassedProbe, Probed, Process};
+use corelane_bench::probed::{PassedProbe, ProbedCalls, ProcessRecords};
 
-use self::switches::{Capture, Preemption};
+use self::switches::{Preemption, PreemptionCapture};
 use crate::arguments::{self, ArgumentRefusal, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
@@ -43,26 +43,26 @@ struct TraceOptions {
     placement: Placement,
 }
 
-/// Number of calls before the first recorded one.
+/// Number of calls before the first recorded call.
 const WARM_UP: usize = 1000;
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let options = [option("out", "FILE"), option("op", "NAME"), option("calls", "N")];
     let command = arguments::command("trace", USAGE).args(options);
-    arguments::described(command.args([option("server", "NAME"), option("cores", "A,B")]), USAGE)
+    arguments::with_descriptions(command.args([option("server", "NAME"), option("cores", "A,B")]), USAGE)
 }
 
 /// Runs the command and returns its exit status.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let options = match parse(arguments) {
         Ok(options) => options,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
-    let capture = Capture::start();
+    let capture = PreemptionCapture::start();
     let permitted = capture.is_some();
-    let recorded = Probed::start(&options.server, options.operation, &options.placement)
-        .and_then(|mut probed| probed.record(WARM_UP, options.calls));
+    let recorded = ProbedCalls::start(&options.server, options.operation, &options.placement)
+        .and_then(|mut probed| probed.record_calls(WARM_UP, options.calls));
     let processes = match recorded {
         Ok(processes) => processes,
         Err(failure) => {
@@ -70,20 +70,20 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
             return NOT_DONE;
         }
     };
-    let preemptions = capture.map(Capture::finish).unwrap_or_default();
-    let points: usize = processes.iter().map(|process| process.points.len()).sum();
+    let preemptions = capture.map(PreemptionCapture::finish).unwrap_or_default();
+    let probes: usize = processes.iter().map(|process| process.probes.len()).sum();
     if let Err(error) = fs::write(&options.out, chrome(&processes, &preemptions)) {
         let _ = writeln!(out, "error: cannot write `{}`: {error}", options.out.display());
         return NOT_DONE;
     }
-    let _ = writeln!(out, "{} has {points} points of {} calls", options.out.display(), options.calls);
+    let _ = writeln!(out, "{} has {probes} probe records of {} calls", options.out.display(), options.calls);
     if !permitted {
         let _ = writeln!(out, "preemption is not included: the kernel's tracefs is missing or not permitted");
     }
     DONE
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<TraceOptions, Option<String>> {
     let parsed = arguments::parse(command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no option `{}`", excerpt(&word))),
@@ -112,7 +112,7 @@ fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
         let pair = text.split_once(',').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
         let refused = || format!("`--cores` takes two cores as in 0,1, not `{}`", excerpt(&text));
         let (client, server) = pair.ok_or_else(refused)?;
-        placement.cores = CoreChoice::Two(client, server);
+        placement.cores = CoreChoice::Separate(client, server);
     }
     Ok(TraceOptions {
         out: parsed.get_one::<OsString>("out").map_or_else(|| "trace.json".into(), Into::into),
@@ -123,7 +123,7 @@ fn refine(parsed: &ArgMatches) -> Result<TraceOptions, String> {
     })
 }
 
-/// Returns the object that a thread waited for, if the time before this point was a wait.
+/// Returns the object for which a thread waited, if the time before this probe was a wait.
 fn wait(point: &str) -> Option<&'static str> {
     match point {
         "octets read" | "reply read" => Some("socket"),
@@ -133,17 +133,18 @@ fn wait(point: &str) -> Option<&'static str> {
     }
 }
 
-/// Formats trace events in the JSON array format of Chrome's trace viewer. A slice covers the time
-/// between two points of a thread and has the name of its last point. Arrows connect the two
-/// processes at each message.
-fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
-    let all = processes.iter().flat_map(|process| &process.points);
-    let Some(origin) = all.map(|point| point.at).min() else { return "[]\n".to_owned() };
+/// Formats trace events in the JSON array format of Chrome's trace viewer.
+///
+/// A slice covers the time between two probes of a thread and has the name of the later probe.
+/// Arrows connect the two processes at each message.
+fn chrome(processes: &[ProcessRecords], preemptions: &[Preemption]) -> String {
+    let all = processes.iter().flat_map(|process| &process.probes);
+    let Some(origin) = all.map(|point| point.at_ns).min() else { return "[]\n".to_owned() };
     let mut events = Vec::new();
     for process in processes {
         events.push(named(process.pid, process.pid, "process_name", &process.name));
         for (thread, name) in &process.threads {
-            if process.points.iter().any(|point| point.thread == *thread) {
+            if process.probes.iter().any(|point| point.thread == *thread) {
                 events.push(named(process.pid, *thread, "thread_name", name));
                 slices(process, *thread, origin, &mut events);
                 preempted(process, *thread, origin, preemptions, &mut events);
@@ -154,8 +155,8 @@ fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
     let handovers = processes.iter().flat_map(handovers).map(|ends| ("hand-over", ends));
     for (number, (name, (from, to))) in messages.chain(handovers).enumerate() {
         for (phase, (pid, point)) in [("s", from), ("f", to)] {
-            let arrow = event(phase, name, pid, point.thread, point.at - origin).whole("id", number as u64);
-            events.push(if phase == "f" { arrow.text("bp", "e") } else { arrow });
+            let arrow = event(phase, name, pid, point.thread, point.at_ns - origin).integer("id", number as u64);
+            events.push(if phase == "f" { arrow.string("bp", "e") } else { arrow });
         }
         if name == "hand-over" {
             events.push(waited(from, to, number, origin));
@@ -167,101 +168,110 @@ fn chrome(processes: &[Process], preemptions: &[Preemption]) -> String {
 }
 
 fn named(pid: u32, thread: u32, what: &str, name: &str) -> Object {
-    let arguments = Object::new().text("name", name);
-    let object = Object::new().text("ph", "M").text("name", what).whole("pid", pid.into()).whole("tid", thread.into());
+    let arguments = Object::new().string("name", name);
+    let object =
+        Object::new().string("ph", "M").string("name", what).integer("pid", pid.into()).integer("tid", thread.into());
     object.object("args", arguments)
 }
 
 fn event(phase: &str, name: &str, pid: u32, thread: u32, after: u64) -> Object {
     Object::new()
-        .text("ph", phase)
-        .text("name", name)
-        .text("cat", "corelane")
-        .whole("pid", pid.into())
-        .whole("tid", thread.into())
+        .string("ph", phase)
+        .string("name", name)
+        .string("cat", "corelane")
+        .integer("pid", pid.into())
+        .integer("tid", thread.into())
         .number("ts", after as f64 / 1e3)
 }
 
-fn slices(process: &Process, thread: u32, origin: u64, events: &mut Vec<Object>) {
-    let points: Vec<&PassedProbe> = process.points.iter().filter(|point| point.thread == thread).collect();
+fn slices(process: &ProcessRecords, thread: u32, origin: u64, events: &mut Vec<Object>) {
+    let probes: Vec<&PassedProbe> = process.probes.iter().filter(|point| point.thread == thread).collect();
     let mut request = 0;
-    for (index, pair) in points.windows(2).enumerate() {
+    for (index, pair) in probes.windows(2).enumerate() {
         let [before, point] = pair else { continue };
-        // A point without an id belongs to the thread's current request, which the next point with
-        // an id names.
-        request = points[index + 1..].iter().find(|later| later.id != 0).map_or(request, |later| later.id);
+        // A probe without an id belongs to the thread's current request. The next probe with an id
+        // has the id of this request.
+        request =
+            probes[index + 1..].iter().find(|later| later.request_id != 0).map_or(request, |later| later.request_id);
         let waited = wait(&point.name);
         let name = waited.map_or_else(|| point.name.clone(), |what| format!("waiting for the {what}"));
-        let mut arguments = Object::new().whole("request", request).text("until", &point.name);
+        let mut arguments = Object::new().integer("request", request).string("until", &point.name);
         if let Some(what) = waited {
-            arguments = arguments.text("blame", what);
+            arguments = arguments.string("blame", what);
         }
-        let slice = event("X", &name, process.pid, thread, before.at - origin);
-        events.push(slice.number("dur", (point.at - before.at) as f64 / 1e3).object("args", arguments));
+        let slice = event("X", &name, process.pid, thread, before.at_ns - origin);
+        events.push(slice.number("dur", (point.at_ns - before.at_ns) as f64 / 1e3).object("args", arguments));
     }
 }
 
 /// Adds the slices in which the traced thread was ready but did not run.
-fn preempted(process: &Process, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
-    let mut points = process.points.iter().filter(|point| point.thread == thread).map(|point| point.at);
-    let Some(first) = points.next() else { return };
-    let last = points.next_back().unwrap_or(first);
+fn preempted(process: &ProcessRecords, thread: u32, origin: u64, preemptions: &[Preemption], events: &mut Vec<Object>) {
+    let mut probes = process.probes.iter().filter(|point| point.thread == thread).map(|point| point.at_ns);
+    let Some(first) = probes.next() else { return };
+    let last = probes.next_back().unwrap_or(first);
     for preemption in preemptions.iter().filter(|preemption| preemption.thread == thread) {
         if preemption.from < first || preemption.until > last {
             continue;
         }
-        let arguments = Object::new().text("blame", "preemption").text("by", &preemption.by);
+        let arguments = Object::new().string("blame", "preemption").string("by", &preemption.by);
         let slice = event("X", "preempted", process.pid, thread, preemption.from - origin);
         let took = (preemption.until - preemption.from) as f64 / 1e3;
         events.push(slice.number("dur", took).object("args", arguments));
     }
 }
 
-/// Returns the time that a request spent between two threads. The time has a line of its own,
-/// because no thread owns it.
+/// Returns the time that a request spent between two threads. This time has its own line in the
+/// trace, because it belongs to no thread.
 fn waited((pid, from): ProcessPoint<'_>, (_, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
-    let arguments = Object::new().whole("request", from.id.max(to.id)).text("blame", "queue");
-    let begin = event("b", "waiting in the queue", pid, from.thread, from.at.min(to.at) - origin);
-    begin.whole("id", number as u64).object("args", arguments)
+    let arguments = Object::new().integer("request", from.request_id.max(to.request_id)).string("blame", "queue");
+    let begin = event("b", "waiting in the queue", pid, from.thread, from.at_ns.min(to.at_ns) - origin);
+    begin.integer("id", number as u64).object("args", arguments)
 }
 
 fn ended((pid, to): ProcessPoint<'_>, number: usize, origin: u64) -> Object {
-    event("e", "waiting in the queue", pid, to.thread, to.at - origin).whole("id", number as u64)
+    event("e", "waiting in the queue", pid, to.thread, to.at_ns - origin).integer("id", number as u64)
 }
 
-/// Returns the hand-overs of requests between threads of a process. A request passes through the
-/// queue of a pool. Or it goes from the receiving thread to a lane, whose thread parses it again.
-fn handovers(process: &Process) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
-    let of = |name: &'static str| process.points.iter().filter(move |point| point.name == name);
+/// Returns the hand-overs of requests between threads of a process.
+///
+/// A request either passes through the queue of a pool, or goes from the receiving thread to a
+/// lane, whose thread parses it again.
+fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
+    let of = |name: &'static str| process.probes.iter().filter(move |point| point.name == name);
     let place = |point| (process.pid, point);
-    // The queue is first in, first out.
+    // The queue is first in, first out, so the pairs match by position.
     let queued = of("request queued").zip(of("taken from the queue"));
     let to_lanes = of("request parsed").filter_map(|first| {
-        let again = |point: &&PassedProbe| point.id == first.id && point.at > first.at && point.thread != first.thread;
+        let again = |point: &&PassedProbe| {
+            point.request_id == first.request_id && point.at_ns > first.at_ns && point.thread != first.thread
+        };
         Some((first, of("request parsed").find(again)?))
     });
     queued.chain(to_lanes).map(|(from, to)| (place(from), place(to))).collect()
 }
 
-/// A point with the id of its process.
+/// A passed probe with the id of its process.
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
-/// Pairs the departure of each message with its arrival in another process. The arrival has the
-/// same request id, or none yet, and is the nearest in time. The reply to an earlier call, which
-/// was not recorded, may also appear among the arrivals.
-fn messages(processes: &[Process]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
+/// Pairs each sent message with its arrival in another process.
+///
+/// The arrival is the nearest in time that has the request's id or no id yet. Arrivals may include
+/// the reply to an earlier call that was not recorded.
+fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
-        let points = processes.iter().flat_map(|process| process.points.iter().map(|point| (process.pid, point)));
-        points.filter(|(_, point)| point.name == name).collect::<Vec<ProcessPoint<'_>>>()
+        let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));
+        probes.filter(|(_, point)| point.name == name).collect::<Vec<ProcessPoint<'_>>>()
     };
     let mut found = Vec::new();
     for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
         let arrivals = of(arrives);
         for from in of(leaves) {
             // The receiver may have the message before the sender's own call returns, so the
-            // nearest arrival counts.
-            let others = arrivals.iter().filter(|to| to.0 != from.0 && (to.1.id == from.1.id || to.1.id == 0));
-            found.extend(others.min_by_key(|to| to.1.at.abs_diff(from.1.at)).map(|to| (from, *to)));
+            // arrival may be earlier than the departure.
+            let others = arrivals
+                .iter()
+                .filter(|to| to.0 != from.0 && (to.1.request_id == from.1.request_id || to.1.request_id == 0));
+            found.extend(others.min_by_key(|to| to.1.at_ns.abs_diff(from.1.at_ns)).map(|to| (from, *to)));
         }
     }
     found
@@ -272,26 +282,26 @@ mod tests {
     use super::*;
     use crate::WRONG_USAGE;
 
-    fn point(thread: u32, at: u64, id: u64, name: &str) -> PassedProbe {
-        PassedProbe { thread, at, id, name: name.to_owned() }
+    fn point(thread: u32, at_ns: u64, request_id: u64, name: &str) -> PassedProbe {
+        PassedProbe { thread, at_ns, request_id, name: name.to_owned() }
     }
 
-    fn call() -> [Process; 2] {
-        let client = Process {
+    fn call() -> [ProcessRecords; 2] {
+        let client = ProcessRecords {
             name: "client".into(),
             pid: 1,
             threads: vec![(1, "main".into()), (9, "idle".into())],
-            points: vec![
+            probes: vec![
                 point(1, 1000, 0, "call begun"),
                 point(1, 1400, 5, "request sent"),
                 point(1, 9000, 5, "reply read"),
             ],
         };
-        let server = Process {
+        let server = ProcessRecords {
             name: "server".into(),
             pid: 2,
             threads: vec![(3, "pool/l0".into())],
-            points: vec![
+            probes: vec![
                 point(3, 1300, 0, "octets read"),
                 point(3, 1350, 5, "request parsed"),
                 point(3, 8000, 5, "reply sent"),
@@ -301,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_becomes_slices_waits_and_arrows() {
+    fn call_is_shown_as_slices_waits_and_arrows() {
         let preemption = Preemption { thread: 3, from: 2000, until: 4000, by: "other".into() };
         let elsewhere = Preemption { from: 100, ..preemption.clone() };
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&call(), &[preemption, elsewhere])).unwrap();
         let events = parsed.as_array().unwrap();
         let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-        // Two processes, and the two threads that passed points.
+        // Names of two processes, and of the two threads that passed probes.
         assert_eq!(of("M").len(), 4);
         assert_eq!(of("X").len(), 5);
         let taken = of("X").into_iter().find(|event| event["name"] == "preempted").unwrap();
@@ -324,15 +334,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_to_a_call_before_has_no_arrow() {
+    fn reply_to_an_unrecorded_call_has_no_arrow() {
         let [client, mut server] = call();
-        server.points.insert(0, point(3, 900, 4, "reply sent"));
+        server.probes.insert(0, point(3, 900, 4, "reply sent"));
         assert_eq!(messages(&[client, server]).len(), 2);
     }
 
     #[test]
-    fn a_request_that_goes_from_thread_to_thread_waits_in_between() {
-        let points = vec![
+    fn request_waits_between_its_threads() {
+        let probes = vec![
             point(3, 100, 0, "request queued"),
             point(4, 130, 0, "taken from the queue"),
             point(4, 140, 5, "request parsed"),
@@ -340,9 +350,9 @@ mod tests {
             point(5, 260, 6, "request parsed"),
         ];
         let threads = [3, 4, 5].map(|thread| (thread, format!("pool/{thread}"))).to_vec();
-        let server = Process { name: "server".into(), pid: 2, threads, points };
+        let server = ProcessRecords { name: "server".into(), pid: 2, threads, probes };
         let ends = |of: Vec<(ProcessPoint<'_>, ProcessPoint<'_>)>| {
-            of.iter().map(|(a, b)| (a.1.at, b.1.at)).collect::<Vec<_>>()
+            of.iter().map(|(a, b)| (a.1.at_ns, b.1.at_ns)).collect::<Vec<_>>()
         };
         assert_eq!(ends(handovers(&server)), [(100, 130), (200, 260)]);
         let parsed: serde_json::Value = serde_json::from_str(&chrome(&[server], &[])).unwrap();
@@ -351,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_lists_the_choices() {
+    fn wrong_usage_has_a_reason_and_the_usage_text() {
         for line in ["--calls 0", "--calls", "--op oneway", "--op what", "--cores 1", "--nothing"] {
             let mut out = Vec::new();
             assert_eq!(run(line.split(' ').map(OsString::from), &mut out), WRONG_USAGE, "{line}");

@@ -1,4 +1,4 @@
-//! Tests of `corelane call` and `corelane idl dump` through the program.
+//! Tests of `corelane call` and `corelane idl dump` as processes.
 
 use std::fs;
 use std::io::Write;
@@ -74,7 +74,7 @@ fn any_box() -> TypeCode {
     TypeCode::value_box("IDL:test/Shop/AnyBox:1.0", "AnyBox", TypeCode::ANY).unwrap()
 }
 
-/// Returns types of the module `Yard`, which have the same names as types of `Shop`.
+/// Returns types of the module `Yard` whose names also exist in the module `Shop`.
 fn yard() -> [TypeCode; 2] {
     let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
     let place = [member("type", TypeCode::STRING)];
@@ -86,7 +86,7 @@ fn yard() -> [TypeCode; 2] {
 
 const DESCRIBED: Kind = Kind::AbstractInterface;
 
-/// A servant of `Shop::Counter`.
+/// Servant of `Shop::Counter`.
 struct Counter;
 
 impl DynamicServant for Counter {
@@ -162,7 +162,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn any_operation_is_called_from_its_idl() {
+fn operation_is_called_with_the_types_of_its_idl() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     for type_code in [heavy(), any_box()].iter().chain(&yard()) {
         orb.value_factories().register_type(type_code);
@@ -217,7 +217,7 @@ fn any_operation_is_called_from_its_idl() {
     let money = json(call(&["same", r#"{"type": "Money", "value": "-12.50"}"#]));
     assert_eq!(money.1["result"]["value"], json!("-12.50"));
     assert_eq!(json(call(&["same", "plain text"])).1["result"], json!({ "type": "string", "value": "plain text" }));
-    // Values with inherited state, in boxes, and null.
+    // Values with inherited state, values in boxes, and null.
     let links = r#"{"type": "Link", "value": {"at": 1, "name": "a", "next": {"at": 2, "name": null, "next": null}}}"#;
     let value = json!({ "at": 1, "name": "a", "next": { "at": 2, "name": null, "next": null } });
     let answer = json(call(&["same", links])).1["result"].clone();
@@ -231,10 +231,10 @@ fn any_operation_is_called_from_its_idl() {
     assert_eq!(json(call(&["marked", "null"])).1["result"], Json::Null);
     let scoped = json!({ "type": "Shop::Heavy", "value": heavy["value"] });
     assert_eq!(json(call(&["given", &scoped.to_string()])).1["result"], heavy);
-    // Another type with the same name.
+    // A value of another type with an equal name.
     let other = json!({ "type": "valuetype Heavy", "value": { "type": "north", "tons": 3 } });
     assert_eq!(json(call(&["stored", &other.to_string()])).1["result"], other);
-    // The content of a box may look like a value that names its type.
+    // The content of a box may look like a value with a type name.
     let held = json!({ "type": "long", "value": 1 });
     let boxed = json!({ "type": "AnyBox", "value": { "type": "string", "value": "x" } });
     let kept = json(call(&["kept", &held.to_string(), &boxed.to_string()])).1;
@@ -273,7 +273,7 @@ fn any_operation_is_called_from_its_idl() {
     }
 }
 
-/// A servant with types of IDL 4, which have the same form on the wire as older types.
+/// Servant with types of IDL 4, which are encoded like older types.
 struct Four;
 
 impl DynamicServant for Four {
@@ -291,7 +291,7 @@ impl DynamicServant for Four {
 }
 
 #[test]
-fn types_of_idl_4_are_sent() {
+fn arguments_and_results_have_types_of_idl_4() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
     poa.manager().activate().unwrap();
@@ -311,7 +311,7 @@ fn types_of_idl_4_are_sent() {
     assert_eq!(serde_json::from_str::<Json>(&text).unwrap_or_else(|error| panic!("{error}: {text}")), expected);
 }
 
-/// A servant that returns its argument: octets, text, or a record of octets.
+/// Servant that returns its argument: octets, text, or a record of octets.
 struct Store;
 
 fn record() -> TypeCode {
@@ -339,7 +339,7 @@ impl DynamicServant for Store {
 }
 
 #[test]
-fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
+fn arguments_are_read_from_files_standard_input_and_hexadecimal_digits() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
     poa.manager().activate().unwrap();
@@ -367,7 +367,7 @@ fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
     for same in ["00fF10", "\"00 ff 10\"", "[0, 255, 16]"] {
         assert_eq!(result(&["octets", same], b""), json!("00ff10"), "{same}");
     }
-    // Digits alone are hexadecimal too, although they are a number in JSON.
+    // Digits alone are also parsed as hexadecimal, although they are a number in JSON.
     assert_eq!(result(&["octets", "1234"], b""), json!("1234"));
     assert_eq!(result(&["octets", ""], b""), json!(""));
     let nested = json!({ "octets": "cafe", "mark": "0102" });
@@ -377,8 +377,8 @@ fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
         assert!(status == 1 && text.contains("octets are pairs of hexadecimal digits"), "{wrong}: {text}");
     }
 
-    // For octets, the file's content is the value. For other types it is JSON, or text without its
-    // last line end.
+    // For octets, the content of the file is the value. For other types the content is JSON, or
+    // text without its last line end.
     let octets = path("octets");
     fs::write(&octets, b"\xff\x00[]\n").unwrap();
     let octets = format!("@{octets}");
@@ -404,7 +404,7 @@ fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
         assert!(status == 1 && text.contains(reason), "{words:?}: {text}");
     }
 
-    // A message does not repeat a long argument.
+    // A message shortens a long argument.
     let long = format!("{{\"octets\": \"{}\", \"mark\": \"01\", \"more\": 1}}", "00".repeat(50_000));
     for words in [&["entry", &long][..], &["entry", &long[1..]], &["octets", &long]] {
         let (status, text) = call(words, b"");
@@ -414,7 +414,7 @@ fn arguments_come_from_files_the_standard_input_and_hexadecimal_digits() {
 }
 
 #[test]
-fn standard_input_is_one_argument() {
+fn standard_input_is_refused_as_a_second_argument() {
     let idl = file("twice").to_string_lossy().into_owned();
     let call = ["call", "--interface", "Counter", "--idl", &idl, "corbaloc::127.0.0.1:1/x", "more", "-", "-", "0"];
     let output = corelane(&call);
@@ -430,7 +430,7 @@ fn standard_input_is_one_argument() {
 }
 
 #[test]
-fn operations_are_listed() {
+fn list_prints_operations_of_the_chosen_interfaces() {
     let idl = file("list").to_string_lossy().into_owned();
     let list = |words: &[&str]| {
         let output = corelane(&[&["call", "--list", "--idl", &idl], words].concat());
@@ -448,7 +448,8 @@ fn operations_are_listed() {
         \x20 // inherited from Shop::Base\n\
         \x20 long _get_level();";
     assert_eq!(list(&["--interface", "Counter"]), (0, counter.to_owned()));
-    // The type of a reference names the interface. A reference without a type selects all of them.
+    // The type of a reference selects the interface. A reference without a type selects all
+    // interfaces.
     let ior = |type_id: &str| {
         let address = corelane_wire::ior::ProfileAddress::Inet { host: "127.0.0.1", port: 1 };
         let version = corelane_wire::Version { major: 1, minor: 2 };
@@ -475,7 +476,7 @@ fn operations_are_listed() {
 }
 
 #[test]
-fn wrong_calls() {
+fn failed_calls_report_the_reason() {
     let idl = file("wrong").to_string_lossy().into_owned();
     assert_eq!(corelane(&["call", "--idl", &idl, "IOR:00"]).status.code(), Some(2));
     assert_eq!(corelane(&["call", "corbaloc::127.0.0.1:1/x", "f"]).status.code(), Some(2));
@@ -487,7 +488,7 @@ fn wrong_calls() {
 }
 
 #[test]
-fn declarations_are_dumped() {
+fn dump_prints_declarations_as_json() {
     let idl = file("dump").to_string_lossy().into_owned();
     let output = corelane(&["idl", "dump", &idl]);
     assert_eq!(output.status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! Runs the examples of docs/commands.md.
+//! Runs the examples of docs/commands.md and compares their output with the page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::Command;
 use corelane::{Endpoint, Orb};
 use corelane_services::naming::NamingConfig;
 
-/// Returns true if the lines match the pattern. In a line `...` stands for any text; alone on a
-/// line it stands for any lines.
+/// Returns true if the lines match the pattern. Within a line `...` matches any text. A line of
+/// only `...` matches any lines.
 fn is_like(lines: &[&str], pattern: &[&str]) -> bool {
     match pattern {
         [] => lines.is_empty(),
@@ -31,7 +31,7 @@ fn is_line_like(line: &str, pattern: &str) -> bool {
 }
 
 #[test]
-fn the_examples_in_the_documentation_show_what_they_do() {
+fn examples_of_the_page_print_what_the_page_shows() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().expect("an ORB");
     let _naming = NamingConfig::new().serve(&orb).expect("a name server");
     let Some(Endpoint::Tcp { port, .. }) = orb.endpoints().first() else { panic!("no TCP endpoint") };
@@ -63,7 +63,7 @@ fn the_examples_in_the_documentation_show_what_they_do() {
 }
 
 #[test]
-fn every_command_is_on_the_page() {
+fn each_command_is_documented_on_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
     let page = fs::read_to_string(page).expect("the page is there");
     let help = Command::new(env!("CARGO_BIN_EXE_corelane")).arg("help").output().expect("the program starts");
@@ -77,7 +77,7 @@ fn every_command_is_on_the_page() {
 }
 
 #[test]
-fn patterns_match_what_they_should() {
+fn dots_in_a_pattern_match_any_text_or_lines() {
     assert!(is_like(&["a", "b 12 c", "d"], &["a", "b ... c", "..."]));
     assert!(is_like(&["a"], &["...", "a", "..."]));
     assert!(!is_like(&["a", "b"], &["a"]));

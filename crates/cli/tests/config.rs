@@ -1,4 +1,4 @@
-//! Options from a configuration file and from the environment.
+//! Tests of options from a configuration file and from the environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 const NO_COMMAND: &str = "error: there is no command `version` that can be configured\n";
 
-/// Runs a command with a configuration file and variables of the environment.
+/// Runs a command with a configuration file and environment variables.
 fn corelane(config: &str, variables: &[(&str, &str)], words: &[&str]) -> Output {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("config");
     fs::create_dir_all(&folder).expect("a folder for the test");
@@ -23,7 +23,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The address that a command of `naming` was to call.
+/// Returns the address that a command of `naming` tried to call.
 fn called(config: &str, variables: &[(&str, &str)], words: &[&str]) -> String {
     let output = corelane(config, variables, &[&["naming", "list"], words].concat());
     assert_eq!(output.status.code(), Some(1));
@@ -33,7 +33,7 @@ fn called(config: &str, variables: &[(&str, &str)], words: &[&str]) -> String {
 }
 
 #[test]
-fn an_option_comes_from_the_first_source_that_has_it() {
+fn option_has_the_value_of_the_first_source() {
     let config = "[naming]\nat = 'corbaloc::1.2@127.0.0.1:1/file'\ntimeout = 2\n";
     let variable = [("CORELANE_NAMING_AT", "corbaloc::1.2@127.0.0.1:2/environment")];
     let word = ["--at", "corbaloc::1.2@127.0.0.1:3/word"];
@@ -43,7 +43,7 @@ fn an_option_comes_from_the_first_source_that_has_it() {
 }
 
 #[test]
-fn faults_in_a_configuration_are_said() {
+fn faults_in_a_configuration_are_reported() {
     let output = corelane("[ping]\ntimeuot = 3\n", &[], &["ping", "corbaloc::h/k"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output);
@@ -55,7 +55,7 @@ fn faults_in_a_configuration_are_said() {
         "{}",
         text(&output)
     );
-    // Commands that are not configured, and help, need no configuration.
+    // Help, and commands without configured options, do not read the configuration.
     for words in [&["version"][..], &["help", "ping"], &["ping", "--help"], &["naming", "list", "--help"]] {
         assert_eq!(corelane("[ping\n", &[], words).status.code(), Some(0), "{words:?}");
     }
@@ -65,7 +65,7 @@ fn faults_in_a_configuration_are_said() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Shows the example of the page.
+/// The example is that of the documentation.
 #[test]
 fn each_option_is_shown_with_its_source() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");

@@ -1,4 +1,4 @@
-//! Tests of `corelane cores` through the program.
+//! Tests of `corelane cores` as a process.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
@@ -7,12 +7,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value as Json;
 
-/// Runs `corelane cores` with `input` at its standard input.
+/// Runs `corelane cores` with `input` as its standard input.
 fn cores(words: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.arg("cores").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // A program that refuses its arguments does not read its input.
+    // Ignore errors: a program that refuses its arguments does not read its input.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("the program ends by itself")
 }
@@ -36,7 +36,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Returns a task file for one core. The numbers are execution times and periods in milliseconds.
+/// Returns a task file for one core. Each pair is an execution time and a period in milliseconds.
 fn one_core(tasks: &[(u32, u32)]) -> String {
     let mut file = "[machine]\ncores = 1\ncapacity = 1.0\n".to_owned();
     for (number, (execution, period)) in tasks.iter().enumerate() {
@@ -45,7 +45,7 @@ fn one_core(tasks: &[(u32, u32)]) -> String {
     file
 }
 
-/// Returns the response times in milliseconds.
+/// Returns the response times of a report in milliseconds.
 fn responses(report: &Json) -> Vec<f64> {
     let response = |task: &Json| task["response_ns"].as_f64().expect("a bound") / 1e6;
     report["tasks"].as_array().expect("tasks").iter().map(response).collect()
@@ -65,7 +65,7 @@ fn analyse_gives_the_response_times_of_the_literature() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         let report = json(&output);
         let mut found = responses(&report);
-        // Tasks with the same period may take either priority.
+        // Tasks of equal period may have their priorities in either order.
         found.sort_by(f64::total_cmp);
         assert_eq!(found, expected);
         assert_eq!(
@@ -76,7 +76,7 @@ fn analyse_gives_the_response_times_of_the_literature() {
 }
 
 #[test]
-fn a_task_that_misses_is_named_and_the_status_is_1() {
+fn analyse_names_a_task_that_misses_its_deadline_and_fails() {
     let file = one_core(&[(10, 30), (10, 40), (12, 50)]);
     let output = cores(&["analyse", "-", "--json"], &file);
     assert_eq!(status(&output), 1);
@@ -91,7 +91,7 @@ fn a_task_that_misses_is_named_and_the_status_is_1() {
 }
 
 #[test]
-fn more_cores_and_another_discipline_make_room() {
+fn rejected_task_fits_with_more_cores_or_another_discipline() {
     let file = one_core(&[(10, 30), (10, 40), (12, 50)]);
     let on_two = cores(&["analyse", "-", "--cores", "2", "--json"], &file);
     assert_eq!(status(&on_two), 0);
@@ -120,7 +120,7 @@ fn simulate_shows_the_miss_that_analyse_predicts() {
 }
 
 #[test]
-fn a_lost_core_misses_the_deadlines_of_its_tasks_alone() {
+fn only_tasks_of_a_lost_core_miss_their_deadlines() {
     let file = one_core(&[(4, 7), (4, 7)]).replace("cores = 1", "cores = 2");
     let words = ["simulate", "-", "--json", "--for", "70ms"];
     assert_eq!(status(&cores(&words, &file)), 0);
@@ -138,7 +138,7 @@ fn a_lost_core_misses_the_deadlines_of_its_tasks_alone() {
 }
 
 #[test]
-fn generated_files_are_analysed_and_a_seed_repeats_them() {
+fn generated_file_can_be_analysed_and_is_repeated_by_its_seed() {
     let words = ["generate", "--util", "1.6", "--balance", "0.5", "--seed", "7"];
     let made = cores(&words, "");
     assert_eq!(status(&made), 0);
@@ -152,7 +152,7 @@ fn generated_files_are_analysed_and_a_seed_repeats_them() {
 }
 
 #[test]
-fn an_allocation_goes_to_rt_app_and_comes_back() {
+fn allocation_survives_conversion_to_rt_app_and_back() {
     let folder = folder("rt-app");
     let (file, picture) = (folder.join("out.json"), folder.join("responses.svg"));
     let (file, picture) = (file.to_string_lossy().into_owned(), picture.to_string_lossy().into_owned());
@@ -182,7 +182,7 @@ fn malformed_files_are_refused_with_the_line_and_the_field() {
     assert!(text(&cores(&["analyse", "/no/such/file"], "")).contains("/no/such/file: "));
 }
 
-/// Returns the blocks of docs/task-allocation.md in this language.
+/// Returns the code blocks of docs/task-allocation.md in this language.
 fn blocks(language: &str) -> Vec<&'static str> {
     let page = include_str!("../../../docs/task-allocation.md");
     let open = format!("```{language}\n");
@@ -190,7 +190,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_examples_of_the_page_print_what_the_page_shows() {
+fn examples_of_the_page_print_what_the_page_shows() {
     let (files, consoles) = (blocks("toml"), blocks("console"));
     assert_eq!((files.len(), consoles.len()), (1, 2));
     for console in consoles {
@@ -201,10 +201,10 @@ fn the_examples_of_the_page_print_what_the_page_shows() {
     }
 }
 
-/// `corelane cores serve` in a process of its own.
+/// A process of `corelane cores serve`.
 struct AdmissionServer {
     process: std::process::Child,
-    /// The corbaloc: reference that the server printed.
+    /// `corbaloc:` reference that the server printed.
     at: String,
 }
 
@@ -229,7 +229,7 @@ impl Drop for AdmissionServer {
 }
 
 #[test]
-fn a_server_admits_tasks_until_its_core_is_full() {
+fn server_admits_tasks_until_its_core_is_full() {
     let server = AdmissionServer::start("1");
     let at = ["--at", &server.at];
     let task = |name: &str| format!("[[task]]\nname = '{name}'\nexecution = '60ms'\nperiod = '100ms'\n");

@@ -1,5 +1,4 @@
-//! The forms of every command: the words that it takes, its exit status, and the line that explains
-//! an error.
+//! Tests of the command lines of all commands: their words, exit statuses and error messages.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -26,7 +25,7 @@ fn echo_idl() -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Wrong usage: the words, and the reason that the command reports.
+/// Invalid command lines, each with the reason that the command reports.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "no command is given"),
     (&["what"], "there is no command `what`"),
@@ -135,7 +134,7 @@ fn wrong_usage_has_status_2_the_reason_and_the_help() {
 }
 
 #[test]
-fn help_is_the_same_wherever_it_is_asked_for() {
+fn all_forms_of_help_print_one_text() {
     for (help, forms) in [
         (&["help"][..], &[&["--help"][..], &["-h"], &["help", "help"], &["help", "version"]][..]),
         (&["help", "call"], &[&["call", "--help"], &["call", "-h"], &["call", "--list", "r", "--help"]]),
@@ -166,13 +165,14 @@ fn help_is_the_same_wherever_it_is_asked_for() {
     }
 }
 
-/// The words of a call are refused for a reason that shows how they were understood.
+/// The error message of each call shows how its words were parsed.
 #[test]
 fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
     let idl = echo_idl();
     let dead = "corbaloc::127.0.0.1:1/x";
     for (words, reason) in [
-        // Options may come before, between and joined to other words. The last one counts.
+        // Options may precede or follow the reference, and may be joined with their value. The last
+        // one counts.
         (&["--idl", &idl, dead, "what"][..], "`what`"),
         (&[dead, "--idl", &idl, "what"], "`what`"),
         (&["-Ifolder", "-DX", "-D", "Y=1", "-I", "folder", "--idl-4", "--idl", &idl, dead, "what"], "`what`"),
@@ -185,7 +185,7 @@ fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
         (&["--idl", &idl, dead, "say", "a", "-x"], "argument `count`: \"-x\" is no long"),
         (&["--idl", &idl, dead, "say", "-I", "-5"], "TRANSIENT"),
         (&["--idl", &idl, dead, "say", "-5", "-5"], "TRANSIENT"),
-        // A value may begin with `-`.
+        // A value may start with `-`.
         (&["--interface", "-x", "--idl", &idl, dead, "say", "a", "1"], "-x"),
     ] {
         let output = corelane(&[&["call"], words].concat());
@@ -199,7 +199,7 @@ fn call_takes_options_up_to_the_operation_and_arguments_after_it() {
 }
 
 #[test]
-fn options_of_other_commands_are_taken_in_every_form() {
+fn options_are_accepted_in_every_form() {
     let idl = echo_idl();
     for (words, expected) in [
         (&["idl", "dump", "-DX=1", "-I", "folder", "--idl-4", &idl][..], 0),
@@ -221,7 +221,7 @@ fn options_of_other_commands_are_taken_in_every_form() {
 }
 
 #[test]
-fn completions_and_manual_pages_know_every_command() {
+fn completions_and_manual_pages_contain_every_command() {
     let top = said(&corelane(&["help"]));
     let commands = top.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let commands: Vec<&str> = commands.filter(|name| !name.is_empty()).collect();
@@ -233,7 +233,7 @@ fn completions_and_manual_pages_know_every_command() {
         for command in &commands {
             assert!(text.contains(command), "{shell}: {command}");
         }
-        // Options of commands that parse their own words, and of subcommands.
+        // These options belong to subcommands, or to commands that parse their own words.
         for option in ["message-format", "without-peers", "dry-run", "rt-app"] {
             assert!(text.contains(option), "{shell}: {option}");
         }
@@ -260,7 +260,7 @@ fn completions_and_manual_pages_know_every_command() {
     assert!(said(&nowhere).starts_with("error: cannot write to `/proc/nowhere`"), "{}", said(&nowhere));
 }
 
-/// bash accepts the completions, and completes a command and an option.
+/// bash loads the completions and completes a command and an option.
 #[test]
 fn bash_completes_commands_and_options() {
     let script = format!(

@@ -1,4 +1,4 @@
-//! Runs a plan whose host is a network namespace, with the script in docs/benchmarks.md.
+//! Runs a benchmark plan in a network namespace, with the script of docs/benchmarks.md.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Returns the script in the documentation.
+/// Returns the script in docs/benchmarks.md.
 fn script() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
     let page = fs::read_to_string(page).unwrap();
@@ -25,12 +25,12 @@ struct Namespace(String);
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Ignore errors: the namespace may not have been created.
+        // Ignore errors: the namespace may not exist.
         let _ = Command::new("ip").args(["netns", "delete", &self.0]).status();
     }
 }
 
-/// Runs the plan. Returns true if it succeeded, and the lines that it wrote.
+/// Runs the plan. Returns true if it succeeded, and the lines of its output file.
 fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
     let (plan, out) = (folder.join("plan.json"), folder.join("out.json"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -40,7 +40,7 @@ fn carried_out(folder: &Path, via: &Path) -> (bool, Vec<Value>) {
 }
 
 #[test]
-fn a_network_namespace_is_a_host() {
+fn plan_runs_benchmarks_in_a_network_namespace() {
     assert_eq!(corelane_sys::process::effective_user_id(), 0, "only root may make network namespaces");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("namespace");
     fs::create_dir_all(&folder).unwrap();
@@ -54,9 +54,9 @@ fn a_network_namespace_is_a_host() {
     let plan = json!({"schema": "corelane-plan", "version": 1, "runs": [run]});
     fs::write(folder.join("plan.json"), plan.to_string()).unwrap();
     ip(&["netns", "add", name]);
-    // The loopback interface of a new namespace is down. With the machine's own interface, calls
-    // would succeed.
-    assert!(!carried_out(&folder, &via).0, "it does not run in the namespace");
+    // In a new namespace the loopback interface is down, so calls fail. With the machine's own
+    // loopback interface they would succeed.
+    assert!(!carried_out(&folder, &via).0, "the plan runs in the namespace");
     ip(&["-n", name, "link", "set", "lo", "up"]);
     let (well, lines) = carried_out(&folder, &via);
     assert!(well, "{lines:?}");

@@ -1,4 +1,4 @@
-//! Tests of `corelane naming`: a server process, every command, and crashes.
+//! Tests of `corelane naming`: a server process, all its commands, and crashes.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -49,7 +49,7 @@ fn corelane(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_corelane")).args(words).output().unwrap()
 }
 
-/// A server in a process of its own.
+/// A process of `corelane naming serve`.
 struct Server {
     process: Child,
     /// `corbaloc:` URL of the name service.
@@ -96,7 +96,7 @@ impl Server {
         text
     }
 
-    /// Terminates the server with SIGTERM and expects exit status 0.
+    /// Terminates the server with SIGTERM and expects the exit status 0.
     fn terminate(mut self) {
         let status = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
         assert!(status.success());
@@ -114,7 +114,7 @@ impl Drop for Server {
 const ANY_PORT: &str = "tcp:127.0.0.1:0";
 
 #[test]
-fn every_command_works_as_documented() {
+fn naming_commands_work_as_documented() {
     let folder = Folder::new("commands");
     let (store, ior) = (folder.text("names.db"), folder.text("ior"));
     let server = Server::start(ANY_PORT, &["--store", &store, "--ior-file", &ior]);
@@ -126,11 +126,11 @@ fn every_command_works_as_documented() {
     server.done(&["bind-context", "shop/up", &format!("@{ior}")]);
     assert_eq!(server.done(&["list"]), "a\\/b\\.c\nshop/\n");
     assert_eq!(server.done(&["list", "shop"]), "old.ctx/\norders.obj\nup/\n");
-    // The walk detects the initial context by its own reference, not by its URL.
+    // The traversal recognises the initial context by its own reference, not by its URL.
     let tree = "a\\/b\\.c\nshop/\n  old.ctx/\n  orders.obj\n  up/\n    a\\/b\\.c\n    shop/ (a context above)\n";
     assert_eq!(server.done(&["tree"]), tree);
     assert_eq!(server.done(&["resolve", r"shop/up/a\/b\.c"]), fs::read_to_string(&ior).unwrap());
-    // A corbaname URL is a reference too, and so is a context of another server.
+    // A corbaname URL can be used as a reference, and a context of another server as a name server.
     let name = format!("corbaname::1.2@127.0.0.1:{}#shop", server.port());
     assert_eq!(
         String::from_utf8(corelane(&["naming", "list", "--at", &name]).stdout).unwrap(),
@@ -150,6 +150,11 @@ fn every_command_works_as_documented() {
     let invalid = server.refused(&["list", "a/"]);
     assert_eq!(invalid, "error: `a/` is not a name: components are ID, ID.KIND or .KIND, with `/` between them\n");
     assert!(server.refused(&["bind", "x", "what"]).starts_with("error: `what` cannot be used: "));
+    let unbound = format!("{name}/none");
+    assert_eq!(
+        server.refused(&["bind", "x", &unbound]),
+        format!("error: \"{unbound}\" is not resolved: nothing is bound to the first part of none\n")
+    );
     assert!(server.refused(&["bind", "x", "@/nowhere"]).starts_with("error: `/nowhere` cannot be read: "));
 
     server.done(&["rebind", "shop/orders.obj", nowhere]);
@@ -160,7 +165,7 @@ fn every_command_works_as_documented() {
     assert_eq!(server.done(&["list", "shop"]), "old.ctx/\nup/\n");
     server.done(&["unbind", "shop/up"]);
 
-    // A running server holds its store.
+    // A running server locks its store.
     let copy = folder.text("copy.db");
     let locked = corelane(&["naming", "backup", "--store", &store, &copy]);
     assert!(String::from_utf8(locked.stdout).unwrap().contains(&format!("process {}", server.process.id())));
@@ -173,13 +178,14 @@ fn every_command_works_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if a line is as the page shows it. In the page `...` stands for any rest.
+/// Returns true if a line is equal to the line of the page. In the page a final `...` stands for
+/// any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }
 
 #[test]
-fn session_of_the_page_goes_as_shown() {
+fn session_of_the_page_prints_what_the_page_shows() {
     let page = include_str!("../../../docs/naming.md");
     let session = page.split("```console\n$ ").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
     let server = Server::start("tcp:127.0.0.1:0", &[]);
@@ -211,8 +217,8 @@ fn prune_keeps_a_context_whose_iterator_was_ended() {
     let root = naming.reference();
     root.bind_new_context(&n("shop")).unwrap();
     let large = root.new_context().unwrap();
-    // `prune` reads 500 bindings at a time. Listing `large` ends the iterator of `shop`. At least
-    // one of the bindings of `large` is in the first batch of `shop`.
+    // `prune` reads 500 bindings at a time. Listing `large` ends the iterator of `shop`, because at
+    // least one binding of `large` is in the first batch of `shop`.
     for number in 0..501 {
         large.as_ref().unwrap().bind(&n(&format!("o{number}")), None).unwrap();
         match number {
@@ -249,7 +255,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
     root.bind(&n("c"), object(&format!("corbaloc::1.2@127.0.0.1:{port}/Silent")).as_ref()).unwrap();
     let text = std::thread::scope(|scope| {
         let running = scope.spawn(|| prune(root, &["--timeout", "5"]));
-        // The names are checked in their order, so `a` and `b` have been checked by now.
+        // Names are checked in order, so `a` and `b` have already been checked.
         let _connection = silent.accept().unwrap();
         root.rebind(&n("a"), object("corbaloc::1.2@127.0.0.1:1/New").as_ref()).unwrap();
         running.join().unwrap()
@@ -261,7 +267,7 @@ fn prune_keeps_names_that_are_bound_again_meanwhile() {
 }
 
 #[test]
-fn service_manager_is_told() {
+fn serve_notifies_the_service_manager() {
     let folder = Folder::new("notify");
     let path = folder.file("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -276,7 +282,7 @@ fn service_manager_is_told() {
 }
 
 #[test]
-fn server_that_cannot_start_says_why() {
+fn server_that_cannot_start_reports_the_reason() {
     let folder = Folder::new("why");
     fs::write(folder.file("text"), "no store").unwrap();
     let text = folder.text("text");
@@ -291,7 +297,7 @@ fn server_that_cannot_start_says_why() {
     }
 }
 
-/// The state of one name, as far as its client knows it.
+/// The state of a name as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     Nothing,
@@ -299,7 +305,7 @@ enum Bound {
     Context,
 }
 
-/// A client that changes its own names until its server dies.
+/// A client that changes its own names until its server is killed.
 struct Client {
     number: usize,
     random: u64,
@@ -379,8 +385,8 @@ impl Client {
         }
     }
 
-    /// Compares the names with the state of a new server. All acknowledged changes must be there;
-    /// the last change must be complete or absent.
+    /// Compares the names with those of a restarted server. All acknowledged changes must be there.
+    /// The last change must be complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {
@@ -390,7 +396,7 @@ impl Client {
                     Bound::Object(port)
                 }
                 Ok(Some(object)) => {
-                    // The context of the binding exists.
+                    // The context to which the name is bound exists.
                     let context = NamingContextRef::unchecked_narrow(&object);
                     assert_eq!(context.list(1).unwrap(), (Vec::new(), None));
                     Bound::Context
@@ -418,8 +424,8 @@ fn of_rebind(error: RebindError) -> corelane::SystemException {
     }
 }
 
-/// Kills the server repeatedly while four clients bind, rebind and unbind. `CORELANE_CYCLES` sets
-/// the number of kills (30).
+/// Kills the server repeatedly while four clients bind, rebind and unbind. The environment variable
+/// `CORELANE_CYCLES` sets the number of kills; its default is 30.
 #[test]
 fn acknowledged_changes_survive_kill_9() {
     let folder = Folder::new("crash");
@@ -440,7 +446,7 @@ fn acknowledged_changes_survive_kill_9() {
     }
     for cycle in 0..cycles {
         let (is_dying, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
-        // No client may compare its names while the server is being killed.
+        // The server is killed only after all clients have compared their names.
         let (compared, clients_count) = (AtomicUsize::new(0), clients.len());
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -457,12 +463,12 @@ fn acknowledged_changes_survive_kill_9() {
                     assert!(is_dying.load(Ordering::Relaxed), "the server ended by itself");
                 }));
             }
-            // The server is killed during the work, at a different instant in each cycle.
+            // Kills the server during changes, after a different number of changes in each cycle.
             let is_waiting = || {
                 let has_few = changes.load(Ordering::Relaxed) < 10 + cycle % 17 * 3;
                 has_few || compared.load(Ordering::Relaxed) < clients_count
             };
-            // A thread that has ended has failed.
+            // A client thread ends early only if it has failed.
             while is_waiting() && !threads.iter().any(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,5 +1,4 @@
-//! Tests of `corelane ping` and `corelane doctor REFERENCE` with servers that work, and with dead
-//! and hostile ones.
+//! Tests of `corelane ping` and `corelane doctor REFERENCE` with working, dead and hostile servers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,7 +28,7 @@ fn json(output: &Output) -> Json {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// A name server in this process, which serves as an object that answers.
+/// A name server in this process, whose initial context is the object that the tests call.
 struct Server {
     _orb: Orb,
     port: u16,
@@ -50,7 +49,7 @@ impl Server {
     }
 }
 
-/// Runs a server that calls `serve` for each connection until the test's process ends.
+/// Starts a server that calls `serve` for each connection until the test process ends.
 fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let address = listener.local_addr().expect("an address");
@@ -58,7 +57,7 @@ fn hostile(serve: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that keeps each connection and never answers.
+/// Starts a server that keeps each connection open and never answers.
 fn silent() -> SocketAddr {
     hostile(std::mem::forget)
 }
@@ -68,7 +67,7 @@ fn closing() -> SocketAddr {
     hostile(|mut connection| drop(connection.read(&mut [0; 1])))
 }
 
-/// Starts a server that answers in another protocol.
+/// Starts a server that answers in another protocol than GIOP.
 fn garbage() -> SocketAddr {
     hostile(|mut connection| {
         let _ = connection.read(&mut [0; 1024]);
@@ -81,14 +80,14 @@ fn refused() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
     let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
     let address = client.local_addr().expect("an address");
-    // The connection occupies its port until the end of the process, so no server of another test
-    // gets the port.
+    // The connection occupies its port until the process ends, so no server of another test gets
+    // the port.
     std::mem::forget((listener, client));
     address
 }
 
 #[test]
-fn an_object_that_is_there_is_described_and_timed() {
+fn ping_reports_type_and_response_times_of_an_object() {
     let server = Server::start();
     let output = corelane(&["ping", "--count", "3", "--interval", "0", &server.reference]);
     let said = text(&output);
@@ -118,7 +117,7 @@ fn an_object_that_is_there_is_described_and_timed() {
 }
 
 #[test]
-fn the_address_and_the_lane_that_answer_are_told() {
+fn ping_reports_the_address_that_answers() {
     let server = Server::start();
     let dead = refused().port();
     let url = format!("corbaloc::1.2@127.0.0.1:{dead},:1.2@127.0.0.1:{}/NameService", server.port);
@@ -135,7 +134,7 @@ fn the_address_and_the_lane_that_answer_are_told() {
     assert_eq!(status(&named), 0, "{}", text(&named));
 }
 
-/// A servant without operations of its own.
+/// Servant without operations of its own.
 struct Plain;
 
 impl DynamicServant for Plain {
@@ -149,7 +148,7 @@ impl DynamicServant for Plain {
 }
 
 #[test]
-fn the_lanes_of_a_real_time_server_are_told_apart() {
+fn doctor_reports_each_lane_of_a_real_time_server() {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").real_time(rt).build().expect("an ORB");
     let lane = |priority| LaneConfig::default().priority(priority).static_threads(1).listen("tcp:127.0.0.1:0");
@@ -175,7 +174,7 @@ fn the_lanes_of_a_real_time_server_are_told_apart() {
 }
 
 #[test]
-fn an_object_that_is_not_there_or_of_another_type_is_status_1() {
+fn missing_object_or_other_type_gives_status_1() {
     let server = Server::start();
     let missing = format!("corbaloc::1.2@127.0.0.1:{}/nothing", server.port);
     let output = corelane(&["ping", "--count", "2", "--interval", "0", &missing]);
@@ -197,7 +196,7 @@ fn an_object_that_is_not_there_or_of_another_type_is_status_1() {
 }
 
 #[test]
-fn a_ping_ends_whatever_the_server_does() {
+fn ping_ends_with_any_hostile_server() {
     for (server, reason) in [
         (silent(), "TIMEOUT"),
         (closing(), "COMM_FAILURE"),
@@ -210,16 +209,16 @@ fn a_ping_ends_whatever_the_server_does() {
         assert_eq!(status(&output), 1, "{said}");
         assert!(said.contains(&format!("no answer     profile 1, tcp:{server}: ")) && said.contains(reason), "{said}");
     }
-    // The deadline ends the command before its rounds, and before it has tried every address.
+    // The deadline ends the command before all rounds, and before every address was tried.
     let many = format!("corbaloc:{}/k", vec![format!(":1.2@{}", silent()); 64].join(","));
     let report = json(&corelane(&["ping", "--json", "--timeout", "0.2", "--deadline", "0.5", &many]));
     assert_eq!((&report["is_cut"], &report["is_there"]), (&true.into(), &false.into()));
     assert!(report["unanswered"].as_array().unwrap().len() < 64);
 }
 
-/// The deadline comes in the pause after the first round.
+/// The deadline passes in the pause after the first round.
 #[test]
-fn a_ping_that_its_deadline_ends_has_no_failures() {
+fn ping_that_ends_at_its_deadline_has_no_failures() {
     let server = Server::start();
     let (url, times) = (server.url(), ["--interval", "1000", "--timeout", "60", "--deadline", "10"]);
     let report = json(&corelane(&[&["ping", "--json", "--count", "1000000", &url], &times[..]].concat()));
@@ -229,9 +228,9 @@ fn a_ping_that_its_deadline_ends_has_no_failures() {
     }
 }
 
-/// A file contains a reference, not the name of another file.
+/// The content of the file is parsed as a reference, not as the name of another file.
 #[test]
-fn the_content_of_a_file_is_not_taken_for_a_file_name() {
+fn content_of_a_file_is_not_parsed_as_a_file_name() {
     let server = Server::start();
     let path = |name: &str| format!("{}/ping-{name}", env!("CARGO_TARGET_TMPDIR"));
     let (inner, outer) = (path("inner"), path("outer"));
@@ -246,10 +245,9 @@ fn the_content_of_a_file_is_not_taken_for_a_file_name() {
     assert_eq!(text(&endless), "error: `/dev/zero` holds more than 16777216 octets\n");
 }
 
-/// The largest accepted references: one with a key of a mebibyte, and one with the maximum number
-/// of addresses.
+/// One reference has a key of a mebibyte, and the other has the maximum number of addresses.
 #[test]
-fn the_largest_references_are_examined() {
+fn references_of_maximum_size_are_examined() {
     let server = Server::start();
     let begin = format!("corbaloc::1.2@127.0.0.1:{}/", server.port);
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("largest-key");
@@ -272,8 +270,7 @@ fn the_largest_references_are_examined() {
     assert_eq!(finding(&many, "route").0, 0);
 }
 
-/// Returns the exit status and, from an examination in JSON, the finding of the check that is not
-/// good.
+/// Returns the exit status of an examination, and the finding of this check that is not good.
 fn finding(reference: &str, check: &str) -> (i32, Json) {
     let output = corelane(&["doctor", "--json", "--timeout", "2", reference]);
     let report = json(&output);
@@ -285,7 +282,7 @@ fn finding(reference: &str, check: &str) -> (i32, Json) {
 }
 
 #[test]
-fn the_doctor_finds_nothing_wrong_with_an_object_that_works() {
+fn doctor_reports_that_a_working_object_can_be_called() {
     let server = Server::start();
     let output = corelane(&["doctor", &server.reference]);
     let said = text(&output);
@@ -305,14 +302,14 @@ fn the_doctor_finds_nothing_wrong_with_an_object_that_works() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("\nNO "), "{said}");
-    // One address that works suffices.
+    // One reachable address is enough.
     let url = format!("corbaloc::1.2@{},:1.2@127.0.0.1:{}/NameService", refused(), server.port);
     let (status, found) = finding(&url, "route");
     assert_eq!((status, &found["profile"], &found["verdict"]), (0, &1.into(), &"no".into()));
 }
 
 #[test]
-fn the_doctor_says_why_a_server_does_not_answer() {
+fn doctor_reports_why_a_server_does_not_answer() {
     for (server, check, cause) in [
         (silent(), "server", "it takes connections and answers nothing"),
         (closing(), "server", "it closes the connection without an answer"),
@@ -330,7 +327,7 @@ fn the_doctor_says_why_a_server_does_not_answer() {
 }
 
 #[test]
-fn the_doctor_judges_addresses_names_and_objects() {
+fn doctor_reports_faults_of_addresses_names_and_objects() {
     let server = Server::start();
     let port = server.port;
     for (reference, check, status, cause) in [
@@ -343,7 +340,6 @@ fn the_doctor_judges_addresses_names_and_objects() {
             1,
             "it does not have the object (OBJECT_NOT_EXIST",
         ),
-        (format!("corbaname::1.2@127.0.0.1:{port}#shop/a"), "name", 1, "`shop/a`: not found: nothing is bound"),
         (format!("corbaname::1.2@{}#shop", refused()), "name", 1, "`shop` cannot be looked up"),
         ("IOR:00000000000000010000000000000000".to_owned(), "reference", 1, "the reference is nil"),
         ("corbaloc:rir:/NameService".to_owned(), "reference", 1, "the text stands for an initial reference"),
@@ -355,12 +351,16 @@ fn the_doctor_judges_addresses_names_and_objects() {
         assert!(found["found"].as_str().unwrap().starts_with(cause), "{reference}: {found}");
         assert!(found["remedy"].is_string(), "{reference}: {found}");
     }
+    let unbound = format!("corbaname::1.2@127.0.0.1:{port}#shop/a");
+    let (found_status, found) = finding(&unbound, "name");
+    let cause = format!("\"{unbound}\" is not resolved: nothing is bound to the first part of shop/a");
+    assert_eq!((found_status, &found["found"]), (1, &Json::from(cause)));
     let made = |words: &[&str]| {
         let output = corelane(&[&["ior", "make"], words].concat());
         assert_eq!(status(&output), 0, "{}", text(&output));
         text(&output).trim().to_owned()
     };
-    // TLS alone, a missing socket, a transport of another ORB, and code sets without a common one.
+    // Only TLS, a missing socket, a transport of another ORB, and no common code set.
     let ssl = made(&["--address", "h:0", "--key", "k", "--component", "20=000000660006138800"]);
     assert!(finding(&ssl, "transport").1["found"].as_str().unwrap().contains("TLS"));
     let unix = made(&["--address", "uiop:/nowhere/socket", "--key", "k"]);
@@ -376,7 +376,7 @@ fn the_doctor_judges_addresses_names_and_objects() {
 }
 
 #[test]
-fn the_doctor_of_the_machine_has_json_too() {
+fn doctor_reports_guarantees_as_json() {
     let output = corelane(&["doctor", "--json"]);
     assert_eq!(status(&output), 0);
     let report = json(&output);

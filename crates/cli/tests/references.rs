@@ -1,4 +1,4 @@
-//! References that commands read from files, and the doctor's words about the objects of a name.
+//! Tests of references that commands read from files, and of the doctor's findings about a name.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The text in a file is a reference. It must not lead to a further file, which may have no end.
+/// The text in a file is a reference. It must not name a further file, which may be endless.
 #[test]
-fn a_reference_in_a_file_names_no_file() {
+fn reference_in_a_file_is_not_a_file_name() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("references");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("further.ior");
@@ -40,7 +40,7 @@ fn a_reference_in_a_file_names_no_file() {
 }
 
 #[test]
-fn the_doctor_tells_the_name_server_from_the_object() {
+fn doctor_distinguishes_the_name_server_from_the_object() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let naming = NamingConfig::new().serve(&orb).unwrap();
     let root = naming.reference();
@@ -60,7 +60,7 @@ fn the_doctor_tells_the_name_server_from_the_object() {
     assert_eq!(checks("object"), [&["name"][..], &all].concat());
     let said = text(&corelane(&["doctor", &reference]));
     assert_eq!(said.matches(" name server: ").count(), all.len(), "{said}");
-    // Without a name the context is the object.
+    // Without a name, the context itself is the object.
     let said = text(&corelane(&["doctor", &format!("corbaname::1.2@127.0.0.1:{port}")]));
     assert!(said.contains("The object can be called.") && !said.contains(" name server: "), "{said}");
 }

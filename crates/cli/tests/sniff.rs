@@ -1,4 +1,4 @@
-//! `corelane sniff` with the recorded messages of other ORBs, as traffic.
+//! Tests of `corelane sniff` with recorded messages of other ORBs as captured traffic.
 
 #[path = "../../sniff/tests/capture/mod.rs"]
 mod capture;
@@ -16,7 +16,7 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/vectors")
 }
 
-/// Returns the IDL file of the recorded messages.
+/// Returns the path of the IDL file of the recorded messages.
 fn idl() -> String {
     vectors().join("fix.idl").to_string_lossy().into_owned()
 }
@@ -68,14 +68,15 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the lines of JSON that a command prints.
+/// Returns the lines of JSON that the command prints.
 fn shown(words: &[&str]) -> Vec<Json> {
     let output = corelane(&[&["sniff", "--json"], words].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     text(&output).lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// Returns true if a value is shown as the vectors have it: as they are, numbers and texts.
+/// Returns true for values that the vectors and the command show alike: numbers, and objects of
+/// numbers.
 fn is_comparable(value: &Json) -> bool {
     match value {
         Json::Number(_) => true,
@@ -127,7 +128,7 @@ fn recorded_messages_are_shown_with_their_arguments() {
 }
 
 #[test]
-fn fragments_are_put_together() {
+fn fragments_are_shown_as_one_message() {
     for product in ["tao", "omniorb"] {
         let vectors = recorded(product, "fragments.json");
         let path = file(&format!("{product}-fragments.pcap"), &pcap(&traffic(&vectors, 1_400)));
@@ -137,7 +138,7 @@ fn fragments_are_put_together() {
         for line in &lines {
             assert!(line["kind"].is_string() && line.get("not_decoded").is_none(), "{line}");
         }
-        // A fragment has a header and the request id in front of its octets.
+        // In front of its octets, a fragment has a header and a request id.
         let octets = |vector: &Json| octets(&vector["bytes_hex"]).len() - if is_part(&vector) { 16 } else { 0 };
         let shown: u64 = lines.iter().filter_map(|line| line["size"].as_u64()).sum();
         assert_eq!(shown, vectors.iter().map(octets).sum::<usize>() as u64, "{product}");
@@ -145,7 +146,7 @@ fn fragments_are_put_together() {
 }
 
 #[test]
-fn filters_leave_lines_out() {
+fn filters_omit_messages() {
     let vectors = recorded("omniorb", "giop12.json");
     let path = file("filters.pcap", &pcap(&traffic(&vectors, 1_400)));
     let all = shown(&[&path]);
@@ -161,7 +162,7 @@ fn filters_leave_lines_out() {
 }
 
 #[test]
-fn a_gap_and_a_cut_file_are_said() {
+fn gap_and_truncated_file_are_reported() {
     let vectors = recorded("omniorb", "giop12.json");
     let mut packets = traffic(&vectors, 1_400);
     let request =
@@ -171,7 +172,7 @@ fn a_gap_and_a_cut_file_are_said() {
     let lines = shown(&[&path]);
     let gaps: Vec<&Json> = lines.iter().filter_map(|line| line.get("lost_octets")).collect();
     assert_eq!(gaps, [&Json::from(lost)]);
-    // The next requests have their replies again.
+    // Requests after the gap have their replies again.
     let alone = lines.iter().filter(|line| line["kind"] == "Reply" && line["operation"].is_null()).count();
     assert!(alone == 1 && !lines.iter().any(|line| line["operation"] == "cube_octet"), "{lines:?}");
     let said = text(&corelane(&["sniff", &path]));
@@ -188,15 +189,16 @@ fn a_gap_and_a_cut_file_are_said() {
     assert!(line["error"].as_str().unwrap().ends_with("it is neither pcap nor pcapng"), "{line}");
 }
 
-/// A network interface is captured by dumpcap; here a script with its name gives out a file.
+/// A script named `dumpcap`, which prints a capture file, replaces the real dumpcap.
 #[test]
-fn a_device_is_captured_by_dumpcap() {
+fn interface_is_captured_with_dumpcap() {
     let vectors = recorded("omniorb", "giop12.json");
     let capture = file("device.pcap", &pcapng(&traffic(&vectors, 1_400)));
     let expected = shown(&["--port", "2809", &capture]);
     let script = format!("#!/bin/sh\necho \"$@\" > '{capture}.words'\ncat '{capture}'\n");
     let text_file = file("dumpcap.text", script.as_bytes());
-    // A program that this process has written may be busy while another thread starts a process.
+    // A program that this process has written may be busy while another thread starts a process, so
+    // `install` writes the script.
     let script = text_file.replace("dumpcap.text", "dumpcap");
     let status = Command::new("install").args(["-m", "755", &text_file, &script]).status().unwrap();
     assert!(status.success());
@@ -215,9 +217,9 @@ fn a_device_is_captured_by_dumpcap() {
     assert!(text(&output).contains("dumpcap cannot be started"), "{}", text(&output));
 }
 
-/// Runs the examples of the page over a capture of recorded messages.
+/// Runs the examples of docs/sniff.md with a capture of recorded messages.
 #[test]
-fn the_examples_of_the_page_show_what_they_do() {
+fn examples_of_the_page_print_what_the_page_shows() {
     let page = include_str!("../../../docs/sniff.md");
     let vectors = recorded("omniorb", "giop12.json");
     file("calls.pcap", &pcap(&traffic(&vectors, 1_400)));

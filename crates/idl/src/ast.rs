@@ -1,8 +1,8 @@
-//! The syntax tree: the source as written, before name lookup.
+//! The syntax tree: the declarations as written, before names are looked up.
 //!
-//! It covers CORBA 3 IDL without components, and the matching building blocks of IDL 4.2, so that
-//! checks and back ends share one tree. The parser recognises and refuses components, homes, event
-//! types, ports and template modules, so the tree has no nodes for them.
+//! The tree covers CORBA 3 IDL without components, and the corresponding building blocks of IDL
+//! 4.2. The parser recognises and refuses components, homes, event types, ports and template
+//! modules, so the tree has no nodes for them.
 
 use crate::binary128::Binary128;
 use crate::lex::token::Token;
@@ -36,7 +36,7 @@ pub struct Declaration {
     pub kind: DeclarationKind,
     /// The annotations in front of the declaration (`@name(...)`).
     pub annotations: Vec<Annotation>,
-    /// Index of its first token, used to find its comments.
+    /// Index of the declaration's first token, used to find the comments in front of it.
     pub first_token: usize,
 }
 
@@ -107,10 +107,10 @@ pub struct Pragma {
     pub(crate) tokens: Vec<Token>,
 }
 
-/// A string literal after evaluation.
+/// One or more adjacent string literals after evaluation.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// The characters after evaluation.
+    /// The characters, with escapes replaced.
     pub value: String,
     /// The text's location.
     pub span: Span,
@@ -121,14 +121,14 @@ pub struct Text {
 pub struct Annotation {
     /// The annotation's name.
     pub name: ScopedName,
-    /// The annotation's arguments, with a name where one is written.
+    /// The annotation's arguments, each with its name if one is written.
     pub arguments: Vec<(Option<Name>, Expression)>,
 }
 
 /// `abstract`, `local` or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavor {
-    /// Neither `abstract` nor `local`: the objects may be remote.
+    /// Neither `abstract` nor `local`: objects of the interface may be remote.
     Remote,
     /// `local`.
     Local,
@@ -181,14 +181,14 @@ pub struct ValueDeclaration {
     pub end: Span,
 }
 
-/// State of a value type.
+/// One line of state members of a value type: `public T a, b;`.
 #[derive(Clone, Debug)]
 pub struct State {
     /// True for `public`, false for `private`.
     pub public: bool,
-    /// The state's type.
+    /// The type of the state members.
     pub ty: Type,
-    /// The state's names.
+    /// The names of the state members.
     pub declarators: Vec<Declarator>,
 }
 
@@ -201,7 +201,7 @@ pub struct Struct {
     pub base: Option<ScopedName>,
     /// The struct's members.
     pub members: Vec<Member>,
-    /// True if some of its members were refused.
+    /// True if the parser refused some of the members.
     pub faulty: bool,
     /// The struct's closing brace.
     pub end: Span,
@@ -254,7 +254,7 @@ pub struct Union {
 /// `case 1: case 2: T a;`
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// Its labels.
+    /// The arm's labels.
     pub labels: Vec<CaseLabel>,
     /// The type of the arm's member.
     pub ty: Type,
@@ -309,7 +309,7 @@ pub struct BitsetField {
 pub struct BitmaskFlag {
     /// The flag's name.
     pub name: Name,
-    /// The annotations in front of it, such as `@position(...)`.
+    /// The annotations in front of the flag, such as `@position(...)`.
     pub annotations: Vec<Annotation>,
 }
 
@@ -342,7 +342,7 @@ pub enum Direction {
     In,
     /// To the client.
     Out,
-    /// Both ways.
+    /// To the server and back to the client.
     InOut,
 }
 
@@ -403,7 +403,7 @@ pub struct Type {
 /// The kinds of types as written.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
-    /// A type without parts.
+    /// A type without parameters.
     Basic(Basic),
     /// `string<n>` or `wstring<n>`; the flag is true for `wstring`.
     String(bool, Option<Box<Expression>>),
@@ -415,11 +415,11 @@ pub enum TypeKind {
     Map(Box<(Type, Type)>, Option<Box<Expression>>),
     /// A name.
     Named(ScopedName),
-    /// A structure, union or enumeration defined in place.
+    /// A structure, union or enumeration that is defined where it is used.
     Inline(Box<Declaration>),
 }
 
-/// A type without parts.
+/// A type without parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in IDL")]
 pub enum Basic {

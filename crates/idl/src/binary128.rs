@@ -11,17 +11,17 @@ pub struct Binary128(Quad);
 
 impl Binary128 {
     /// Number of digits that suffice to round every literal correctly: a midpoint between two
-    /// neighbours has at most 11,563.
+    /// neighbouring numbers has at most 11,563 digits.
     const DIGITS: usize = 12_000;
-    /// Number of decimal digits that suffice to tell all numbers apart.
+    /// Number of decimal digits that suffice to distinguish all numbers.
     const ENOUGH: usize = 36;
-    /// Powers of ten at the ends of the range: above `MOST` every literal overflows, below `LEAST`
-    /// it is zero.
+    /// Power of ten above which every literal overflows.
     const MOST: i64 = 5_000;
+    /// Power of ten below which every literal is zero.
     const LEAST: i64 = -5_000;
 
     /// Returns the number nearest to a literal, which has digits and may have a point and an
-    /// exponent. `None` if the literal is too large.
+    /// exponent. Returns `None` if the literal is too large.
     pub(crate) fn of_literal(text: &str) -> Option<Self> {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -84,7 +84,7 @@ impl Binary128 {
         Self(-self.0)
     }
 
-    /// Applies an operator. `None` if binary128 does not support it.
+    /// Applies an operator. Returns `None` for an operator that binary128 does not support.
     pub(crate) fn apply(operator: Binary, left: Self, right: Self) -> Option<Self> {
         Some(Self(match operator {
             Binary::Add => (left.0 + right.0).value,
@@ -135,8 +135,8 @@ mod tests {
         }
         assert!(Binary128::of_literal("1.2e4932").is_none());
         assert!(Binary128::of_literal("1e99999999999999999999").is_none());
-        // The literal is just above the midpoint between 1 and its neighbour. Only a digit far to
-        // the right decides.
+        // `half` is the midpoint between 1 and the next number. Only a digit far to the right makes
+        // the literal larger than the midpoint.
         let half = "1.00000000000000000000000000000000009629649721936179265279889712924636592690508241076940976199693977832794189453125";
         assert_eq!(bits(half), 0x3fff << 112);
         assert_eq!(bits(&format!("{half}{}1", "0".repeat(20_000))), (0x3fff << 112) + 1);

@@ -42,8 +42,8 @@ impl Builder {
         self
     }
 
-    /// Accepts features of IDL 4 that CORBA 3 forbids: empty structures, octets as discriminators
-    /// of unions.
+    /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
+    /// discriminators of unions.
     #[must_use]
     pub fn idl_4(mut self) -> Self {
         self.options.idl_4 = true;
@@ -58,38 +58,39 @@ impl Builder {
         self
     }
 
-    /// Lets generated structures, unions, enumerations, exceptions and values derive another trait:
-    /// `serde::Serialize`. The including crate must depend on the crate in the path.
+    /// Lets generated structures, unions, enumerations, exceptions and values derive another trait,
+    /// such as `serde::Serialize`. The crate that includes the code must depend on the crate in the
+    /// path.
     ///
-    /// A type derives the trait if all its parts are numbers, texts, maps, arrays of up to 32
-    /// elements, sequences (except of octets), or other types that derive it. Octets, references,
-    /// `any`, fixed-point numbers and the like prevent it.
+    /// A type derives the trait if all its parts are numbers, strings, maps, arrays of up to 32
+    /// elements, sequences (except of octets), or other types that derive the trait. Sequences of
+    /// octets, references, `any` and fixed-point numbers prevent the derivation.
     #[must_use]
     pub fn derive(mut self, path: &str) -> Self {
         self.options.derives.push(path.to_owned());
         self
     }
 
-    /// Refers to existing Rust code instead of generating it again.
+    /// Makes generated code refer to existing Rust code of an IDL module or file.
     ///
-    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the Rust
-    /// module with its code. For an IDL module it is the module generated from it, for a file the
-    /// module that includes the generated code.
+    /// `idl` is an IDL module (`Shared`, `A::B`) or a file (`shared.idl`). `rust` is the path of
+    /// the Rust module with the existing code. For an IDL module this is the generated module, for
+    /// a file the module that includes the generated code.
     ///
     /// ```no_run
     /// // shared.idl has `module Shared { struct Point { .. }; };`, and the crate `shapes` includes its code in `shapes::idl`.
     /// corelane_idl::Builder::new().external("Shared", "shapes::idl::shared").compile("idl/drawing.idl");
     /// ```
     ///
-    /// One version of the compiler must generate the code of both crates, from one text of the
-    /// shared IDL.
+    /// The code of both crates must come from the same version of the compiler and of the shared
+    /// IDL.
     #[must_use]
     pub fn external(mut self, idl: &str, rust: &str) -> Self {
         self.options.externals.push((idl.to_owned(), rust.to_owned()));
         self
     }
 
-    /// Writes to this folder instead of `OUT_DIR`.
+    /// Writes the output to this folder instead of `OUT_DIR`.
     #[must_use]
     pub fn output(mut self, folder: impl Into<PathBuf>) -> Self {
         self.output = Some(folder.into());
@@ -98,7 +99,7 @@ impl Builder {
 
     /// Compiles a file: `idl/echo.idl` becomes `echo.rs` and `idl/shop.v2.idl` becomes
     /// `shop.v2.rs`. An unchanged output file is not rewritten. Tells cargo to run the script again
-    /// when an input file changes. Can be called for several files.
+    /// when an input file changes. This method can be called for several files.
     ///
     /// If the file is refused, prints the errors and ends the build script with exit status 1.
     pub fn compile(&self, file: impl AsRef<Path>) -> &Self {
@@ -109,17 +110,19 @@ impl Builder {
         self
     }
 
-    /// Like [`compile`](Self::compile), for callers that show the message themselves.
+    /// Compiles a file as [`compile`](Self::compile) does, but returns the message instead of
+    /// printing it.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is refused, or if the output cannot be written. Also if the
-    /// output would overwrite the output of another file that this thread compiled. The text is a
-    /// message of several lines.
+    /// A message of several lines, if the file cannot be read, the file is refused, the output
+    /// cannot be written, or the output would overwrite the output of another file that this thread
+    /// compiled.
     pub fn try_compile(&self, file: &Path) -> Result<PathBuf, String> {
         let mut compilation = Compilation::of_file(file, &self.options)
             .map_err(|error| format!("error: cannot read `{}`: {error}\n", file.display()))?;
-        for path in compilation.files_read() {
+        let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+        for path in compilation.files_read().filter(|path| !is_generated(path, out_dir.as_deref())) {
             println!("cargo:rerun-if-changed={}", path.display());
         }
         let rust = if compilation.is_accepted() { compilation.to_rust() } else { String::new() };
@@ -142,8 +145,15 @@ impl Builder {
     }
 }
 
+/// Returns true for IDL that the build script itself wrote to `OUT_DIR`. Cargo would find such a file
+/// changed after every run of the script, and would build the package again each time.
+fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
+    out_dir.is_some_and(|folder| path.starts_with(folder))
+}
+
 thread_local! {
-    /// Output files and their source files. All builders of a build script write to one `OUT_DIR`.
+    /// The output files so far with their source files. All builders of a build script write to one
+    /// `OUT_DIR`.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
@@ -154,7 +164,7 @@ pub(crate) fn output_name(file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Refuses to overwrite the output of another file in this build script.
+/// Records the output file, unless it is the output of another source file of this build script.
 fn claim(file: &Path, target: &Path) -> Result<(), String> {
     let source = DiskFiles.identity(file);
     let first = WRITTEN.with_borrow_mut(|written| written.entry(target.to_owned()).or_insert(source.clone()).clone());
@@ -181,4 +191,18 @@ pub(crate) fn write_if_changed(path: &Path, text: &str) -> std::io::Result<Write
     }
     std::fs::write(path, text)?;
     Ok(WriteOutcome::Changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_idl_in_out_dir_counts_as_generated() {
+        let out_dir = Some(Path::new("/build/out"));
+        assert!(is_generated(Path::new("/build/out/wide.idl"), out_dir));
+        assert!(!is_generated(Path::new("idl/echo.idl"), out_dir));
+        assert!(!is_generated(Path::new("/build/output/echo.idl"), out_dir));
+        assert!(!is_generated(Path::new("/build/out/wide.idl"), None));
+    }
 }

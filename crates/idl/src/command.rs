@@ -24,7 +24,7 @@ Compiles IDL to Rust: FILE.idl becomes FILE.rs in DIR (the current folder unless
   --message-format F    `human` (the default), or `json`: one object a line
   --idl-4               accept what IDL 4 allows and CORBA 3 forbids
   --case-sensitive      keep names that differ only in case apart, with a warning
-  --derive PATH         let types derive another trait (`serde::Serialize`), where their parts have it
+  --derive PATH         let types derive another trait (`serde::Serialize`) if all their parts have it
   --extern IDL=PATH     the module or file IDL is the Rust module PATH already (`Shared=shapes::idl::shared`)
 
 Exit status: 0 all accepted, 1 some refused, 2 wrong usage.
@@ -50,7 +50,7 @@ struct CommandArguments {
 
 /// Runs the command with the arguments after `corelane idl` and writes messages to `out`. Returns
 /// the exit status: [`ACCEPTED`], [`REFUSED`] or [`WRONG_USAGE`]. The process should exit
-/// afterwards: the data of the last file is not freed.
+/// afterwards, because the data of the last file is not freed.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
@@ -108,10 +108,10 @@ fn for_make(path: &Path) -> String {
     path.display().to_string().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ")
 }
 
-/// An error whose reason has been reported: the file was refused.
+/// The error for a refused file, whose reason has been reported.
 struct Refused;
 
-/// Compiles one file. Returns its line of the dependency file.
+/// Compiles one file. Returns the file's line in the dependency file.
 fn one_file(
     file: &Path,
     arguments: &CommandArguments,
@@ -125,8 +125,8 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // The process exits soon, so the tree is not freed: this would take a tenth of the run time
-        // for a large tree.
+        // The tree is not freed, because the process exits soon, and freeing a large tree would
+        // take a tenth of the run time.
         std::mem::forget((compilation, tree));
     }
     result

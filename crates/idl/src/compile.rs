@@ -1,4 +1,4 @@
-//! One compilation: a file to its resolved model and diagnostics.
+//! One compilation, from a file to its resolved model and diagnostics.
 
 use crate::ast::Declaration;
 use crate::diagnostic::Diagnostics;
@@ -20,8 +20,8 @@ pub struct CompileOptions {
     pub include: Vec<PathBuf>,
     /// Predefined macros: `NAME` or `NAME=VALUE`. Default: empty.
     pub defines: Vec<String>,
-    /// Allows features of IDL 4 that CORBA 3 forbids: empty structures, octets as discriminators.
-    /// Default: `false`.
+    /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
+    /// discriminators. Default: `false`.
     pub idl_4: bool,
     /// Keeps names that differ only in case distinct, with a warning. IDL treats them as one name,
     /// which is an error. Default: `false`.
@@ -43,7 +43,7 @@ pub struct Compilation {
     pub sources: SourceMap,
     /// Names and literals.
     pub symbols: Symbols,
-    /// All declarations, as far as they were understood.
+    /// All declarations that were understood.
     pub model: Model,
     /// Errors and warnings.
     pub diagnostics: Diagnostics,
@@ -54,13 +54,13 @@ pub struct Compilation {
 }
 
 impl CompileOptions {
-    /// Takes a command-line argument if it is a compilation option: `-I DIR`, `-D NAME[=VALUE]`,
-    /// `--idl-4` or `--case-sensitive`. The value of the first two may be part of the word;
-    /// otherwise it is taken from `rest`. Returns true if the argument was one of these.
+    /// Applies a command-line argument and returns true if it is a compilation option: `-I DIR`,
+    /// `-D NAME[=VALUE]`, `--idl-4` or `--case-sensitive`. The value of `-I` and `-D` may be a part
+    /// of the word; otherwise the value is the next item of `rest`.
     ///
     /// # Errors
     ///
-    /// The argument needs a value, and there is none.
+    /// A message, if the argument needs a value and there is none.
     pub fn take(&mut self, word: &OsStr, rest: &mut dyn Iterator<Item = OsString>) -> Result<bool, String> {
         let text = word.to_string_lossy();
         let mut value = |name: &str| match text.get(name.len()..).filter(|value| !value.is_empty()) {
@@ -83,18 +83,18 @@ impl CompileOptions {
 }
 
 impl Compilation {
-    /// Compiles a file, with included files from its folder and the search folders.
+    /// Compiles a file. Included files come from the file's folder and from the search folders.
     ///
     /// # Errors
     ///
-    /// The file cannot be read. Errors in the source are among the
+    /// The error of reading the file. Errors in the source are among the
     /// [`diagnostics`](Self::diagnostics).
     pub fn of_file(path: &Path, options: &CompileOptions) -> std::io::Result<Self> {
         Ok(Self::of_file_with_tree(path, options)?.0)
     }
 
-    /// Works like `of_file`, and also returns the syntax tree, so that the caller can skip
-    /// freeing it.
+    /// Compiles a file as `of_file` does. Also returns the syntax tree, so that the caller can skip
+    /// freeing the tree.
     pub(crate) fn of_file_with_tree(
         path: &Path,
         options: &CompileOptions,
@@ -102,8 +102,8 @@ impl Compilation {
         Ok(Self::with_tree(path, read_bounded(path)?, options, &DiskFiles))
     }
 
-    /// Preprocesses, parses and resolves a text; it always returns a result. For a refused text,
-    /// [`diagnostics`](Self::diagnostics) has errors and the model is incomplete.
+    /// Preprocesses, parses and resolves a text. For a refused text, the
+    /// [`diagnostics`](Self::diagnostics) contain errors and the model is incomplete.
     #[must_use]
     pub fn of_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn Files) -> Self {
         Self::with_tree(path, text, options, files).0
@@ -141,7 +141,7 @@ impl Compilation {
         self.diagnostics.errors() == 0
     }
 
-    /// Iterates over the files that were read, the main file first. Built-in files are left out.
+    /// Iterates over the files that were read, the main file first, without built-in files.
     pub fn files_read(&self) -> impl Iterator<Item = &Path> {
         let real = |path: &&Path| !path.starts_with("<built in>") && *path != Path::new("<command line>");
         self.sources.files().iter().map(|file| file.path.as_path()).filter(real)

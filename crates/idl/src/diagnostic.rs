@@ -1,4 +1,4 @@
-//! Diagnostics and their presentation in the style of rustc.
+//! Diagnostics, and their presentation in the style of rustc.
 //!
 //! A message shows source lines, labels at every relevant location, and help if the correction is
 //! obvious.
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub enum Severity {
     /// The source is refused.
     Error,
-    /// The source is legal but questionable.
+    /// The source is accepted, but probably not as intended.
     Warning,
 }
 
@@ -53,7 +53,7 @@ impl Diagnostic {
         }
     }
 
-    /// Creates a message about legal but questionable source.
+    /// Creates a message about source that is accepted, but probably not as intended.
     #[must_use]
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
@@ -66,7 +66,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds another location. Built-in definitions have none and are ignored.
+    /// Adds another location with its label. A built-in definition has no location and is ignored.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
         if span != Span::default() {
@@ -89,8 +89,8 @@ impl Diagnostic {
         self
     }
 
-    /// Lets a later error about the same name replace this one. A misspelt name does not matter if
-    /// it names the wrong thing.
+    /// Lets a later error about the same name replace this error. For example, an error about the
+    /// kind of a definition is more useful than an error about the spelling of its name.
     #[must_use]
     pub(crate) fn giving_way(mut self) -> Self {
         self.gives_way = true;
@@ -115,8 +115,8 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// Returns the snippets, the file of the message first. Each is limited to the lines around its
-    /// labels, so the cost does not grow with the file.
+    /// Returns the snippets, beginning with the file of the message. Each snippet is limited to the
+    /// lines around its labels, so the cost does not grow with the size of the file.
     fn snippets(&self, sources: &SourceMap) -> Vec<Snippet<'static, annotate_snippets::Annotation<'static>>> {
         if sources.files().is_empty() {
             return Vec::new();
@@ -132,7 +132,7 @@ impl Diagnostic {
             // character.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
-            // A label spans at most the rest of its line: longer ranges are hard to read.
+            // A label ends at the end of its first line, because longer ranges are hard to read.
             if let Some(length) = file.text[start..end].find('\n') {
                 end = start + length.max(1);
             }
@@ -183,7 +183,7 @@ impl Diagnostic {
     }
 }
 
-/// Removes the middle of an overlong message, such as one with a name of a megabyte.
+/// Removes the middle of an overlong text, such as a message that contains a name of a megabyte.
 fn cut(text: String) -> String {
     const LONGEST: usize = 1_000;
     if text.len() <= LONGEST {
@@ -193,13 +193,13 @@ fn cut(text: String) -> String {
     format!("{} ... {}", &text[..head], &text[tail..])
 }
 
-/// An error of which the diagnostics already have a message.
+/// An error that the diagnostics already contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportedError;
 
 type SnippetLabel = (usize, usize, String, AnnotationKind);
 
-/// A part of one file that a message shows.
+/// The lines of one file that a message shows.
 struct Window<'s> {
     path: String,
     text: &'s str,
@@ -246,7 +246,8 @@ fn lines_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     (first, last)
 }
 
-/// A bounded list of diagnostics, in order of discovery and finally sorted by source order.
+/// A bounded list of diagnostics, in order of discovery; the compilation finally sorts the list by
+/// source order.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -256,7 +257,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Maximum number of errors, and of warnings that are shown.
+    /// Maximum number of errors, and maximum number of warnings that are shown.
     pub const LIMIT: usize = 100;
 
     /// Adds a diagnostic, unless it is a duplicate or the limit is reached.
@@ -282,19 +283,19 @@ impl Diagnostics {
         }
     }
 
-    /// Changes the error at a location, if it is still in the list.
+    /// Changes the error with this location and message, if it is still in the list.
     pub(crate) fn amend(&mut self, span: Span, message: &str, change: impl FnOnce(&mut Diagnostic)) {
         if let Some(found) = self.list.iter_mut().find(|known| known.span == span && known.message == message) {
             change(found);
         }
     }
 
-    /// Sorts the list by source order; each stage adds its own diagnostics.
+    /// Sorts the list by source order, because each stage of the compiler adds its own diagnostics.
     pub(crate) fn sort(&mut self, sources: &SourceMap) {
         self.list.sort_by_cached_key(|diagnostic| sources.reading_order(diagnostic.span));
     }
 
-    /// Returns true if the list accepts no more messages; the stage should stop.
+    /// Returns true if the list accepts no more messages. The current stage should then stop.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full
@@ -306,7 +307,7 @@ impl Diagnostics {
         self.errors
     }
 
-    /// Returns all diagnostics.
+    /// Returns the diagnostics, without the hidden ones.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {
         &self.list
@@ -327,7 +328,7 @@ impl Diagnostics {
     fn not_shown(&self) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         if self.full {
-            said.push(("error", "too many errors, the rest is not shown".to_owned()));
+            said.push(("error", "too many errors, further ones are not shown".to_owned()));
         }
         if self.warnings > Self::LIMIT {
             said.push(("warning", format!("{} more warnings are not shown", self.warnings - Self::LIMIT)));
@@ -335,7 +336,7 @@ impl Diagnostics {
         said
     }
 
-    /// Returns all diagnostics as text, followed by the notice about hidden ones.
+    /// Returns all diagnostics as text, followed by the notice about hidden diagnostics.
     #[must_use]
     pub fn render(&self, sources: &SourceMap, styled: bool) -> String {
         let mut text = String::new();
@@ -379,7 +380,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn shows_both_places_and_the_help() {
+    fn rendered_message_shows_both_locations_and_the_help() {
         let mut sources = SourceMap::default();
         sources.add(Path::new("a.idl"), b"struct A { long x; };\n\ntypedef long A;\n".to_vec());
         let diagnostic = Diagnostic::error(Span { start: 36, end: 37 }, "`A` is defined twice")

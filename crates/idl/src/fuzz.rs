@@ -8,16 +8,16 @@ use crate::lex::Files;
 use crate::limits::CompilerLimits;
 use std::path::Path;
 
-/// Runs the bytes as source text through every stage: preprocessor, parser, names, back end,
-/// messages.
+/// Compiles the bytes as source text and renders the messages. Every stage of the compiler runs.
 ///
-/// A leading comment chooses settings: `//4` IDL 4, `//f` files to include, one of which is the
-/// second half of the text; `//4f` both.
+/// A leading comment chooses settings. `//4` selects IDL 4. `//f` provides files to include, one of
+/// which is the second half of the text. `//4f` selects both.
 pub fn source(bytes: &[u8]) {
     drop(of_source(bytes, MESSAGES));
 }
 
-/// Like [`source`], for millions of inputs: renders few of the messages.
+/// Compiles the bytes as [`source`] does, but renders few messages. This is faster for millions of
+/// inputs.
 pub fn source_of_many(bytes: &[u8]) {
     drop(of_source(bytes, laid_out(bytes)));
 }
@@ -29,13 +29,15 @@ fn of_source(bytes: &[u8], messages: usize) -> Compilation {
     compile(messages, bytes.to_vec(), chosen(b'4'), &Included(chosen(b'f').then(half)))
 }
 
-/// Interprets each byte after the first as a few tokens that are frequent in IDL. This reaches most
-/// code behind the scanner, which random text seldom does. The first byte chooses settings.
+/// Compiles a text in which each byte after the first selects a few tokens that are frequent in
+/// IDL. Such a text reaches most code after the scanner, which random text seldom does. The first
+/// byte chooses settings.
 pub fn tokens(bytes: &[u8]) {
     of_tokens(bytes, MESSAGES);
 }
 
-/// Like [`tokens`], for millions of inputs: renders few of the messages.
+/// Compiles the bytes as [`tokens`] does, but renders few messages. This is faster for millions of
+/// inputs.
 pub fn tokens_of_many(bytes: &[u8]) {
     of_tokens(bytes, laid_out(bytes));
 }
@@ -46,8 +48,8 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, reachable by several spellings of a path. The second half of the
-/// words is one of the files.
+/// Files that include each other, reachable by several spellings of a path. One of them is the
+/// second half of the input, if given.
 struct Included(Option<String>);
 
 impl Files for Included {
@@ -64,7 +66,7 @@ impl Files for Included {
     }
 }
 
-/// Returns the words that the bytes select, and closes open braces at the end.
+/// Returns the words that the bytes select, followed by closing braces for the open ones.
 fn text_of(bytes: &[u8]) -> String {
     let (mut text, mut open) = (String::new(), 0usize);
     for byte in bytes {
@@ -76,7 +78,8 @@ fn text_of(bytes: &[u8]) -> String {
     text + &"};".repeat(open)
 }
 
-/// Compiles with smaller limits than the default, so that exceeding one takes milliseconds.
+/// Compiles with smaller limits than the defaults, so that an input exceeds a limit within
+/// milliseconds.
 fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
     let limits =
         CompilerLimits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..CompilerLimits::default() };
@@ -93,7 +96,7 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Co
     compilation
 }
 
-/// Number of messages to render; each takes as long as the rest of a short text.
+/// Number of messages to render. Rendering a message takes as long as compiling a short text.
 const MESSAGES: usize = 2;
 
 /// Returns `MESSAGES` for one input in eight, else 0.
@@ -106,10 +109,10 @@ fn laid_out(input: &[u8]) -> usize {
 mod tests {
     use super::{MESSAGES, of_source, source, text_of, tokens, words::WORDS};
 
-    /// Compiles all corpus files in a fixed pseudo-random sequence: cut, doubled, and with changed
-    /// bytes.
+    /// Compiles mutations of all corpus files in a fixed pseudo-random sequence: truncated,
+    /// repeated, and with changed bytes.
     #[test]
-    fn mutated_texts_are_answered() {
+    fn mutated_texts_cause_no_panic() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let mut texts: Vec<Vec<u8>> = Vec::new();
         for part in ["refused", "accepted"] {
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_in_front_chooses_idl_4_and_files() {
+    fn leading_comment_selects_idl_4_and_included_files() {
         let accepted = |text: &str| of_source(text.as_bytes(), MESSAGES).is_accepted();
         let (empty, includes) = ("struct S {};", "#include <half.idl>\n/*       */ typedef long T;");
         assert!(accepted(&format!("//4\n{empty}")) && !accepted(empty) && !accepted(&format!("//f\n{empty}")));
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_is_a_word_and_open_brackets_are_closed() {
+    fn each_byte_selects_a_word_and_open_braces_are_closed() {
         assert!(WORDS.len() <= 256);
         let of = bytes(&["module A {", "exception X {", "long a;", "};", "interface A {"]);
         assert_eq!(text_of(&of), "module A { exception X { long a; }; interface A { };};");
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_are_bounded() {
+    fn hostile_texts_are_compiled_in_bounded_time() {
         let deep = |open: &str, count: usize| open.repeat(count);
         let doubling: String =
             (0..64).map(|level| format!("#define M{level} M{} M{}\n", level + 1, level + 1)).collect();
@@ -225,7 +228,7 @@ mod tests {
                 + ";",
             // A chain of macros, each of which expands to the next.
             (0..20_000).map(|n| format!("#define M{n} M{}\n", n + 1)).collect::<String>() + &deep("M0 ", 200),
-            // One long line whose line number is requested repeatedly.
+            // One long line that asks for its line number repeatedly.
             deep("__LINE__ ", 200_000),
             "#line 2147483647\n\n\n#line 4294967296\n__LINE__ __LINE__".to_owned(),
             deep("#line 7 \"x.idl\"\n__FILE__ ", 20_000),

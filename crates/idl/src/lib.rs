@@ -5,7 +5,7 @@
 //!
 //! Source text passes through these stages. Each stage accepts any output of the previous one:
 //!
-//! | stage | module | makes |
+//! | stage | module | output |
 //! |---|---|---|
 //! | preprocessor and scanner | `lex` | one list of tokens, with locations in the original files |
 //! | parser | `parse` | a syntax tree ([`ast`]) |
@@ -13,11 +13,11 @@
 //! | back end | `rust` | the code |
 //!
 //! A construct of IDL has the same type name in [`ast`] and in [`model`]: `ast::Interface` is the
-//! interface as written, `model::Interface` the one with resolved names. Code that handles both
-//! writes the module in front of the name. No other public type of the workspace has such a name.
+//! interface as written, `model::Interface` the interface with resolved names. Code that handles
+//! both writes the module in front of the name.
 //!
-//! No stage fails: an error becomes a [`diagnostic`], and compilation continues with the rest. No
-//! input causes a panic or an endless run (see [`limits`]).
+//! No stage fails: an error becomes a [`diagnostic`], and the compilation continues with the other
+//! declarations. No input causes a panic or an endless run (see [`limits`]).
 #![forbid(unsafe_code)]
 
 pub mod ast;

@@ -1,4 +1,4 @@
-//! The resolved declarations: names are [`DefinitionId`]s and constants are values.
+//! The resolved declarations, in which names are [`DefinitionId`]s and constants are values.
 //!
 //! Checks and back ends work on this model.
 
@@ -20,7 +20,7 @@ pub struct Model {
     /// The definitions outside modules, in source order.
     pub roots: Vec<DefinitionId>,
     /// Structures, exceptions, unions and enumerations in the order in which their definitions
-    /// ended. A type follows the types that it contains directly.
+    /// ended. A type therefore follows the types that it contains directly.
     pub(crate) completed: Vec<DefinitionId>,
     /// The `typeprefix` of each file and its location, by the number of the file's inclusion.
     pub(crate) file_prefixes: HashMap<u32, (String, Span)>,
@@ -31,27 +31,28 @@ pub struct Model {
 pub struct Definition {
     /// The definition's name.
     pub name: Symbol,
-    /// The location of its name, in the definition rather than in a forward declaration.
+    /// The location of the definition's name, in the definition rather than in a forward
+    /// declaration.
     pub span: Span,
     /// The enclosing definition.
     pub parent: Option<DefinitionId>,
     /// The kind of definition, with its content.
     pub kind: DefinitionKind,
-    /// Index of its first token, used to find its comments.
+    /// Index of the definition's first token, used to find the comments in front of it.
     pub first_token: usize,
-    /// True if values of it cannot leave the process: a local interface, or a type that contains
-    /// one.
+    /// True for a local interface and for a type that contains one: their values cannot leave the
+    /// process.
     pub local: bool,
     /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
-    /// Number of elements that every value has. The sizes of arrays and members are multiplied.
+    /// Number of elements in each value. The sizes of nested arrays are multiplied.
     pub(crate) elements: u64,
     /// The annotations in front of the definition.
     pub annotations: Vec<Annotation>,
     pub(crate) identity: Identity,
 }
 
-/// An applied annotation, already checked.
+/// A checked annotation of a definition.
 #[derive(Clone, Debug)]
 pub struct Annotation {
     /// The last part of the annotation's name.
@@ -82,9 +83,9 @@ impl Annotation {
 pub(crate) struct Identity {
     /// The `#pragma prefix` in force at the definition.
     pub(crate) prefix: Arc<str>,
-    /// Number of the file inclusion that holds the definition; the first is 0.
+    /// Number of the file inclusion that contains the definition; the first inclusion is 0.
     pub(crate) file: u32,
-    /// Explicit settings, which few definitions have.
+    /// The explicit settings, which few definitions have.
     pub(crate) given: Option<Box<Given>>,
 }
 
@@ -114,7 +115,7 @@ impl Identity {
 /// The kinds of definitions.
 #[derive(Debug)]
 pub enum DefinitionKind {
-    /// A module with its members from all its openings.
+    /// A module with the members from all places where it is opened.
     Module(Vec<DefinitionId>),
     /// An interface.
     Interface(Interface),
@@ -175,7 +176,7 @@ pub struct Bitset {
 pub struct BitsetField {
     /// The field's name; `None` for unused bits.
     pub name: Option<Symbol>,
-    /// The location of its name or its width.
+    /// The location of the field's name or width.
     pub span: Span,
     /// The field's size in bits.
     pub width: u8,
@@ -192,7 +193,7 @@ pub struct Interface {
     pub defined: bool,
     /// The interface's direct bases.
     pub bases: Vec<DefinitionId>,
-    /// The definitions in it, in order, including operations and attributes.
+    /// The definitions in the interface, in order, including operations and attributes.
     pub members: Vec<DefinitionId>,
 }
 
@@ -205,7 +206,7 @@ pub struct ValueDeclaration {
     pub defined: bool,
     /// True if `truncatable`.
     pub truncatable: bool,
-    /// The value type's direct bases, a concrete one first.
+    /// The value type's direct bases. A base with state comes first.
     pub bases: Vec<DefinitionId>,
     /// The interfaces that the value type supports.
     pub supports: Vec<DefinitionId>,
@@ -317,9 +318,9 @@ pub struct Attribute {
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// A type without parts.
+    /// A type without parameters.
     Basic(Basic),
-    /// A string: true if wide, and its bound if any.
+    /// A string: true if wide, and its bound, if any.
     String(bool, Option<u32>),
     /// A fixed-point type: digits and scale.
     Fixed(u8, u8),
@@ -372,7 +373,7 @@ impl Model {
         &mut self.definitions[id.0 as usize]
     }
 
-    /// Iterates over all definitions in the order of their first mention.
+    /// Iterates over all definitions in the order in which they were first declared.
     pub fn ids(&self) -> impl Iterator<Item = DefinitionId> + use<> {
         (0..u32::try_from(self.definitions.len()).unwrap_or(u32::MAX)).map(DefinitionId)
     }
@@ -431,8 +432,8 @@ impl Model {
         base.into_iter().chain(&bitset.fields).collect()
     }
 
-    /// Returns all bases of an interface or value type, without itself. Each base appears once,
-    /// nearer ones first.
+    /// Returns all direct and indirect bases of an interface or value type. Each base appears once,
+    /// nearer bases first.
     #[must_use]
     pub fn all_bases(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let direct = match &self.get(id).kind {
@@ -468,7 +469,8 @@ impl Model {
     }
 }
 
-/// A set of definitions. A list is faster than a hash table for the usual small number.
+/// A set of definitions, which is a list while it is small, because a list is then faster than a
+/// hash table.
 #[derive(Default)]
 struct Seen {
     few: Vec<DefinitionId>,

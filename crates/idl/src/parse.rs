@@ -1,7 +1,7 @@
 //! The parser: recursive descent from tokens to the syntax tree.
 //!
-//! The parser never fails: it returns a tree of the valid parts and a message for each error. After
-//! an error it continues after the next `;`, or at the `}` of the enclosing body.
+//! The parser never fails. It returns a tree of the valid declarations, and a message for each
+//! error. After an error it continues after the next `;`, or at the `}` of the enclosing body.
 
 pub(crate) mod declaration;
 mod expression;
@@ -56,10 +56,10 @@ struct Parser<'p> {
     at: usize,
     /// Index of the next event to turn into a declaration.
     event: usize,
-    /// True if the first half of the current `>>` is consumed.
+    /// True if the first `>` of the current `>>` is consumed.
     half_greater: bool,
-    /// Number of `<` open around the current expression. With two, `>>` closes both rather than
-    /// shifts.
+    /// Number of open `<` around the current expression. If there are two, `>>` closes both and is
+    /// not a shift.
     angles: usize,
     depth: usize,
     /// True if an unclosed brace has been reported.
@@ -67,7 +67,7 @@ struct Parser<'p> {
     limits: &'p CompilerLimits,
     symbols: &'p mut Symbols,
     diagnostics: &'p mut Diagnostics,
-    /// Words of IDL 4 that the source declares as names. They are therefore not types.
+    /// Keywords of IDL 4 that the source declares as names and that are therefore not keywords.
     redefined: HashSet<Symbol>,
 }
 
@@ -179,8 +179,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the `;` that ends a declaration. Reports a missing `;`. If the next token can begin
-    /// another declaration, continues as if the `;` were there.
+    /// Parses the `;` that ends a declaration, and reports a missing `;`. If the next token can
+    /// begin another declaration, the parser continues as if the `;` were there.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -189,13 +189,13 @@ impl Parser<'_> {
         if next.kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
-        // The unclosed literal was reported; it took the rest of its line.
+        // An unclosed literal, which was reported, includes the `;` of its line.
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
             return Ok(());
         }
         let span = self.before().after();
         let span = Span { start: span.start.saturating_sub(1), ..span };
-        let message = format!("`;` was expected behind {what}, {} was found", self.found());
+        let message = format!("`;` was expected after {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
         if next.starts_line || next.is(P::CloseBrace) || next.kind == TokenKind::End {
             Ok(())
@@ -204,15 +204,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the `;` like `end_of`. After a failure, skips to the next `;`, so that the parsed
-    /// part is kept.
+    /// Parses the `;` as `end_of` does. After a failure, skips to the next `;`, so that the parsed
+    /// declaration is kept.
     fn end_or_skip(&mut self, what: &str) {
         if self.end_of(what).is_err() {
             self.recover();
         }
     }
 
-    /// Parses the `{` of a body. If it is missing but a `}` follows on the same line, the body
+    /// Parses the `{` of a body. If the `{` is missing and a `}` follows on the same line, the body
     /// counts as empty, so that this `}` does not close an outer body.
     fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
@@ -229,7 +229,7 @@ impl Parser<'_> {
 
     // ---- recovery ----------------------------------------------------------------------------------
 
-    /// Skips to the position after the next `;`, or to the `}` of the enclosing body. Nested braces
+    /// Skips to the token after the next `;`, or to the `}` of the enclosing body. Nested braces
     /// are skipped with their content.
     fn recover(&mut self) {
         let mut depth = 0_usize;
@@ -256,10 +256,10 @@ impl Parser<'_> {
         }
     }
 
-    /// Runs `parse` one level deeper, or reports that the nesting limit is reached.
+    /// Runs `parse` one nesting level deeper, or reports that the nesting limit is reached.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= self.limits.nesting {
-            let message = format!("this is nested more than {} deep", self.limits.nesting);
+            let message = format!("this is nested more than {} levels deep", self.limits.nesting);
             return self.fail(Diagnostic::error(self.token().span, message));
         }
         self.depth += 1;
@@ -270,7 +270,7 @@ impl Parser<'_> {
 
     // ---- names and texts ---------------------------------------------------------------------------
 
-    /// Parses an identifier that is declared here.
+    /// Parses an identifier that the source declares at this position.
     fn name(&mut self, what: &str) -> ParseResult<Name> {
         let word = self.token().text.keyword();
         let name = self.word(what, true)?;
@@ -285,13 +285,13 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// Parses an identifier that is used here.
+    /// Parses an identifier that the source uses at this position.
     fn identifier(&mut self, what: &str) -> ParseResult<Name> {
         self.word(what, false)
     }
 
-    /// Parses an identifier. A name that differs from a keyword only in case cannot be declared. It
-    /// can be used, because its declaration may have an escaping underscore.
+    /// Parses an identifier. A name that differs from a keyword only in case cannot be declared.
+    /// Such a name can be used, because its declaration may have an escaping underscore.
     fn word(&mut self, what: &str, declared: bool) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {
@@ -319,7 +319,7 @@ impl Parser<'_> {
                 let text = keyword.text();
                 let message = format!("{what} was expected, the keyword `{text}` was found");
                 let diagnostic = Diagnostic::error(token.span, message).label("a keyword");
-                // If another word follows, the keyword begins something else.
+                // A keyword before another word is not meant as a name.
                 let is_name = declared && self.ahead(1).is_none_or(|next| next.kind != TokenKind::Identifier);
                 self.fail(match is_name {
                     true => diagnostic
@@ -373,7 +373,7 @@ impl Parser<'_> {
         let span = start.to(self.before());
         if wide {
             return self
-                .fail(Diagnostic::error(span, "a wide string literal cannot stand here").help("leave out the `L`"));
+                .fail(Diagnostic::error(span, "a wide string literal is not allowed here").help("leave out the `L`"));
         }
         Ok(Text { value, span })
     }
@@ -443,7 +443,8 @@ impl Parser<'_> {
         Ok(ScopedName { absolute, parts, span: start.to(self.before()) })
     }
 
-    /// Parses a word of an annotation, which may be a keyword, as in `@default` and `@oneway`.
+    /// Parses a word in the name of an annotation. The word may be a keyword, as in `@default` and
+    /// `@oneway`.
     fn annotation_word(&mut self) -> ParseResult<Name> {
         let token = self.token();
         if token.kind != TokenKind::Identifier {

@@ -1,8 +1,9 @@
-//! Turns the syntax tree into the [`Model`]: scopes, names, constants, repository ids and rules.
+//! Conversion of the syntax tree into the [`Model`]: scopes, names, constants, repository ids and
+//! rules of IDL.
 //!
 //! Definitions are resolved in source order, as IDL demands: a name refers to an earlier
-//! declaration. A refused part becomes a faulty type or value, about which no further message is
-//! made.
+//! declaration. A refused type or constant becomes [`Faulty`](crate::model::Type::Faulty), which
+//! causes no further messages.
 
 mod annotation;
 mod bits;
@@ -79,11 +80,11 @@ struct NameScope {
     /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
-    /// Results of look-ups in the bases, by folded name. Bases are complete before they are
-    /// inherited.
+    /// A cache of look-ups in the bases, by folded name. It stays valid because bases are complete
+    /// before they are inherited.
     inherited: SymbolMap<Found>,
-    /// Folded names in `names` whose entry is `ScopeItem::Introduced`. The next opening of a module
-    /// removes them.
+    /// Folded names in `names` whose entry is `ScopeItem::Introduced`. These entries are removed
+    /// when a module is opened again.
     introduced: Vec<Symbol>,
 }
 
@@ -99,9 +100,9 @@ struct ScopeEntry {
 enum ScopeItem {
     /// A definition declared in the scope.
     Definition(DefinitionId),
-    /// A member or parameter: occupies the name, but cannot be referred to.
+    /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
-    /// A name that is declared outside and used in this scope, which fixes its meaning (CORBA
+    /// A name that is declared outside this scope. Its use in this scope fixes its meaning (CORBA
     /// 3.20.2).
     Introduced(DefinitionId),
 }
@@ -115,8 +116,8 @@ struct DeclarationSite {
 
 type ResolveResult<T> = Result<T, ReportedError>;
 
-/// An inherited member: the operation, attribute or value type, for a value type also the name of
-/// its state member, and the location.
+/// An inherited operation, attribute or state member, with its location. A state member is
+/// identified by its value type and its name.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {
@@ -125,7 +126,7 @@ struct DeclarationResolver<'r> {
     /// The scope of each definition, by index.
     scope_of: Vec<Option<ScopeId>>,
     limits: &'r CompilerLimits,
-    /// True if IDL 4 features that CORBA 3 forbids are legal.
+    /// True if IDL 4 features that CORBA 3 forbids are accepted.
     extended: bool,
     symbols: &'r mut Symbols,
     diagnostics: &'r mut Diagnostics,
@@ -142,15 +143,17 @@ struct DeclarationResolver<'r> {
     announced: Vec<(DefinitionId, Span)>,
     /// Names that were not found, with their scopes. A later declaration may explain them.
     unknown: Vec<(ScopedName, ScopeId)>,
-    /// Repeated file inclusions that were already reported.
+    /// Numbers of the repeated file inclusions that were already reported.
     read_again: HashSet<u32>,
-    /// The current interface or value type, and its bases and supported interfaces.
+    /// A cache: the interface or value type that was looked up last, and its bases and supported
+    /// interfaces.
     ancestors: Option<(DefinitionId, Vec<DefinitionId>)>,
-    /// The current interface or value type, and its inherited members by folded name.
+    /// A cache: the interface or value type that was checked last, and its inherited members by
+    /// folded name.
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True if a definition was added; after it an import is too late.
+    /// True if a definition was added. A later import is refused.
     defined_anything: bool,
 }
 
@@ -270,8 +273,8 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member cannot be referred to, so its name is never ambiguous. The OMG's own
-            // Security.idl has such names.
+            // A member cannot be referred to, so its name is never ambiguous. Such names are only
+            // warned of, because the OMG's Security.idl contains them.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -319,14 +322,14 @@ impl DeclarationResolver<'_> {
                 let message = format!("`{text}` and `{before}` differ only in case");
                 let diagnostic = Diagnostic::error(name.span, message).label("declared here");
                 let diagnostic = diagnostic.related(known.span, "declared before");
-                diagnostic.note("not every language tells them apart, so IDL takes them as one name")
+                diagnostic.note("not every language distinguishes them, so IDL treats them as one name")
             }
         };
         self.report(diagnostic);
     }
 
     /// Finds a definition in a scope or, for interfaces and value types, in its bases. If
-    /// `from_within` is false, introduced names do not count, only declared and inherited ones.
+    /// `from_within` is false, only declared and inherited names count, not introduced names.
     fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
@@ -389,7 +392,7 @@ impl DeclarationResolver<'_> {
         if let [(id, symbol)] = candidates.as_slice() {
             return Found::One(*id, *symbol);
         }
-        // A redefinition in a base hides the definitions that this base inherits.
+        // A definition in a base hides definitions of the same name that the base inherits.
         let parents = candidates.iter().filter_map(|(id, _)| self.model.get(*id).parent);
         let hidden: HashSet<DefinitionId> = parents.flat_map(|parent| self.model.all_bases(parent)).collect();
         let is_visible = |id: DefinitionId| self.model.get(id).parent.is_none_or(|parent| !hidden.contains(&parent));
@@ -401,7 +404,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Resolves a name in a scope. With `introduce`, the use fixes the name's meaning in the scope.
+    /// Resolves a name in a scope. If `introduce` is true, this use fixes the name's meaning in the
+    /// scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.absolute {
@@ -445,8 +449,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Resolves a name in a scope or the enclosing ones. Also returns the scope in which it was
-    /// found.
+    /// Resolves a name in a scope or its enclosing scopes. Also returns the scope in which the name
+    /// was found.
     fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (Found, ScopeId) {
         let mut here = scope;
         loop {
@@ -464,8 +468,8 @@ impl DeclarationResolver<'_> {
         let folded = self.symbols.folded(entry.symbol);
         let mut here = scope;
         loop {
-            // For this rule a module is one scope together with its enclosing scope: only direct
-            // uses in it count.
+            // Only a use directly in a module introduces the name there; a use in a nested scope
+            // does not.
             let module = match self.scopes[here.0].owner {
                 Some(owner) => matches!(self.model.get(owner).kind, DefinitionKind::Module(_)),
                 None => true,
@@ -576,7 +580,7 @@ impl DeclarationResolver<'_> {
     }
 }
 
-/// The result of a look-up.
+/// The result of a name look-up.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,

@@ -1,4 +1,4 @@
-//! The Rust back end: writes a model as one Rust file, as docs/rust-mapping.md defines.
+//! The Rust back end: generates one Rust file from a model, as docs/rust-mapping.md defines.
 
 mod code;
 mod data;
@@ -62,8 +62,8 @@ fn generate(compilation: &mut Compilation) -> String {
     }
     let code = generator.file();
     if let Some(span) = generator.too_long {
-        let message = format!("the text becomes more than {} octets of Rust", compilation.longest_output);
-        compilation.diagnostics.push(Diagnostic::error(span, message).label("too much from here on"));
+        let message = format!("the generated Rust code is larger than {} octets", compilation.longest_output);
+        compilation.diagnostics.push(Diagnostic::error(span, message).label("the limit is exceeded here"));
         return String::new();
     }
     code
@@ -73,15 +73,15 @@ struct Generator<'c> {
     compilation: &'c Compilation,
     names: RustNames,
     facts: HashMap<DefinitionId, types::Facts>,
-    /// Definitions without a Rust mapping, with the construct that has none.
+    /// Definitions without a Rust mapping, each with the construct that lacks the mapping.
     unsupported: HashMap<DefinitionId, &'static str>,
-    /// Definitions that another crate or module already has.
+    /// Definitions whose Rust code another crate or module already has.
     external: external::External,
     /// Names of error enumerations, by interface and raised exceptions.
     errors: HashMap<(DefinitionId, Vec<DefinitionId>), String>,
-    /// Error enumerations by interface, in order: the name and the raised exceptions.
+    /// The error enumerations of each interface, in order: the name and the raised exceptions.
     error_list: HashMap<DefinitionId, Vec<(String, Vec<DefinitionId>)>>,
-    /// Aliases of error enumerations by interface: the alias and the enumeration.
+    /// The aliases of error enumerations of each interface: the alias and the enumeration.
     error_aliases: HashMap<DefinitionId, Vec<(String, String)>>,
     /// Path of the Rust module being written.
     path: Vec<String>,
@@ -89,7 +89,8 @@ struct Generator<'c> {
     scope: Option<DefinitionId>,
     /// Items of the runtime that the module uses.
     imports: BTreeSet<(&'static str, &'static str)>,
-    /// Number of bytes of code so far; `too_long` is the location at which they exceeded the limit.
+    /// Number of bytes of generated code so far. `too_long` is the declaration whose code exceeded
+    /// the limit.
     written: usize,
     too_long: Option<Span>,
 }
@@ -119,18 +120,18 @@ const PUBLIC: &[&str] = &[
 /// file may serve several programs.
 const ALLOWED: &str = "#[allow(dead_code, missing_docs, unreachable_pub, unused_qualifications)]";
 
-/// Selects the clippy lints that generated code may violate.
+/// A kind of generated item, which determines the clippy lints that the item may violate.
 ///
-/// These are optional lints, and default lints that names, numbers and shapes chosen in IDL may
-/// violate. All other lints must hold: tests check `tests/idl/lints.idl` and all IDL that the tests
-/// compile.
+/// An item may violate optional lints, and default lints whose violation the IDL causes by its
+/// names, numbers or structure. All other lints must hold: tests check `tests/idl/lints.idl` and
+/// all IDL that the tests compile.
 #[derive(Clone, Copy)]
 enum LintedItem {
     /// A structure or a type alias.
     Type,
     Enum,
     Constant,
-    /// A trait or an implementation with operations.
+    /// A trait or an implementation with methods for operations.
     Calls,
     Module,
 }
@@ -182,7 +183,7 @@ impl<'c> Generator<'c> {
         self.model().repository_id(id, &self.compilation.symbols)
     }
 
-    /// Returns true for definitions of the ORB itself, which no file declares.
+    /// Returns true for built-in definitions of the ORB, which no file declares.
     fn is_built_in(&self, id: DefinitionId) -> bool {
         self.model().get(id).span == Span::default()
     }
@@ -190,10 +191,10 @@ impl<'c> Generator<'c> {
     // ---- declarations without a mapping ------------------------------------------------------------
 
     /// Returns errors for definitions of the main file without a Rust mapping. Definitions of
-    /// included files are silently left out unless the main file uses them.
+    /// included files are left out without an error unless the main file uses them.
     fn find_unsupported(&mut self) -> Vec<Diagnostic> {
-        // First finds definitions that themselves have no mapping, then the definitions that use
-        // them.
+        // This function first finds definitions that themselves have no mapping, and then the
+        // definitions that use them.
         let all = || self.model().ids().filter(|id| !self.is_built_in(*id));
         let direct: Vec<DefinitionId> = all().filter(|id| self.unsupported_reason(*id).is_some()).collect();
         for id in self.model().ids() {
@@ -227,7 +228,7 @@ impl<'c> Generator<'c> {
         let reasons = refused.into_iter().filter_map(|id| self.unsupported_reason(id));
         reasons
             .map(|(what, span)| {
-                let diagnostic = Diagnostic::error(span, format!("{what} has no form in Rust yet")).label("used here");
+                let diagnostic = Diagnostic::error(span, format!("{what} has no Rust mapping yet")).label("used here");
                 diagnostic.note("a later version of this compiler will have one; `--check` accepts it")
             })
             .collect()
@@ -276,7 +277,8 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Returns true if the code can name a definition: it is written here, or another crate has it.
+    /// Returns true if generated code can name a definition, because this file or another crate
+    /// contains it.
     fn is_known(&self, id: DefinitionId) -> bool {
         !self.is_built_in(id) && !self.unsupported.contains_key(&id)
     }
@@ -364,7 +366,7 @@ impl<'c> Generator<'c> {
         let mut out = CodeWriter::at(0);
         let main = &self.compilation.sources.files()[0].path;
         let file_name = main.file_name().unwrap_or_default().to_string_lossy();
-        out.line(&format!("// Made by the IDL compiler of Corelane from {file_name}. Changes here are lost."));
+        out.line(&format!("// Generated from {file_name} by Corelane's IDL compiler. Do not edit."));
         out.gap();
         for id in self.model().ids() {
             if !self.is_known(id) {
@@ -430,7 +432,7 @@ impl<'c> Generator<'c> {
             }
             self.describe(*id, out);
             self.inner_module(*id, kind, out);
-            // The code of the inner module is already included.
+            // The code of the inner module is already counted.
             self.written = written + (out.len() - before);
         }
         if self.written > self.compilation.longest_output {
@@ -465,7 +467,7 @@ impl<'c> Generator<'c> {
         let Some(name) = self.names.inner.get(&id).cloned() else { return };
         out.gap();
         let of = self.text(self.model().get(id).name);
-        out.line(&format!("/// What belongs to `{of}`."));
+        out.line(&format!("/// Declarations in the scope of `{of}`."));
         self.module(&name, id, &inner, out);
     }
 
@@ -524,7 +526,7 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Writes the lint attributes. An item outside of modules needs its own; a module has them once
+    /// Writes the lint attributes of an item outside of modules. A module has these attributes once
     /// for all its items.
     fn attributes(&self, item: LintedItem, out: &mut CodeWriter) {
         /// The maximum width that rustfmt keeps on one line between the parentheses.

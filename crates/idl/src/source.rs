@@ -17,8 +17,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the range from the start of `self` to the end of `last`. If `last` ends before that
-    /// start, as for a declaration that spans files, returns `self`.
+    /// Returns the range from the start of `self` to the end of `last`. Returns `self` if `last`
+    /// ends before `self` starts, as in a declaration that spans files.
     #[must_use]
     pub fn to(self, last: Self) -> Self {
         if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
@@ -38,9 +38,9 @@ pub struct FileId(pub(crate) u32);
 /// One source file.
 #[derive(Debug)]
 pub struct SourceFile {
-    /// The path under which the file was found; messages show it.
+    /// The path under which the file was found, as messages show it.
     pub path: PathBuf,
-    /// The text: UTF-8 if valid, else decoded as ISO 8859-1.
+    /// The text, decoded as UTF-8 if it is valid UTF-8, else as ISO 8859-1.
     pub text: Arc<str>,
     start: u32,
     /// Location of the first `#include` of the file; `None` for the main file.
@@ -55,7 +55,7 @@ pub struct SourceFile {
 struct LineMark {
     /// Index of the first affected line, from 0.
     from: usize,
-    /// The number given to that line.
+    /// The number of that line in messages.
     number: usize,
     path: Option<PathBuf>,
 }
@@ -109,7 +109,7 @@ impl SourceMap {
         &self.files[id.0 as usize]
     }
 
-    /// Returns the file in which a span begins. If there is none, returns the first file.
+    /// Returns the file in which a span begins, or the first file for a span without a file.
     #[must_use]
     pub fn file_of(&self, span: Span) -> FileId {
         let after = self.files.partition_point(|file| file.start <= span.start);
@@ -156,8 +156,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and the line in which a span begins. Unlike the cost of finding the column,
-    /// its cost does not grow with the length of the line.
+    /// Returns the file and the line in which a span begins. This is cheaper than
+    /// [`location`](Self::location) in long lines, because no column is computed.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };
@@ -185,7 +185,7 @@ impl SourceFile {
         self.start
     }
 
-    /// Returns the index, from 0, of the line that holds a byte offset.
+    /// Returns the index, from 0, of the line that contains a byte offset.
     #[must_use]
     pub fn line_at(&self, offset: usize) -> usize {
         self.lines().partition_point(|start| *start as usize <= offset).saturating_sub(1)
@@ -209,7 +209,7 @@ impl SourceFile {
     }
 }
 
-/// Decodes UTF-8 if valid, else ISO 8859-1.
+/// Decodes a text as UTF-8 if it is valid UTF-8, else as ISO 8859-1.
 ///
 /// ISO 8859-1 is IDL's character set (IDL 4.2, 7.2.1), but current files use UTF-8. ISO 8859-1 text
 /// is hardly ever valid UTF-8 by accident.
@@ -219,7 +219,8 @@ fn decode(bytes: Vec<u8>) -> String {
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    // A carriage return before a line feed belongs to the line end and is not shown in messages.
+    // A carriage return before a line feed is a part of the line end, and messages must not show
+    // it.
     if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }
 }
 
@@ -229,7 +230,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_span_knows_its_file_and_line() {
+    fn span_has_its_file_and_line() {
         let mut map = SourceMap::default();
         map.add(Path::new("a.idl"), b"one\ntwo\n".to_vec());
         let second = map.add(Path::new("b.idl"), b"\xe9\xe9 x\n".to_vec());
@@ -243,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_carriage_return_before_a_line_feed_is_no_text() {
+    fn carriage_return_before_a_line_feed_is_removed() {
         let mut map = SourceMap::default();
         map.add(Path::new("a.idl"), b"\xef\xbb\xbfone\r\ntwo\r\n\rx".to_vec());
         assert_eq!(&*map.files()[0].text, "one\ntwo\n\rx");
     }
 
     #[test]
-    fn line_directives_rename() {
+    fn line_directives_change_file_and_line() {
         let mut map = SourceMap::default();
         map.add(Path::new("a.idl"), b"#line 7 \"z.idl\"\nx\ny\n".to_vec());
         map.mark_line(Span { start: 0, end: 1 }, 7, Some("z.idl".into()));

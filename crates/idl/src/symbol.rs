@@ -1,4 +1,4 @@
-//! Interned text: every identifier and literal is a number.
+//! Interned texts: a number represents each identifier and literal.
 //!
 //! Identifiers that differ only in case share a folded number, because IDL makes them collide (IDL
 //! 4.2, 7.2.3).
@@ -23,8 +23,8 @@ impl Symbol {
     }
 }
 
-/// A map whose keys are symbols. The input cannot choose the numbers of symbols, so one
-/// multiplication suffices as a hash.
+/// A map whose keys are symbols. Its hash is one multiplication, because hostile input cannot
+/// choose the numbers of symbols.
 pub(crate) type SymbolMap<T> = HashMap<Symbol, T, std::hash::BuildHasherDefault<SymbolHasher>>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,7 @@ pub struct Symbols {
     case_sensitive: bool,
 }
 
-/// Hashes short texts fast, from a secret random start, so that colliding texts cannot be prepared.
+/// A fast hash for short texts. Its random start value prevents hostile input with colliding texts.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 
@@ -89,12 +89,13 @@ impl Hasher for TextHasher {
         self.mix(u64::from_le_bytes(last) ^ ((octets.len() as u64) << 56));
     }
 
-    /// Ignores the terminator of a `str`, because texts are hashed alone and with their length.
+    /// Ignores the terminator that `str` adds, because each text is hashed alone and with its
+    /// length.
     fn write_u8(&mut self, _: u8) {}
 }
 
 impl TextHasher {
-    /// Multiplies, and folds the upper half of the product into the lower.
+    /// Multiplies the state, and folds the upper half of the product into the lower half.
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
         #[expect(clippy::cast_possible_truncation, reason = "the halves of a product")]
@@ -124,13 +125,14 @@ const OF_THE_PREPROCESSOR: &[&str] = &[
 struct SymbolEntry {
     text: Cow<'static, str>,
     folded: Symbol,
-    /// The keyword that equals the text when case is ignored.
+    /// The keyword that equals the text apart from case.
     keyword: Option<Keyword>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        // A clone is cheaper: for a short text, interning the keywords would take most of the time.
+        // The keywords are interned once and then cloned. For a short text, interning would take
+        // most of the compilation time.
         static KNOWN: LazyLock<Symbols> = LazyLock::new(Symbols::known);
         KNOWN.clone()
     }
@@ -156,7 +158,7 @@ impl Symbols {
         symbols
     }
 
-    /// Returns the symbol of a text, adding it if absent.
+    /// Returns the symbol of a text. Adds the text if it is absent.
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(symbol) = self.index.get(text) {
             return *symbol;
@@ -189,8 +191,8 @@ impl Symbols {
         &self.texts[symbol.0 as usize].text
     }
 
-    /// Returns the symbol that represents a name in a scope; equal symbols collide. It is the
-    /// lower-case text, or the text itself in case-sensitive mode.
+    /// Returns the symbol under which a scope stores a name: the lower-case text, or the text
+    /// itself in case-sensitive mode. Names with equal folded symbols collide.
     #[must_use]
     pub fn folded(&self, symbol: Symbol) -> Symbol {
         if self.case_sensitive { symbol } else { self.lower_case(symbol) }
@@ -202,7 +204,8 @@ impl Symbols {
         self.texts[symbol.0 as usize].folded
     }
 
-    /// Makes names that differ only in case distinct, contrary to IDL (IDL 4.2, 7.2.3).
+    /// Selects case-sensitive mode: names that differ only in case are distinct, contrary to IDL
+    /// (IDL 4.2, 7.2.3).
     pub(crate) fn keep_case(&mut self) {
         self.case_sensitive = true;
     }
@@ -213,7 +216,7 @@ impl Symbols {
         self.case_sensitive
     }
 
-    /// Returns the keyword that equals the text when case is ignored.
+    /// Returns the keyword that equals the text of a symbol apart from case.
     #[must_use]
     pub fn keyword_ignoring_case(&self, symbol: Symbol) -> Option<Keyword> {
         self.texts[symbol.0 as usize].keyword
@@ -224,7 +227,7 @@ macro_rules! keywords {
     ($($name:ident $text:literal)*) => {
         /// A keyword of CORBA 3 or IDL 4.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[expect(missing_docs, reason = "each is its own text")]
+        #[expect(missing_docs, reason = "each variant is named like its keyword")]
         pub enum Keyword { $($name),* }
 
         const KEYWORDS: &[(&str, Keyword)] = &[$(($text, Keyword::$name)),*];
@@ -258,9 +261,8 @@ keywords! {
 }
 
 impl Keyword {
-    /// Returns true if the word is a keyword in every IDL since CORBA 2.3. Other keywords are
-    /// recognised only where a declaration or a type may start, because older IDL uses them as
-    /// names.
+    /// Returns true if the word has been a keyword since CORBA 2.3. Other keywords are recognised
+    /// only where a declaration or a type may begin, because older IDL uses them as names.
     #[must_use]
     pub fn is_reserved(self) -> bool {
         (self as usize) < Self::Component as usize
@@ -278,7 +280,7 @@ mod tests {
     use super::{Keyword, Symbols};
 
     #[test]
-    fn keywords_are_known_by_their_number() {
+    fn symbol_of_a_keyword_has_its_number() {
         let mut symbols = Symbols::default();
         let interface = symbols.intern("interface");
         assert_eq!(interface.keyword(), Some(Keyword::Interface));

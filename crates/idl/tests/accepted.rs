@@ -1,5 +1,6 @@
-//! Compiles every specification in tests/accepted and compares the result with the Rust code in the
-//! file `.expected` beside it. The code has the format of rustfmt. `BLESS=1` rewrites it.
+//! Tests that compile each IDL file in tests/accepted and compare the output with the file
+//! `.expected` beside it. The expected code is formatted by rustfmt. `BLESS=1` rewrites the
+//! expected files.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -15,7 +16,7 @@ fn cases() -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_code_is_what_it_was() {
+fn generated_code_equals_the_expected_file() {
     let bless = std::env::var_os("BLESS").is_some();
     for case in cases() {
         let text = std::fs::read(&case).unwrap();
@@ -43,7 +44,7 @@ fn the_code_is_what_it_was() {
 }
 
 #[test]
-fn the_code_is_formatted() {
+fn generated_code_is_formatted_as_by_rustfmt() {
     for case in cases() {
         let file = std::fs::File::open(case.with_extension("expected")).unwrap();
         let output = Command::new("rustfmt")

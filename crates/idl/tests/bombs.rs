@@ -1,5 +1,5 @@
-//! Texts that are built to take unbounded memory or time, compiled with the default limits. Each
-//! leads to a message in bounded memory. The system enforces the bound on a separate process.
+//! Tests that compile texts which are built to take unbounded memory or time, with the default
+//! limits. A separate process with a memory limit of the system compiles them.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -57,7 +57,7 @@ fn texts() -> Vec<(&'static str, String, &'static str)> {
                 + &lines(1_500, &|n| format!("struct S{} : S{n} {{ long m{}; }};\n", n + 1, n + 1)),
             "this inherits from more than the limit of 200",
         ),
-        ("many bases and operations", lines(200, &many_bases), "the text becomes more than 67108864 octets of Rust"),
+        ("many bases and operations", lines(200, &many_bases), "the generated Rust code is larger than 67108864 octets"),
         ("a union of 50,000 arms", format!("{enumeration} }};\n{union}}};\n"), ""),
         (
             "arrays of arrays",
@@ -68,7 +68,7 @@ fn texts() -> Vec<(&'static str, String, &'static str)> {
             "structures of structures",
             "struct S0 { long x; };\n".to_owned()
                 + &lines(40, &|n| format!("struct S{} {{ S{n} a; S{n} b; }};\n", n + 1)),
-            "structure `S29` has more than 268435456 elements, those of its arrays counted",
+            "structure `S29` has more than 268435456 elements, including those of its arrays",
         ),
         ("a large file", times("// nothing to see here\n", 3_000_000), "the file is larger than 67108864 octets"),
         ("a number of a megabyte", format!("const long x = {};", times("9", 1 << 20)), "`9999"),
@@ -77,7 +77,7 @@ fn texts() -> Vec<(&'static str, String, &'static str)> {
 }
 
 #[test]
-fn bombs_are_defused_in_bounded_memory() {
+fn hostile_texts_are_compiled_in_bounded_memory() {
     let program = std::env::current_exe().unwrap();
     let mut shell = Command::new("sh");
     shell.args([
@@ -91,7 +91,7 @@ fn bombs_are_defused_in_bounded_memory() {
 }
 
 #[test]
-#[ignore = "run by bombs_are_defused_in_bounded_memory, which bounds its memory"]
+#[ignore = "run by hostile_texts_are_compiled_in_bounded_memory, which bounds its memory"]
 fn in_bounded_memory() {
     for (what, text, expected) in texts() {
         let options = CompileOptions { idl_4: true, ..CompileOptions::default() };

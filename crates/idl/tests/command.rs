@@ -1,4 +1,4 @@
-//! The command and the builder of build scripts, with real files.
+//! Tests of the command and of the builder for build scripts, with real files.
 
 use corelane_idl::{Builder, command};
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn exit_status_says_how_it_went() {
+fn exit_status_distinguishes_acceptance_refusal_and_wrong_usage() {
     let folder = Folder::new("exit_status");
     let good = ["-I", "@include", "-DLONG=long", "--check", "@sum.idl"];
     assert_eq!(folder.run(&good), (command::ACCEPTED, String::new()));
@@ -61,7 +61,7 @@ fn output_and_dependencies_are_written() {
 }
 
 #[test]
-fn dependencies_are_as_make_reads_them() {
+fn dependency_file_is_escaped_for_make() {
     let folder = Folder::new("make");
     std::fs::write(folder.0.join("a b#$.idl"), "interface I {};\n").unwrap();
     assert_eq!(folder.run(&["-o", "@out", "--depfile=@d", "@a b#$.idl"]).0, command::ACCEPTED);
@@ -76,7 +76,7 @@ fn dependencies_are_as_make_reads_them() {
 }
 
 #[test]
-fn two_files_never_become_one() {
+fn second_file_with_the_same_output_name_is_refused() {
     let folder = Folder::new("two_files");
     std::fs::write(folder.0.join("include/x.idl"), "interface First {};\n").unwrap();
     std::fs::write(folder.0.join("x.idl"), "interface Second {};\n").unwrap();
@@ -87,18 +87,18 @@ fn two_files_never_become_one() {
 }
 
 #[test]
-fn messages_without_a_place_are_json_too() {
+fn messages_without_a_location_are_json() {
     let folder = Folder::new("json_all");
     let many: String = (0..120).map(|n| format!("typedef Unknown T{n};\n")).collect();
     std::fs::write(folder.0.join("many.idl"), many).unwrap();
     let (_, shown) = folder.run(&["--message-format", "json", "--check", "@many.idl", "@absent.idl"]);
     assert_eq!(shown.lines().count(), 102, "{shown}");
     assert!(shown.lines().all(|line| line.starts_with("{\"severity\":\"error\"") && line.ends_with('}')), "{shown}");
-    assert!(shown.contains("the rest is not shown") && shown.contains("cannot read"), "{shown}");
+    assert!(shown.contains("further ones are not shown") && shown.contains("cannot read"), "{shown}");
 }
 
 #[test]
-fn messages_can_be_json() {
+fn each_message_is_one_line_of_json() {
     let folder = Folder::new("json");
     let (status, shown) = folder.run(&["--message-format=json", "--check", "@wrong.idl"]);
     assert_eq!((status, shown.lines().count()), (command::REFUSED, 2));
@@ -106,7 +106,7 @@ fn messages_can_be_json() {
 }
 
 #[test]
-fn messages_in_json_are_json() {
+fn messages_with_special_characters_are_valid_json() {
     let folder = Folder::new("json_escapes");
     let name = "a \"b\"\\c\td.idl";
     std::fs::write(folder.0.join(name), "#error say \"no\" \\ or\tnot \u{1}\u{e9}\ntypedef Gone T;\n").unwrap();
@@ -125,7 +125,7 @@ fn messages_in_json_are_json() {
 }
 
 #[test]
-fn several_files_are_compiled_as_each_alone_would_be() {
+fn several_files_give_the_output_of_separate_runs() {
     let folder = Folder::new("several");
     std::fs::write(folder.0.join("other.idl"), "#include <types.idl>\nstruct S { Longs of; };\n").unwrap();
     let all = ["-I@include", "-DLONG=long", "-o", "@all", "--depfile", "@all.d", "@sum.idl", "@other.idl"];
@@ -145,7 +145,7 @@ fn several_files_are_compiled_as_each_alone_would_be() {
 }
 
 #[test]
-fn the_builder_writes_no_two_files_to_one_name() {
+fn builder_refuses_a_second_file_with_the_same_output_name() {
     let folder = Folder::new("builder_two_files");
     std::fs::write(folder.0.join("include/x.idl"), "interface First {};\n").unwrap();
     std::fs::write(folder.0.join("x.idl"), "interface Second {};\n").unwrap();
@@ -157,7 +157,7 @@ fn the_builder_writes_no_two_files_to_one_name() {
 }
 
 #[test]
-fn the_builder_does_not_write_unchanged_files() {
+fn builder_does_not_rewrite_unchanged_files() {
     let folder = Folder::new("builder");
     let builder = Builder::new().include(folder.0.join("include")).define("LONG", "long").output(&folder.0);
     let written = builder.try_compile(&folder.0.join("sum.idl")).unwrap();
@@ -171,7 +171,7 @@ fn the_builder_does_not_write_unchanged_files() {
 }
 
 #[test]
-fn points_in_a_file_name_stay() {
+fn output_name_keeps_points_in_the_file_name() {
     let folder = Folder::new("points");
     std::fs::write(folder.0.join("shop.v1.idl"), "interface First {};\n").unwrap();
     std::fs::write(folder.0.join("shop.v2.idl"), "interface Second {};\n").unwrap();
@@ -186,7 +186,7 @@ fn points_in_a_file_name_stay() {
 }
 
 #[test]
-fn messages_about_files_with_crlf_show_the_text_alone() {
+fn messages_about_files_with_crlf_show_no_carriage_return() {
     let folder = Folder::new("crlf");
     let unix = "struct S {\n  Unknown a;\n};\n#error gone\n";
     std::fs::write(folder.0.join("unix.idl"), unix).unwrap();

@@ -1,7 +1,8 @@
-//! Compares constant expressions with independently computed values (CORBA 3.0.3, 3.10.2).
+//! Tests that compare constant expressions with independently computed values (CORBA 3.0.3,
+//! 3.10.2).
 //!
-//! Covers rounding of quotients and remainders, complements by type, limits of sub-expressions,
-//! constants of other scopes, and values out of range.
+//! They cover the rounding of quotients and remainders, complements by type, limits of
+//! sub-expressions, constants of other scopes, and values out of range.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -23,7 +24,7 @@ fn value(text: &str) -> Result<V, String> {
 }
 
 #[test]
-fn integers() {
+fn integer_constants_have_their_values() {
     for (ty, expression, expected) in [
         ("long", "7 / 2", 3),
         ("long", "-7 / 2", -3),
@@ -60,8 +61,8 @@ fn integers() {
         ("unsigned long long", "18446744073709551615 + 1", "the value needs more than 64 bits"),
         ("long", "1 / 0", "division by zero"),
         ("long", "1 % (2 - 2)", "division by zero"),
-        ("long", "1 << 64", "a shift is by 0 to 63 places, not 64"),
-        ("long", "1 >> -1", "a shift is by 0 to 63 places, not -1"),
+        ("long", "1 << 64", "a shift is by 0 to 63 bits, not 64"),
+        ("long", "1 >> -1", "a shift is by 0 to 63 bits, not -1"),
         ("long", "1.5", "an integer was expected, a floating-point number was found"),
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Err(expected.to_owned()), "{ty} {expression}");
@@ -69,7 +70,7 @@ fn integers() {
 }
 
 #[test]
-fn constants_of_other_scopes() {
+fn constants_of_other_scopes_are_found() {
     for (text, expected) in [
         ("module M { const long A = 3; }; const long X = M::A + ::M::A;", 6),
         ("const long A = 1; module M { const long A = 2; const long X = A * 10 + ::A; };", 21),
@@ -83,7 +84,7 @@ fn constants_of_other_scopes() {
 }
 
 #[test]
-fn floating_point() {
+fn floating_point_constants_have_their_values() {
     for (ty, expression, expected) in [
         ("double", "1.0 / 3.0", 1.0 / 3.0),
         ("double", "0.1 + 0.2", 0.1 + 0.2),
@@ -95,7 +96,7 @@ fn floating_point() {
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Ok(V::Float(expected)), "{ty} {expression}");
     }
-    // A constant's value is the one that its type can hold.
+    // The value of a constant is rounded to the constant's type.
     assert_eq!(value("const float A = 0.1; const double X = A;"), Ok(V::Float(f64::from(0.1_f32))));
     assert_eq!(value("const long double A = 0.1; const double X = A;"), Ok(V::Float(0.1)));
     for (ty, expression, expected) in [
@@ -106,8 +107,8 @@ fn floating_point() {
         ("long double", "1e4000 * 1e4000", "the value does not fit `long double`"),
         ("double", "1.0 / 0.0", "division by zero"),
         ("long double", "1.0 / (0.1 - 0.1)", "division by zero"),
-        ("double", "1.0 % 2.0", "this operator does not work on a floating-point number"),
-        ("long double", "1.0 | 2.0", "this operator does not work on a floating-point number"),
+        ("double", "1.0 % 2.0", "this operator is not defined for a floating-point number"),
+        ("long double", "1.0 | 2.0", "this operator is not defined for a floating-point number"),
         ("double", "1", "a floating-point number was expected, an integer was found"),
     ] {
         assert_eq!(value(&format!("const {ty} X = {expression};")), Err(expected.to_owned()), "{ty} {expression}");
@@ -134,13 +135,13 @@ fn long_doubles_have_the_precision_of_binary128() {
     }
     let pi = "const long double PI = 3.14159265358979323846264338327950288; const long double X = PI * 2.0;";
     assert_eq!(bits(pi), 0x4001_921f_b544_42d1_8469_898c_c517_01b8);
-    // A constant of type `double` keeps its double value.
+    // A constant of type `double` has its double value in an expression of type `long double`.
     let double = "const double A = 0.1; const long double X = A;";
     assert_eq!(bits(double), 0x3ffb_9999_9999_9999_a000_0000_0000_0000);
 }
 
 #[test]
-fn fixed_point() {
+fn fixed_point_constants_have_their_values() {
     for (expression, digits, scale) in [
         ("1.10d", 11, 1),
         ("1.10d * 2.0d", 22, 1),
@@ -158,7 +159,7 @@ fn fixed_point() {
     ] {
         let found = value(&format!("const fixed X = {expression};"));
         let Ok(V::Fixed(found_digits, found_scale)) = found else { panic!("{expression}: {found:?}") };
-        // Compares values, not notations: drops trailing zeros.
+        // Trailing zeros are dropped, because numbers with different scales may be equal.
         let (mut found_digits, mut found_scale) = (found_digits, found_scale);
         while found_scale > 0 && found_digits % 10 == 0 {
             (found_digits, found_scale) = (found_digits / 10, found_scale - 1);
@@ -168,7 +169,7 @@ fn fixed_point() {
 }
 
 #[test]
-fn two_angle_brackets_close_only_open_types() {
+fn two_angle_brackets_close_types_or_shift() {
     for (text, bounds) in [
         ("typedef sequence<long, 16>>1> T;", "[8]"),
         ("typedef sequence<long, (16>>2)> T;", "[4]"),

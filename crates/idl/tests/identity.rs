@@ -1,11 +1,11 @@
-//! Repository ids chosen by pragmas, in nested scopes and in files that include each other (CORBA
-//! 3.0.3 section 10.7.5).
+//! Tests of repository ids that pragmas set, in nested scopes and in files that include each other
+//! (CORBA 3.0.3 section 10.7.5).
 
 use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::{Files, NoFiles};
 use std::path::Path;
 
-/// Files by name.
+/// Included files, by name.
 struct Texts(&'static [(&'static str, &'static str)]);
 
 impl Files for Texts {
@@ -43,7 +43,7 @@ fn has(ids: &[(String, String)], expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn names_are_looked_up_where_the_pragma_stands() {
+fn names_in_a_pragma_are_looked_up_in_the_scope_of_the_pragma() {
     let text = "
         interface I { };
         module M {
@@ -80,7 +80,7 @@ fn names_are_looked_up_where_the_pragma_stands() {
 }
 
 #[test]
-fn a_prefix_holds_to_the_end_of_its_scope_and_version_and_id_stay_with_their_name() {
+fn prefix_ends_with_its_scope_and_version_and_id_apply_to_one_name() {
     let known = ids("
         #pragma prefix \"outer\"
         interface A { };
@@ -119,7 +119,7 @@ fn a_prefix_holds_to_the_end_of_its_scope_and_version_and_id_stay_with_their_nam
 }
 
 #[test]
-fn each_file_has_its_own_prefix_and_may_speak_of_names_of_others() {
+fn each_file_has_its_own_prefix_and_pragmas_may_name_definitions_of_other_files() {
     static FILES: Texts = Texts(&[
         (
             "first.idl",
@@ -140,7 +140,7 @@ fn each_file_has_its_own_prefix_and_may_speak_of_names_of_others() {
             ("D", "IDL:second/D:1.0"),
             ("G", "IDL:first/G:1.0"),
             ("E", "IDL:main/E:1.0"),
-            // A file that is included within a module also starts without a prefix.
+            // A file that is included inside a module also begins without a prefix.
             ("M::H", "IDL:M/H:2.2"),
             ("M::I", "IDL:inside/M/I:3.3"),
             ("M::J", "IDL:main/M/J:1.0"),
@@ -149,7 +149,7 @@ fn each_file_has_its_own_prefix_and_may_speak_of_names_of_others() {
 }
 
 #[test]
-fn a_repository_id_can_be_set_only_once() {
+fn second_repository_id_or_version_is_refused() {
     let same = "struct S { long x; };\n#pragma ID S \"IDL:s:1.0\"\n#pragma ID ::S \"IDL:s:1.0\"\n";
     has(&ids(same).unwrap(), &[("S", "IDL:s:1.0")]);
     let twice = "struct S { long x; };\n#pragma version S 1.1\n#pragma version S 1.1\n";

@@ -1,11 +1,11 @@
-//! The search for included files, the number of times they are read, and the effect of their
-//! content.
+//! Tests of the search for included files, of repeated inclusion, and of the effect of included
+//! text.
 
 use corelane_idl::Files;
 use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::Path;
 
-/// Files by path.
+/// Included files, by path.
 struct Texts<'t>(&'t [(&'t str, &'t str)]);
 
 impl Files for Texts<'_> {
@@ -31,7 +31,7 @@ fn accepted(text: &str, include: &[&str], files: &[(&str, &str)]) {
 }
 
 #[test]
-fn quotes_look_beside_the_file_first_and_brackets_do_not() {
+fn file_in_quotes_is_first_searched_beside_the_including_file() {
     let files = [
         ("main/t.idl", "typedef long Beside;"),
         ("one/t.idl", "typedef long One;"),
@@ -46,7 +46,7 @@ fn quotes_look_beside_the_file_first_and_brackets_do_not() {
 }
 
 #[test]
-fn an_included_file_looks_beside_itself() {
+fn included_file_searches_its_own_folder() {
     let files = [
         ("one/outer.idl", "#include \"inner.idl\"\n"),
         ("one/inner.idl", "typedef long Right;\n"),
@@ -57,7 +57,7 @@ fn an_included_file_looks_beside_itself() {
 }
 
 #[test]
-fn guards_and_once_keep_a_file_from_being_read_again() {
+fn include_guard_and_pragma_once_prevent_a_second_inclusion() {
     let guarded = "#ifndef G\n#define G\ntypedef long T;\n#endif\n";
     for text in [guarded, "#pragma once\ntypedef long T;\n", "_Pragma(\"once\") typedef long T;\n"] {
         accepted(
@@ -78,7 +78,7 @@ fn guards_and_once_keep_a_file_from_being_read_again() {
 }
 
 #[test]
-fn a_file_that_includes_itself_ends_in_one_message() {
+fn endless_inclusion_ends_with_one_message() {
     let endless = said("#include \"t.idl\"\n", &[], &[("main/t.idl", "#include \"t.idl\"\n")]);
     assert_eq!(endless, ["main/t.idl:1: files include each other more than 200 deep"]);
     let twice = "#include \"t.idl\"\n".repeat(2);
@@ -95,7 +95,7 @@ fn a_file_that_includes_itself_ends_in_one_message() {
 }
 
 #[test]
-fn a_file_can_stand_within_a_declaration() {
+fn file_can_be_included_inside_a_declaration() {
     let files = [
         ("main/members.inc", "long a;\nlong b;\n"),
         ("main/module.inc", "typedef long T;\n"),
@@ -115,14 +115,14 @@ fn a_file_can_stand_within_a_declaration() {
 }
 
 #[test]
-fn lines_and_prefixes_end_with_their_file() {
+fn line_directives_and_prefixes_end_with_their_file() {
     let files = [("main/t.idl", "#line 70 \"other.idl\"\n#pragma prefix \"in.org\"\ntypedef Missing T;\n")];
     let said = said("#include \"t.idl\"\ntypedef Gone V;\n", &[], &files);
     assert_eq!(said, ["other.idl:71: `Missing` is not declared", "main/a.idl:2: `Gone` is not declared"]);
 }
 
 #[test]
-fn an_interface_has_a_bounded_number_of_operations() {
+fn number_of_operations_of_an_interface_is_limited() {
     let operations: String = (0..10_001).map(|number| format!("void f{number}();\n")).collect();
     let many = said(&format!("interface I {{\n{operations}}};\n"), &[], &[]);
     assert_eq!(many.len(), 1, "{many:?}");
@@ -130,7 +130,7 @@ fn an_interface_has_a_bounded_number_of_operations() {
 }
 
 #[test]
-fn messages_come_in_the_order_in_which_the_files_are_read() {
+fn messages_are_in_the_order_in_which_the_files_are_read() {
     let files = [
         ("main/b.idl", "typedef Gone B1;\n#include \"c.idl\"\ntypedef Gone B2;\n"),
         ("main/c.idl", "#error c\nstruct C { long; };\n"),
@@ -152,7 +152,7 @@ fn messages_come_in_the_order_in_which_the_files_are_read() {
 }
 
 #[test]
-fn a_file_without_a_guard_that_is_read_twice_is_told_of_once() {
+fn second_inclusion_of_a_file_without_a_guard_is_reported_once() {
     let files = [("main/b.idl", "struct Z { long a; };\nconst long K = 1;\nmodule M { typedef long T; };\n")];
     let twice = said("#include \"b.idl\"\n#include \"b.idl\"\ntypedef Z T;\n", &[], &files);
     assert_eq!(twice, ["main/b.idl:1: this file is included twice, and declares `Z` each time"]);

@@ -1,6 +1,6 @@
-//! Every specification in tests/language is accepted without a message and matches the list beside
-//! it. The list contains each definition with its repository id, and each constant with its value.
-//! `BLESS=1` rewrites the lists.
+//! Tests that each IDL file in tests/language is accepted without a message and has the definitions
+//! in the list beside it. The list contains each definition with its repository id, and each
+//! constant with its value. `BLESS=1` rewrites the lists.
 
 use corelane_idl::DiskFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -33,7 +33,7 @@ fn meaning(compilation: &Compilation) -> String {
 }
 
 #[test]
-fn legal_idl_is_accepted_with_the_right_meaning() {
+fn legal_idl_is_accepted_and_has_the_listed_definitions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language");
     let bless = std::env::var_os("BLESS").is_some();
     let (mut wrong, mut cases) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! The preprocessor, tested through the output of the compiler.
+//! Tests of the preprocessor through the messages of the compiler.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
@@ -21,7 +21,7 @@ fn accepted(text: &str) {
 }
 
 #[test]
-fn macros_are_replaced() {
+fn macros_are_expanded() {
     for text in [
         "#define CAT(a, b) a##b\n#define XCAT(a, b) CAT(a, b)\ntypedef XCAT(lo, XCAT(n, g)) T;",
         "#define STR(x) #x\n#define XSTR(x) STR(x)\n#define N 4\nconst string<1> s = XSTR(N);\nconst string<5> t = STR(\"b\\n\");",
@@ -38,7 +38,7 @@ fn macros_are_replaced() {
 }
 
 #[test]
-fn conditions_choose() {
+fn conditions_select_the_text() {
     for text in [
         "#define N 4\n#if defined(N) && N >= 4 && !defined M && (N << 1) == 8 ? 1 : 0\ntypedef long T;\n#endif\ntypedef T U;",
         "#define HAS defined(N)\n#define N\n#if HAS && !defined HAS2\ntypedef long T;\n#endif\ntypedef T U;",
@@ -53,7 +53,7 @@ fn conditions_choose() {
 }
 
 #[test]
-fn further_features_of_cpp_are_supported() {
+fn digraphs_pragma_operators_and_predefined_macros_are_supported() {
     for text in [
         "%:define N 3\nmodule M <% typedef long T<:N:>; %>;\n%:define CAT(a, b) a%:%:b\ntypedef M::CAT(, T) U;",
         "typedef sequence<::T> L;\n",
@@ -71,36 +71,36 @@ fn further_features_of_cpp_are_supported() {
 }
 
 #[test]
-fn prose_and_foreign_pragmas_are_no_tokens() {
+fn text_of_errors_and_foreign_pragmas_is_not_scanned() {
     accepted("#pragma somebody's \"own\ntypedef long T;\n#pragma omni @#$\n");
     assert_eq!(said("#warning don't\n"), ["warning a.idl:1: `#warning` says: don't"]);
     assert_eq!(said("#error it's \"over\n"), ["error a.idl:1: `#error` says: it's \"over"]);
 }
 
 #[test]
-fn foreign_characters_are_wrong_where_they_are_used() {
+fn foreign_characters_are_reported_where_they_are_used() {
     accepted("#define CPP $x `a` \\ é@\n#define S(x) #x\nconst string<5> s = S(a $ b);\n#if 0\n$\n#endif\n");
     let backslash = |bound| said(&format!("#define S(x) #x\nconst string<{bound}> s = S(\\\"a\");"));
     assert_eq!((backslash(4).len(), backslash(3).len()), (0, 1));
     let unended = said("#define S(x) #x\nconst string s = S(\\\"a\")\ntypedef long T;");
-    assert!(unended.len() == 1 && unended[0].starts_with("error a.idl:2: `;` was expected behind"), "{unended:?}");
-    assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL starts with `$`"]);
-    assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL starts with `$`"]);
-    assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` cannot stand in a name"]);
-    assert_eq!(said("struct S { long é_1, b; };\n"), ["error a.idl:1: `é_1` cannot stand in a name"]);
+    assert!(unended.len() == 1 && unended[0].starts_with("error a.idl:2: `;` was expected after"), "{unended:?}");
+    assert_eq!(said("#define D $\ntypedef D T;"), ["error a.idl:2: no token of IDL begins with `$`"]);
+    assert_eq!(said("typedef long $x;\ntypedef long T;"), ["error a.idl:1: no token of IDL begins with `$`"]);
+    assert_eq!(said("typedef long größe;\n"), ["error a.idl:1: `öße` is not allowed in a name"]);
+    assert_eq!(said("struct S { long é_1, b; };\n"), ["error a.idl:1: `é_1` is not allowed in a name"]);
     assert_eq!(said("const wstring w = L\"\\ud800\";").len(), 1);
 }
 
 #[test]
-fn one_slip_is_one_message() {
+fn one_mistake_causes_one_message() {
     for (text, wanted) in [
         ("const string s = \"abc;\ntypedef long T;", "error a.idl:1: a string literal has no end"),
         ("const char c = 'a;\ntypedef long T;", "error a.idl:1: a character literal has no end"),
         ("enum E { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
         ("enum E { a, b c };", "error a.idl:1: `,` was expected, `c` was found"),
         ("bitmask M { a b, c };", "error a.idl:1: `,` was expected, `b` was found"),
-        ("enum E { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
-        ("bitmask M { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` cannot stand in a name"),
+        ("enum E { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` is not allowed in a name"),
+        ("bitmask M { a, gr\u{f6}\u{df}e, b };", "error a.idl:1: `\u{f6}\u{df}e` is not allowed in a name"),
         ("enum E { a, b\nstruct S { long x; };", "error a.idl:2: `}` was expected, `struct` was found"),
     ] {
         assert_eq!(said(text), [wanted], "{text}");
@@ -121,7 +121,7 @@ fn ignored_words_of_a_directive_are_reported() {
 }
 
 #[test]
-fn lines_can_be_renamed() {
+fn line_directives_change_the_locations_in_messages() {
     let text = "#line 100 \"other.idl\"\ntypedef Missing T;\nconst long x = __LINE__;\ntypedef long A[__LINE__];\nconst string<9> s = __FILE__;\n\
                 const string<8> u = __FILE__;\n# 7 \"third.idl\"\ntypedef Gone V;\n";
     assert_eq!(
@@ -143,15 +143,15 @@ fn errors_of_directives_are_reported_at_their_line() {
         ("#if defined 3\n#endif", "error a.idl:1: `defined` needs a name"),
         ("#if defined(N\n#endif", "error a.idl:1: `)` was expected here"),
         ("#else", "error a.idl:1: `#else` without a condition before it"),
-        ("#if 1\n#else\n#else\n#endif", "error a.idl:3: `#else` behind `#else`"),
+        ("#if 1\n#else\n#else\n#endif", "error a.idl:3: `#else` after `#else`"),
         ("#if 1", "error a.idl:1: a condition has no `#endif`"),
         ("#define 3x", "error a.idl:1: `#define` needs a name"),
         ("#define defined", "error a.idl:1: `defined` cannot be a macro"),
         ("#define F(a, a) a", "error a.idl:1: two parameters are called `a`"),
         ("#define F(a", "error a.idl:1: `,` or `)` was expected in the macro's parameters"),
         ("#define F(a) #b", "error a.idl:1: `#` has to be followed by a parameter of the macro"),
-        ("#define P ## a", "error a.idl:1: `##` joins what is before it and what is behind it"),
-        ("#define P a ##", "error a.idl:1: `##` joins what is before it and what is behind it"),
+        ("#define P ## a", "error a.idl:1: `##` needs an operand on both sides"),
+        ("#define P a ##", "error a.idl:1: `##` needs an operand on both sides"),
         ("#define F(a) a\nF(1, 2)", "error a.idl:2: macro `F` takes 1 arguments, 2 are given"),
         ("#define F(a) a\nF(1", "error a.idl:2: the arguments of macro `F` have no end"),
         ("#include x.idl", "error a.idl:1: `#include` needs a file name in quotes or angle brackets"),
@@ -167,7 +167,7 @@ fn errors_of_directives_are_reported_at_their_line() {
 }
 
 #[test]
-fn warnings_do_not_end_the_work() {
+fn many_warnings_do_not_stop_compilation() {
     let text = "; ".repeat(300) + "typedef Missing T;";
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &CompileOptions::default(), &NoFiles);
     assert!(!compilation.is_accepted());

@@ -1,13 +1,14 @@
-//! Compares messages with the text beside each specification. The specifications in tests/refused
-//! break a rule of the language. Those in tests/warned are legal but questionable. Those in
-//! tests/case_sensitive have names that differ only in case. `BLESS=1` rewrites the messages.
+//! Tests that compare the messages about IDL files with the text beside each file. The files in
+//! tests/refused break a rule of the language. The files in tests/warned are accepted with a
+//! warning. The files in tests/case_sensitive have names that differ only in case. `BLESS=1`
+//! rewrites the messages.
 
 use corelane_idl::NoFiles;
 use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::{Path, PathBuf};
 
 #[test]
-fn every_faulty_text_is_refused_as_it_should_be() {
+fn illegal_idl_is_refused_with_the_expected_messages() {
     let cases = compare("refused", &CompileOptions::default(), false);
     let missing: Vec<String> =
         (1..=114).map(|number| format!("{number:03}.idl")).filter(|name| !cases.contains(name)).collect();
@@ -15,12 +16,12 @@ fn every_faulty_text_is_refused_as_it_should_be() {
 }
 
 #[test]
-fn every_unwise_text_is_accepted_with_a_warning() {
+fn questionable_idl_is_accepted_with_the_expected_warnings() {
     assert!(!compare("warned", &CompileOptions::default(), true).is_empty());
 }
 
 #[test]
-fn names_that_differ_in_case_alone_are_kept_apart_on_request() {
+fn names_that_differ_only_in_case_are_distinct_on_request() {
     let options = CompileOptions { case_sensitive: true, ..CompileOptions::default() };
     assert!(!compare("case_sensitive", &options, true).is_empty());
     assert!(!compare("case_sensitive_refused", &options, false).is_empty());

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 /// Maximum length of a scheme in bytes.
 const MAX_SCHEME: usize = 32;
 
-/// An address of one of the transports.
+/// An address at which a transport listens or to which it connects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Endpoint {
-    /// A TCP address. Port 0 lets the system choose when listening.
+    /// A TCP address. A listener with port 0 gets a free port from the system.
     Tcp {
         /// Host name, or literal address (IPv6 without brackets).
         host: String,
@@ -32,16 +32,16 @@ pub enum Endpoint {
     Other(OtherAddress),
 }
 
-/// The address of a transport that the program added: `SCHEME:ADDRESS`.
+/// An address of a transport that the program added, in the form `SCHEME:ADDRESS`.
 ///
-/// The scheme consists of 1 to 32 lower-case letters, digits and `-`. It does not name a transport
-/// of this crate: `tcp`, `unix`, `shm`, or `iiop` and `uiop` as TAO writes the first two. The rest
-/// is text without NUL whose form is the transport's own.
+/// The scheme consists of 1 to 32 lower-case letters, digits and `-`. It must not be the name of a
+/// built-in transport: `tcp`, `unix`, `shm`, or TAO's names `iiop` and `uiop`. The address is text
+/// without NUL, in a form that the transport defines.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct OtherAddress(String);
 
 impl OtherAddress {
-    /// Parses `SCHEME:ADDRESS`. `None` if the scheme or the address is not valid.
+    /// Parses `SCHEME:ADDRESS`. Returns `None` if the scheme or the address is not valid.
     #[must_use]
     #[cold]
     pub fn parse(text: &str) -> Option<Self> {
@@ -54,19 +54,21 @@ impl OtherAddress {
         is_valid.then(|| OtherAddress(text.to_owned()))
     }
 
-    /// Returns the scheme, by which a transport recognises its addresses: `pipe` of `pipe:x`.
+    /// Returns the scheme, by which a transport recognises its addresses. For `pipe:x` it is
+    /// `pipe`.
     #[must_use]
     pub fn scheme(&self) -> &str {
         self.parts().0
     }
 
-    /// Returns the address without the scheme: `x` of `pipe:x`.
+    /// Returns the address without the scheme. For `pipe:x` it is `x`.
     #[must_use]
     pub fn address(&self) -> &str {
         self.parts().1
     }
 
-    /// Returns this address with `suffix` behind it. It stays as it is if the suffix has NUL.
+    /// Returns this address with `suffix` appended. If the suffix contains NUL, the address stays
+    /// unchanged.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         OtherAddress::parse(&format!("{self}{suffix}")).unwrap_or_else(|| self.clone())
@@ -105,22 +107,22 @@ impl Endpoint {
         Endpoint::SharedMemory { path: path.into() }
     }
 
-    /// Returns the endpoint `scheme:address` of an added transport. `None` if either is not valid:
-    /// [`OtherAddress`] says when.
+    /// Returns the endpoint `scheme:address` of an added transport. `None` if one of them is not
+    /// valid (see [`OtherAddress`]).
     #[must_use]
     pub fn other(scheme: &str, address: &str) -> Option<Self> {
         let found = OtherAddress::parse(&format!("{scheme}:{address}"))?;
-        // Else the scheme has a colon.
+        // If the schemes differ, the given scheme contains a colon.
         (found.scheme() == scheme).then_some(Endpoint::Other(found))
     }
 
-    /// Returns true for a path, a loopback address or `localhost`: only this machine reaches it.
-    /// Other host names are not looked up.
+    /// Returns true if only this machine can reach the endpoint: a path, a loopback address or
+    /// `localhost`. Other host names count as reachable from outside and are not looked up.
     ///
-    /// Endpoints of added transports count as reachable from other machines. A real-time lane
-    /// without a ceiling that listens at one is reported (`Event::ReachableLane`), and the lowest
-    /// lane accepts its connections. The ceiling of a connection does not depend on this: it
-    /// depends on [`Stream::is_peer_local`](crate::Stream::is_peer_local).
+    /// Endpoints of added transports count as reachable from other machines. If a real-time lane
+    /// without a ceiling listens at one, the ORB reports this (`Event::ReachableLane`), and the
+    /// lowest lane accepts its connections. The ceiling of a connection depends on
+    /// [`Stream::is_peer_local`](crate::Stream::is_peer_local) instead.
     #[must_use]
     #[cold]
     pub fn is_local(&self) -> bool {

@@ -1,13 +1,13 @@
-//! Transports: how bytes travel between two ORBs.
+//! Transports: the connections over which ORBs exchange bytes.
 //!
 //! A [`Stream`] is one connection, a [`Listener`] accepts connections, and a [`Transport`] makes
-//! both for the [`Endpoint`]s it supports. The ORB uses only these traits. So a transport may have
-//! no descriptor (a simulation), or a descriptor that only signals events (shared memory). The
+//! both for the [`Endpoint`]s that it supports. The ORB uses only these traits. So a transport may
+//! have no descriptor (a simulation), or a descriptor that only signals events (shared memory). The
 //! documentation of [`Transport`] explains how to write a transport.
 //!
-//! This crate knows nothing of GIOP and never interprets the bytes it carries.
+//! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!
-//! Invariant: a call with [`Wait::Now`] never blocks; one with [`Wait::Until`] ends at the
+//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] ends at the
 //! deadline.
 #![forbid(unsafe_code)]
 

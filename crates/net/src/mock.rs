@@ -1,9 +1,9 @@
 //! A transport inside the process, for tests, whose streams have no descriptor. Code that works
-//! over it also works over shared memory or a polled network card.
+//! over this transport also works over shared memory or a polled network card.
 //!
-//! Its endpoints are Unix socket paths below `/mock/`, so it can stand beside the real transports.
-//! Each [`MockTransport`] is a network of its own. Its listeners do have a descriptor, because
-//! accepting is not on the hot path.
+//! Its endpoints are Unix socket paths below `/mock/`, so an ORB can use it beside the real
+//! transports. Each [`MockTransport`] is a network of its own. Its listeners have a descriptor,
+//! because accepting is not on the hot path.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,10 +20,10 @@ use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait};
 
 const PATH_PREFIX: &str = "/mock";
-/// Bytes that one direction of a connection holds.
+/// Maximum number of bytes in one direction of a connection.
 const PIPE_CAPACITY: usize = 64 * 1024;
 
-/// A network inside the process.
+/// A transport between threads of this process.
 #[derive(Debug)]
 pub struct MockTransport(Mutex<HashMap<PathBuf, Weak<AcceptQueue>>>);
 
@@ -123,13 +123,13 @@ enum PipeEnd {
 #[derive(Default)]
 struct PipeState {
     octets: VecDeque<u8>,
-    /// Called when there may be bytes to read.
+    /// Callback of the reader's stream, called when the pipe may have bytes to read.
     reader: Option<ReadinessCallback>,
-    /// Called when there may be room to write.
+    /// Callback of the writer's stream, called when the pipe may have room.
     writer: Option<ReadinessCallback>,
-    /// The writer has closed: no more bytes are written.
+    /// The writer has closed: it writes no more bytes.
     ended: bool,
-    /// The reader has closed: no more bytes are read.
+    /// The reader has closed: it reads no more bytes.
     abandoned: bool,
 }
 
@@ -177,7 +177,8 @@ impl Pipe {
         self.tell(state, other);
     }
 
-    /// Wakes waiting threads and calls back `end`, after a change that affects this end.
+    /// Wakes the waiting threads and calls the callback of `end`, after a change that affects this
+    /// end.
     fn tell(&self, state: MutexGuard<'_, PipeState>, end: PipeEnd) {
         let report = match end {
             PipeEnd::Reader => state.reader.clone(),
@@ -201,7 +202,7 @@ impl fmt::Debug for Pipe {
 struct MockStream {
     incoming: Arc<Pipe>,
     outgoing: Arc<Pipe>,
-    /// Coarse time-outs for receiving and sending.
+    /// Coarse time-outs of receiving and sending.
     timeouts: Mutex<(Duration, Duration)>,
 }
 

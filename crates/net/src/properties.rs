@@ -1,7 +1,7 @@
-//! Properties of the sockets of connections.
+//! Properties of connections that a program may request from a transport.
 
-/// Properties of connections; `None` keeps the transport's default. A transport ignores properties
-/// that do not apply to it.
+/// Requested properties of connections; `None` keeps the transport's default. A transport ignores
+/// properties that do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionProperties {
     /// Size of the kernel's send buffer in bytes, without the kernel's overhead; bounded by the
@@ -12,8 +12,8 @@ pub struct ConnectionProperties {
     pub receive_buffer_size: Option<u32>,
     /// If true, the kernel probes idle connections, at the system's intervals.
     pub keep_alive: Option<bool>,
-    /// If true, only hosts that are reached without a gateway.
+    /// If true, the connection reaches only hosts that need no gateway.
     pub dont_route: Option<bool>,
-    /// If true, sends small messages at once (no Nagle delay).
+    /// If true, the kernel sends small messages at once (no Nagle delay).
     pub no_delay: Option<bool>,
 }

@@ -1,18 +1,18 @@
-//! Resolution of host names within a deadline.
+//! Resolution of host names, bounded by the caller's deadline.
 //!
 //! The system's resolver cannot be interrupted. Each look-up therefore has a thread of its own, and
-//! the caller waits for it no longer than its deadline.
+//! the caller waits for it until the caller's deadline at the latest.
 //!
-//! After its caller has left, a look-up continues until the resolver answers, 5 to 30 seconds with
-//! its usual settings. No other thread waits for it, not even at the end of the ORB. Its answer
-//! serves callers that ask until then and shortly after. So callers with short deadlines get a
-//! result even from a slow name server.
+//! After its caller has left, a look-up continues until the system's resolver answers, 5 to 30
+//! seconds with its usual settings. No thread waits for it, not even at the end of the ORB. The
+//! answer serves callers that ask before it comes or shortly afterwards. So callers with short
+//! deadlines get a result even from a slow name server.
 //!
-//! The threads run in the ordinary scheduling class, whatever the caller's priority: the resolver's
-//! work is not urgent.
+//! The threads run in the ordinary scheduling class, even for a caller with a high priority,
+//! because a look-up is not urgent.
 //!
-//! Invariant: at most [`MAX_LOOK_UPS`] such threads at a time; further names wait for one of them
-//! to end.
+//! Invariant: at most [`MAX_LOOK_UPS`] of these threads exist at a time; further names wait until
+//! one of them ends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,24 +26,23 @@ use corelane_sys::lock::{Condvar, Mutex, Scope};
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
-/// Time for which an answer is used.
+/// Time for which an answer is used after it came.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which a failure is used. Without it, every call to an unknown host would ask the
-/// resolver again.
+/// Time for which a failure is used after it came. Without it, every call to an unknown host would
+/// ask the system's resolver again.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(2);
 /// Maximum number of answers and failures in the cache.
 const MAX_CACHED_ANSWERS: usize = 256;
 
 type LookUpFunction = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// Finds the addresses of hosts.
+/// A cache of the addresses of hosts, which asks the system's resolver.
 #[derive(Clone)]
 pub(crate) struct Resolver(Arc<ResolverShared>);
 
 struct ResolverShared {
     look_up: Box<LookUpFunction>,
-    /// Cores of the thread that made the resolver. Look-ups run there, whatever the caller's
-    /// priority and cores.
+    /// Cores of the thread that made the resolver. All look-ups run on these cores.
     cores: Option<CpuSet>,
     state: Mutex<State>,
     changed: Condvar,
@@ -56,14 +55,14 @@ struct State {
 }
 
 enum CacheEntry {
-    /// A thread is asking the system's resolver.
+    /// A thread is waiting for the system's resolver.
     Asked,
     Found(Vec<IpAddr>, Monotonic),
     Failed(io::ErrorKind, String, Monotonic),
 }
 
 impl Resolver {
-    /// Creates a resolver that uses the system's resolver.
+    /// Creates a resolver that asks the system's resolver.
     pub(crate) fn system() -> Self {
         Self::new(|host| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
@@ -77,7 +76,7 @@ impl Resolver {
     /// Returns the addresses of `host`. A numeric address needs no look-up.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, else the resolver's error.
+    /// `TimedOut` after the deadline, otherwise the error of the system's resolver.
     pub(crate) fn resolve(&self, host: &str, port: u16, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         let addresses = match (host.parse(), deadline) {
             (Ok(address), _) => vec![address],
@@ -95,8 +94,8 @@ impl Resolver {
                 Some(CacheEntry::Found(addresses, at)) if at.elapsed() < ANSWER_LIFETIME => {
                     return Ok(addresses.clone());
                 }
-                // A failure counts if it is newer than this call, however long the call waited for
-                // it.
+                // A failure that came during this call counts, even if it is older than its
+                // lifetime.
                 Some(CacheEntry::Failed(kind, why, at)) if *at >= begun || at.elapsed() < FAILURE_LIFETIME => {
                     return Err(io::Error::new(*kind, why.clone()));
                 }
@@ -112,10 +111,10 @@ impl Resolver {
         }
     }
 
-    /// Starts a thread that asks the resolver.
+    /// Starts a thread that asks the system's resolver.
     fn begin(&self, state: &mut State, host: &str) -> io::Result<()> {
         if state.names.len() >= MAX_CACHED_ANSWERS {
-            // Look-ups in progress stay; they are few.
+            // Look-ups in progress stay in the cache; their number is bounded.
             state.names.retain(|_, name| matches!(name, CacheEntry::Asked));
         }
         let (shared, name) = (Arc::clone(&self.0), host.to_owned());
@@ -132,7 +131,7 @@ impl Resolver {
             drop(state);
             shared.changed.notify_all();
         };
-        // No thread joins this one. It ends when the resolver answers.
+        // No thread joins the look-up thread. It ends when the system's resolver answers.
         let builder = ThreadBuilder::new().name("net/resolve").stack_size(512 * 1024);
         drop(builder.scheduling(Scheduling::Other).preferred_affinity(self.0.cores).spawn(ask)?);
         state.running += 1;
@@ -151,7 +150,7 @@ impl fmt::Debug for Resolver {
 mod tests {
     use super::*;
 
-    /// A resolver that answers when the test says so, and counts how often it was asked.
+    /// A resolver that answers when the test permits it, and counts the questions.
     #[derive(Clone)]
     struct Slow(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
@@ -248,7 +247,7 @@ mod tests {
         let resolver = slow.resolver(|_| Err(io::ErrorKind::NotFound.into()));
         slow.answer();
         let fails = |name: &str, deadline| resolver.resolve(name, 1, deadline).unwrap_err().kind();
-        // Renews the failure, so that it does not expire however long this test takes.
+        // Renews the failure, so that it does not expire during a slow test.
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),

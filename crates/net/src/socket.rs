@@ -1,4 +1,4 @@
-//! The transports that the kernel carries: TCP and Unix sockets.
+//! The transports over sockets of the kernel: TCP and Unix sockets.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use crate::spin::{AdaptiveSpin, NextWait, Spin, SpinPermit};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Number of connections that wait to be accepted before the kernel refuses more.
+/// Number of connections that may wait to be accepted before the kernel refuses more.
 pub(crate) const BACKLOG: u32 = 1024;
 
 /// Delay between connection attempts to two addresses of a name (RFC 8305, section 5).
@@ -29,7 +29,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// For a connection with a deadline, threads of the transport look up host names, at most 16 at a
 /// time. A look-up whose caller has left ends when the system's resolver answers. An answer is used
 /// for ten seconds, a failure for two. If a name has several addresses, each is tried 250 ms after
-/// the previous one. The first that answers is used.
+/// the previous one. The connection is made to the first address that answers.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     resolver: Resolver,
@@ -42,7 +42,8 @@ impl Tcp {
         Tcp { resolver: Resolver::system() }
     }
 
-    /// Returns the addresses of a TCP endpoint. An empty host means every address of this machine.
+    /// Returns the addresses of a TCP endpoint. An empty host stands for every address of this
+    /// machine.
     fn resolve(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Vec<SocketAddr>> {
         match endpoint {
             Endpoint::Tcp { host, port } if host.is_empty() => Ok(vec![
@@ -95,7 +96,8 @@ impl Transport for Tcp {
             // The unspecified IPv6 address accepts IPv4 connections too, as users of dual-stack
             // hosts expect.
             let v6_only = address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-            // Accepted connections do not inherit `nodelay`: each gets the properties set for it.
+            // Accepted connections do not inherit `nodelay`: each connection gets its own
+            // properties.
             let options = SocketOptions { v6_only, nodelay: false, ..SocketOptions::default() };
             match socket::listen(&Address::Inet(address), &options, BACKLOG) {
                 Ok(fd) => {
@@ -171,7 +173,7 @@ fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
     }
 }
 
-/// Wraps a Unix socket that was asked to refuse descriptors before it was connected.
+/// Wraps a Unix socket that was told to refuse descriptors before it was connected.
 pub(crate) fn filtered_socket(fd: OwnedFd) -> FilteredSocket {
     if socket::refuses_descriptors(fd.as_fd()) {
         FilteredSocket::passing_impossible(fd)
@@ -209,14 +211,15 @@ impl SocketStream {
         SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::DEFAULT) }
     }
 
-    /// Receives like a stream without a policy, but polls first if this helps.
+    /// Receives like `recv`, but polls first if polling helps.
     #[inline(never)]
     fn recv_spinning(&self, buffer: &mut [u8], deadline: Option<Monotonic>) -> io::Result<usize> {
         match self.spin.next_wait() {
             NextWait::Sleep => self.recv_sleeping(buffer, deadline),
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
-                // Checked after an arrival, because the last packet then came from the peer.
+                // The core is checked after an arrival, because the last packet then came from the
+                // peer.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
                 }
@@ -247,7 +250,7 @@ impl SocketStream {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if is_late {
                         // If the deadline came before the end of polling, the attempt does not show
-                        // whether polling helps.
+                        // if polling helps.
                         if until == end {
                             self.spin.record(false);
                         }
@@ -255,8 +258,8 @@ impl SocketStream {
                     }
                 }
                 received => {
-                    // A late find means that another thread had the core for a while. It may have
-                    // been kept waiting before.
+                    // Bytes that are found late mean that another thread had the core for a while.
+                    // That thread may have been kept waiting before.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -272,12 +275,12 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if the peer is not known to run on this thread's core.
+    /// Returns true unless the peer is known to run on this thread's core.
     fn is_peer_elsewhere(&self) -> bool {
         if !self.is_peer_local() {
             return true;
         }
-        // Unix sockets do not tell the core.
+        // Unix sockets do not report the core.
         let core = socket::incoming_core(self.fd.as_fd()).ok().flatten();
         core.is_none() || core != thread::current_core()
     }
@@ -365,8 +368,9 @@ impl Stream for SocketStream {
 
     fn is_peer_local(&self) -> bool {
         let Peer::Ip(peer) = &self.peer else { return true };
-        // Packets between two addresses of one machine do not leave it, even if one address is that
-        // of its network card. The kernel drops packets from outside with such a source.
+        // Packets between two addresses of one machine do not leave the machine, even if one
+        // address belongs to the machine's network card. The kernel drops packets from outside with
+        // such a source.
         let has_own_address = || {
             let local = socket::local_address(self.fd.as_fd());
             let same = |local: &SocketAddr| local.ip().to_canonical() == peer.ip().to_canonical();
@@ -376,7 +380,7 @@ impl Stream for SocketStream {
     }
 }
 
-/// Receives with a deadline. Kept out of the path that most reads take.
+/// Receives with a deadline. A separate function keeps this code out of the path of most reads.
 #[inline(never)]
 fn recv_until(fd: &FilteredSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {
@@ -390,7 +394,7 @@ fn recv_until(fd: &FilteredSocket, buffer: &mut [u8], deadline: Monotonic) -> io
     }
 }
 
-/// Sends with a deadline. Kept out of the path that most messages take.
+/// Sends with a deadline. A separate function keeps this code out of the path of most messages.
 #[inline(never)]
 fn send_until(
     fd: BorrowedFd<'_>,
@@ -398,8 +402,8 @@ fn send_until(
     send: &dyn Fn(BorrowedFd<'_>, socket::WaitMode) -> io::Result<usize>,
 ) -> io::Result<usize> {
     loop {
-        // Usually there is room, so it tries first: a precise deadline then costs the sender
-        // nothing.
+        // The socket usually has room, so the first try does not wait. A precise deadline then
+        // costs the sender no system call.
         match send(fd, socket::WaitMode::Now) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,
@@ -410,15 +414,15 @@ fn send_until(
     }
 }
 
-/// Converts `WouldBlock` to `TimedOut`: the kernel reports an expired SO_RCVTIMEO or SO_SNDTIMEO
-/// so.
+/// Converts `WouldBlock`, which the kernel returns for an expired SO_RCVTIMEO or SO_SNDTIMEO, to
+/// `TimedOut`.
 #[cold]
 fn time_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
 
 struct SocketListener {
-    /// Dropped before the socket: while the socket exists, no other file can have the inode of its
+    /// Dropped before the socket: while the socket exists, no other file can have the inode of this
     /// file.
     _file: Option<SocketFile>,
     fd: FilteredListener,
@@ -453,7 +457,7 @@ impl Listener for SocketListener {
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
-        // The buffers of the listener determine the window that a connection offers.
+        // The buffer sizes of the listener determine the window that a connection offers.
         socket_options(properties).apply_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())
@@ -472,7 +476,7 @@ impl Listener for SocketListener {
 mod tests {
     use super::*;
 
-    /// The file of a dead server's socket is replaced; that of a live server is not.
+    /// A new listener replaces the socket file of a dead server, but not that of a running server.
     #[test]
     fn stale_socket_file_is_replaced_and_one_in_use_is_not() {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));

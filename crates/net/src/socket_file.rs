@@ -1,7 +1,7 @@
 //! The file of a Unix listener.
 //!
-//! Before a listener is made, the file that a dead process left is removed. The listener's own file
-//! is removed together with the listener.
+//! Before a listener is made, the file that a dead process left is removed. When a listener is
+//! dropped, its own file is removed.
 //!
 //! Invariant: no other file is ever removed, and no file of a socket on which a process listens.
 
@@ -17,22 +17,22 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
 use corelane_sys::socket::{self, Address, SocketOptions};
 
-/// Time to wait for a listener with a full backlog when probing whether it is alive.
+/// Time-out for a listener with a full backlog, when the check if it is alive connects to it.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The file that a listener made; removed when this is dropped.
+/// The file that a listener made; removed on drop.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode of the file, because another file may have taken the path since.
     identity: (u64, u64),
-    /// Fork generation of the process that made the listener: in a forked child, the listener and
+    /// Fork generation of the process that made the listener. In a forked child, the listener and
     /// its file belong to the parent.
     forks: u64,
 }
 
 impl SocketFile {
-    /// Takes ownership of the file at `path`, which the caller has just bound.
+    /// Takes ownership of the file at `path`, to which the caller has just bound a socket.
     pub(crate) fn for_path(path: &Path) -> io::Result<Self> {
         let identity = identity(&fs::symlink_metadata(path)?);
         Ok(SocketFile { path: path.to_owned(), identity, forks: process::generation() })
@@ -43,7 +43,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = || fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
         if process::generation() == self.forks && is_own() {
-            // Best effort: the next listener removes a file that is left behind.
+            // An error is ignored: the next listener removes a file that is left behind.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -56,15 +56,15 @@ fn identity(found: &Metadata) -> (u64, u64) {
 /// Removes the socket file that a dead process left at `path`.
 ///
 /// # Errors
-/// `AddrInUse` if a process listens there or is about to. A file that is not a socket is left for
-/// `bind` to refuse.
+/// `AddrInUse` if a process listens at `path` or is about to. A file that is not a socket stays,
+/// and `bind` then refuses the path.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     if !is_socket(path) {
         return Ok(());
     }
     check_dead(path, path)?;
-    // Between the check and the removal, another process may put its own file there. So the file is
-    // first moved to a name that no other process uses, and checked again.
+    // Between the check and the removal, another process may put its own file at `path`. So the
+    // file is first moved to a name that no other process uses, and checked again.
     let aside = temporary_path(path);
     match fs::rename(path, &aside) {
         Ok(()) => {}
@@ -72,7 +72,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let dead = if is_socket(&aside) { check_dead(&aside, path) } else { Err(in_use(path)) };
-    // A hard link never replaces another file: the call fails if the path is taken.
+    // A hard link never replaces another file, because the call fails if the path is taken.
     let back = if dead.is_err() { fs::hard_link(&aside, path) } else { Ok(()) };
     if back.is_ok() {
         fs::remove_file(&aside)?;
@@ -84,7 +84,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Checks that no process answers at the socket file `file`, and none has a socket bound to `path`.
+/// Checks that no process answers at the socket file `file`, and that no socket is bound to `path`.
 fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     let until = Monotonic::now() + PROBE_TIMEOUT;
     match socket::connect(&Address::Unix(file.to_owned()), &SocketOptions::default(), Some(until)) {
@@ -94,10 +94,10 @@ fn check_dead(file: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns true if a socket is bound to `path`. A process that is bound but does not listen yet
-/// refuses connections like a dead one.
+/// Returns true if a socket is bound to `path`. A process whose socket is bound but does not listen
+/// yet refuses connections like a dead process.
 fn is_bound(path: &Path) -> bool {
-    // Without /proc, only the result of connecting tells.
+    // Without /proc, the connection attempt alone decides.
     let sockets = fs::read("/proc/net/unix").unwrap_or_default();
     let wanted = path.as_os_str().as_bytes();
     sockets
@@ -109,13 +109,13 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, format!("{} is in use", path.display()))
 }
 
-/// Returns a name in the same folder that no other call uses.
+/// Returns a name in the folder of `path` that no other call uses.
 fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // The name is no longer than `path` if possible, because a path that can be bound can then also
-    // be connected to.
+    // The name is no longer than `path` if possible. So if the path could be bound, a process can
+    // also connect to the new name.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());

@@ -1,11 +1,12 @@
-//! Polling for a while before sleeping, where this helps.
+//! Polling for a bounded time before a thread sleeps, where this helps.
 //!
-//! A thread that sleeps until its peer answers costs the peer a wake-up, which takes longer than
-//! many calls if the two run on different cores. A thread that polls for a bounded time first costs
-//! processor time instead. [`SpinPolicy`] states whether the threads that read a stream may poll.
+//! A thread that sleeps until its peer answers costs the peer a wake-up. If the two run on
+//! different cores, the wake-up takes longer than many calls. A thread that polls for a bounded
+//! time before it sleeps costs processor time instead. [`SpinPolicy`] states if the threads that
+//! read a stream may poll.
 //!
-//! Two bounds always hold. One wait polls for at most the policy's time. The threads of a process
-//! that poll at the same time are fewer than the machine's cores.
+//! Two bounds always hold. One wait polls for at most the policy's time. The number of threads of a
+//! process that poll at the same time is smaller than the number of the machine's cores.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -15,31 +16,31 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread;
 
-/// The policy by which threads that read a stream poll before they sleep.
+/// Policy for how long threads that read a stream poll before they sleep.
 ///
-/// The time is that of one wait. More than [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
+/// The time is a maximum for one wait. A time above [`SpinPolicy::MAX_SPIN`] counts as `MAX_SPIN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpinPolicy {
     /// Threads sleep at once.
     Never,
-    /// Threads poll while this has helped before and the peer runs on another core or machine.
-    /// Threads of fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
+    /// Threads poll while polling has helped before and the peer runs on another core or machine.
+    /// Threads with a fixed priority (SCHED_FIFO, SCHED_RR) sleep at once.
     Adaptive {
-        /// Longest time of one wait for which a thread polls.
+        /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
     },
-    /// Threads poll in each wait, whatever their class and whether it has helped.
+    /// Threads poll in each wait, in every scheduling class and even if polling has never helped.
     Always {
-        /// Longest time of one wait for which a thread polls.
+        /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
     },
 }
 
 impl SpinPolicy {
-    /// Maximum time for which any wait polls.
+    /// Maximum time of polling in one wait, under every policy.
     pub const MAX_SPIN: Duration = Duration::from_millis(100);
 
-    /// The policy of sockets for which no other is set: adaptive, for at most 50 us.
+    /// The policy of sockets whose policy was not set: adaptive, for at most 50 us.
     pub const DEFAULT: Self = SpinPolicy::Adaptive { max_spin: Duration::from_micros(50) };
 
     /// Returns the policy as a number: the time in nanoseconds, doubled, plus 1 for `Always`.
@@ -53,38 +54,40 @@ impl SpinPolicy {
     }
 }
 
-/// Value of the moving average if polling always succeeds.
+/// Moving average of success if polling always succeeds.
 const FULL_SUCCESS: u32 = 1024;
-/// Success below which polling is only tried from time to time.
+/// Minimum success for polling in every wait. Below it a thread only tries polling from time to
+/// time.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
-/// Number of waits between two tries after the first failures. It doubles with each failed try.
+/// Number of waits between two tries after the first failures. The number doubles with each failed
+/// try.
 const MIN_RETRY_INTERVAL: u32 = 64;
 const MAX_RETRY_INTERVAL: u32 = 4096;
 const POLLS_PER_CLOCK_READ: u32 = 64;
-/// Number of polls without a pause at the beginning. The processor's pause takes as long as an
-/// answer that is about to arrive.
+/// Number of polls without a pause at the beginning. The processor's pause instruction takes as
+/// long as an answer that is about to arrive.
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
-/// The decision how a thread begins a wait.
+/// Decision for how a thread begins a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextWait {
     /// Sleep.
     Sleep,
     /// Poll for at most this time, then sleep.
     Spin(Duration),
-    /// Polling has not helped so far, or has not been tried. Try it for this time if the peer runs
-    /// elsewhere.
+    /// Polling has not helped so far, or has not been tried. Poll for at most this time if the peer
+    /// runs on another core or machine.
     Try(Duration),
 }
 
-/// The policy of one direction of a stream, and the success of polling so far.
+/// The policy of one direction of a stream, with the success of polling so far.
 ///
-/// Only one thread waits for a direction. A second one would merely make the counts inexact.
+/// Only one thread waits for a direction. A second thread would only make the counts inexact.
 pub(crate) struct AdaptiveSpin {
     policy: AtomicU64,
     /// Success of polling, as a moving average over the last waits.
     success: AtomicU32,
-    /// Number of waits before polling is tried again while success is low.
+    /// Number of waits until polling is tried again, while success is low.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
 }
@@ -96,12 +99,12 @@ impl fmt::Debug for AdaptiveSpin {
 }
 
 impl AdaptiveSpin {
-    /// Creates the state with the guess that polling helps.
+    /// Creates the state of a direction for which polling is assumed to help.
     pub(crate) fn new(policy: SpinPolicy) -> Self {
         AdaptiveSpin { success: AtomicU32::new(FULL_SUCCESS / 2), ..Self::untried(policy) }
     }
 
-    /// Creates the state so that the first wait is [`NextWait::Try`].
+    /// Creates the state of a direction whose first wait is [`NextWait::Try`].
     pub(crate) fn untried(policy: SpinPolicy) -> Self {
         AdaptiveSpin {
             policy: AtomicU64::new(policy.encode()),
@@ -142,13 +145,14 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll, because the peer runs where polling can help.
+    /// Makes the next waits poll, because the peer runs on another core or machine.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }
 
-    /// Begins a wait that polls, if it may and that has helped. `is_peer_elsewhere` tells whether
-    /// the peer runs on another core or machine; it is asked where that is unknown.
+    /// Begins a wait that polls, if the policy permits polling and polling has helped. Where the
+    /// place of the peer matters, the function calls `is_peer_elsewhere`, which returns true if the
+    /// peer runs on another core or machine.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<Spin<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
@@ -166,7 +170,7 @@ impl AdaptiveSpin {
         Some(Spin { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
-    /// Records whether polling has helped. If it was impossible, it has not.
+    /// Records if polling has helped. Impossible polling counts as no help.
     pub(crate) fn record(&self, helped: bool) {
         let success = self.success.load(Ordering::Relaxed);
         let success = success - success / 8 + if helped { FULL_SUCCESS / 8 } else { 0 };
@@ -180,8 +184,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Polls memory until `is_there` returns true, if polling has helped before. Returns whether it
-    /// became true. The caller knows that the peer runs on another core.
+    /// Polls memory until `is_there` returns true, if polling has helped before. Returns true if
+    /// `is_there` did. The caller knows that the peer runs on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
         self.is_allowed() && self.spin_if_worthwhile(is_there)
@@ -211,7 +215,7 @@ impl AdaptiveSpin {
     }
 }
 
-/// A wait in which the calling thread polls: it may until [`is_over`](Self::is_over).
+/// A wait during which the calling thread may poll, until [`is_over`](Self::is_over).
 #[derive(Debug)]
 pub struct Spin<'s> {
     adaptive: &'s AdaptiveSpin,
@@ -220,24 +224,25 @@ pub struct Spin<'s> {
 }
 
 impl Spin<'_> {
-    /// Returns true if the time is over.
+    /// Returns true if the time for polling is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.end.is_past()
     }
 
-    /// Ends the wait and records whether the thread found what it waited for. A wait that is
-    /// dropped instead is not counted: the thread stopped for another reason.
+    /// Ends the wait, and records if the thread found data by polling. Dropping the value instead
+    /// records no outcome, for a thread that stopped for another reason.
     pub fn finish(self, is_found: bool) {
-        // Found late: another thread had the core for a while, and may have been kept from it.
+        // Data that is found late does not count: another thread had the core for a while, and may
+        // have been kept from it.
         self.adaptive.record(is_found && !self.is_over());
     }
 }
 
-/// Number of threads of this process that poll.
+/// Number of threads of this process that poll now.
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
-/// The permit of a thread to poll. A process has one permit fewer than the machine has cores.
+/// Permit of a thread to poll. A process has one permit fewer than the machine has cores.
 #[derive(Debug)]
 pub(crate) struct SpinPermit(());
 
@@ -261,7 +266,7 @@ impl Drop for SpinPermit {
     }
 }
 
-/// Returns the number of threads of this process that are polling at this moment, over all streams.
+/// Returns the number of threads of this process that poll now, over all streams.
 pub fn spinning_threads() -> usize {
     SPINNING.load(Ordering::Relaxed)
 }
@@ -276,7 +281,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_nanos(1);
 
-    /// Returns how many of the next 1,000 waits poll, if `is_there` tells whether polling helps.
+    /// Returns how many of the next 1,000 waits poll. `is_there` says if polling finds data.
     fn polls(spin: &AdaptiveSpin, is_there: bool) -> usize {
         let polls = |_: &i32| {
             let polled = Cell::new(false);

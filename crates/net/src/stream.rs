@@ -1,4 +1,4 @@
-//! The interface of one connection, independent of its transport.
+//! The interface of a connection, independent of its transport.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -14,20 +14,20 @@ use crate::{Spin, SpinPolicy};
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Waits until bytes can be transferred, or the stream's coarse time-out passes.
+    /// Waits until bytes can be transferred, or until the stream's coarse time-out has passed.
     Block,
-    /// Does not wait: returns `WouldBlock` instead.
+    /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
     /// Waits until the deadline, precisely; returns `TimedOut` after it.
     Until(Monotonic),
 }
 
-/// The halves of a connection to shut down.
+/// The directions of a connection that a shutdown ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
-    /// The sending half. The peer sees the end of the stream; reading continues.
+    /// The sending direction. The peer sees the end of the stream; reading continues.
     Write,
-    /// Both halves. Neither direction carries bytes any more.
+    /// Both directions. The connection carries no more bytes.
     Both,
 }
 
@@ -73,113 +73,113 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A callback for streams without a descriptor. The stream calls it when its state has changed.
+/// A callback of streams without a descriptor, called when the state of the stream has changed.
 pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection: an ordered stream of bytes in both directions.
 ///
-/// At most one thread reads and at most one writes at a time, which the ORB ensures. They may be
-/// different threads.
+/// At most one thread reads and at most one thread writes at a time, which the ORB ensures. They
+/// may be different threads.
 pub trait Stream: Send + Sync + fmt::Debug {
-    /// Reads at least one byte into the front of `buffer`; 0 means that the peer has closed its
-    /// side.
+    /// Reads at least one byte into the front of `buffer`. Returns 0 if the peer has closed its
+    /// sending direction.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if there are no bytes to read. `TimedOut` if the deadline or
-    /// the coarse time-out has passed. Any other error means that the connection is lost.
+    /// `WouldBlock` with [`Wait::Now`] if no bytes have arrived. `TimedOut` if the deadline or the
+    /// coarse time-out has passed. Any other error means that the connection is lost.
     fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes of `slices` in order, as far as the transport accepts them, and returns their
-    /// number (at least one).
+    /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their
+    /// number, at least one.
     ///
     /// # Errors
-    /// The errors of [`recv`](Self::recv).
+    /// As for [`recv`](Self::recv).
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
 
-    /// Writes bytes from the front of `octets`, as far as the transport accepts them, and returns
-    /// their number.
+    /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their
+    /// number.
     ///
     /// # Errors
-    /// The errors of [`recv`](Self::recv).
+    /// As for [`recv`](Self::recv).
     fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor that reports by edges when `recv` and `send_vectored` no longer block,
-    /// after a call with [`Wait::Now`] that transferred less than requested. An edge for room may
-    /// also look like an edge for data. `None` if the transport has no descriptor; see
-    /// [`set_readiness_callback`](Self::set_readiness_callback).
+    /// Returns a descriptor that reports by edges when `recv` and `send_vectored` no longer block.
+    /// It does so after a call with [`Wait::Now`] that transferred fewer bytes than requested. An
+    /// edge for room may also look like an edge for data. `None` if the transport has no
+    /// descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Makes [`readiness`](Self::readiness) report the next arrival of data.
     ///
-    /// A thread that has the stream for itself calls it before it waits for the descriptor instead
-    /// of in `recv`. The result is `Some(true)` if there is already data to read, or the end. It is
-    /// `None` if the descriptor reports every arrival anyway. The descriptor may become readable
-    /// without data to read; the thread then calls this again.
+    /// A thread that has the stream for itself calls this before it waits for the descriptor
+    /// instead of in `recv`. `Some(true)` means that data or the end of the stream can already be
+    /// read. `None` means that the descriptor reports every arrival in any case. The descriptor may
+    /// become readable without data to read; the thread then calls this method again.
     ///
     /// # Errors
-    /// When the connection is lost.
+    /// If the connection is lost.
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
         Ok(None)
     }
 
     /// Returns true if the descriptor reports arrivals even without
-    /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches it,
-    /// and the sender pays for the wake-up.
+    /// [`arm_readiness`](Self::arm_readiness). Each arrival then wakes the thread that watches the
+    /// descriptor, and the sender pays for the wake-up.
     fn reports_every_arrival(&self) -> bool {
         true
     }
 
-    /// Sets a callback for streams without a descriptor. Returns false if the stream does not
-    /// support it.
+    /// Sets a callback on a stream without a descriptor. Returns false if the stream does not
+    /// support callbacks.
     ///
-    /// The stream calls `report` once at once, and then whenever there may be data to read, room to
-    /// write, or the end. It may call it from any thread; `report` never blocks. A stream that
-    /// returns false needs a thread of its own.
+    /// The stream calls `report` at once, and then whenever data, room or the end of the stream may
+    /// have come. It may call `report` from any thread; `report` never blocks. Only a thread of its
+    /// own can serve a stream that returns false.
     fn set_readiness_callback(&self, report: ReadinessCallback) -> bool {
         let _ = report;
         false
     }
 
-    /// Sets the coarse time-outs of blocking calls. They are precise to a few scheduler ticks, and
-    /// cost no system call per call.
+    /// Sets the coarse time-outs of blocking calls. The calls keep them to within a few scheduler
+    /// ticks, without extra system calls.
     ///
     /// # Errors
     /// If the descriptor is closed.
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
-    /// Sets whether threads in [`recv`](Self::recv) poll before they sleep; does nothing where
-    /// polling is impossible. By default threads over sockets never poll; threads over shared
-    /// memory follow their transport's setting.
+    /// Sets if threads in [`recv`](Self::recv) poll before they sleep. Has no effect where polling
+    /// is impossible. By default threads over sockets never poll; threads over shared memory follow
+    /// the setting of their transport.
     ///
-    /// A call with [`Wait::Until`] does not poll beyond its deadline. One with [`Wait::Now`] polls
-    /// only over shared memory while the peer copies the next part of the same message. A thread
-    /// that polls makes system calls where the stream is a socket.
+    /// A call with [`Wait::Until`] does not poll beyond its deadline. A call with [`Wait::Now`]
+    /// polls only over shared memory, while the peer copies the next part of a message. On a
+    /// socket, a thread that polls makes system calls.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }
 
-    /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance. `None`
-    /// if the policy, earlier waits or other threads that poll speak against it, or if polling by
-    /// such calls helps nothing.
+    /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance.
+    /// Returns `None` if the policy, earlier waits or the number of polling threads forbids
+    /// polling, or if such polling does not help on this stream.
     fn begin_spin(&self) -> Option<Spin<'_>> {
         None
     }
 
     /// Makes the kernel poll the network card's queue for `time` before a reading thread sleeps;
-    /// zero for never. Has no effect where no network card is behind the stream, for example
-    /// between processes of one machine.
+    /// zero for never. Has no effect without a network card behind the stream, for example between
+    /// processes of one machine.
     ///
     /// # Errors
-    /// `PermissionDenied` for more than the system's default without the privilege
-    /// (`CAP_NET_ADMIN`).
+    /// `PermissionDenied` without the privilege (`CAP_NET_ADMIN`) for a time above the system's
+    /// default.
     fn set_busy_poll(&self, _time: Duration) -> io::Result<()> {
         Ok(())
     }
 
     /// Sets the differentiated services code point, 0 to 63, of data sent from now on. Has no
-    /// effect where there are no packets.
+    /// effect on a transport without packets.
     ///
     /// # Errors
     /// `InvalidInput` for a larger code point; an error of the system if it refuses the value.
@@ -187,14 +187,14 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shuts one or both halves down; repeated calls are harmless.
+    /// Shuts down one or both directions; repeated calls are harmless.
     fn shutdown(&self, half: ShutdownMode);
 
     /// Returns the identity of the peer.
     fn peer(&self) -> &Peer;
 
-    /// Returns true if the peer is known to be on this machine. By default, servers do not accept
-    /// priorities from other peers.
+    /// Returns true if the peer is known to be on this machine. By default, servers accept
+    /// priorities only from such peers.
     fn is_peer_local(&self) -> bool {
         self.peer().is_local()
     }

@@ -1,6 +1,6 @@
 //! The traits of transports, and the list of transports that an ORB uses.
 //!
-//! The documentation of [`Transport`] has the page "Writing a transport".
+//! The documentation of [`Transport`] explains how to write a transport.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use corelane_sys::clock::Monotonic;
 pub use crate::socket::{Tcp, Unix};
 use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 
-/// Makes connections to, and listeners at, the endpoints of one kind.
+/// A transport: makes connections to, and listeners at, the endpoints of one kind.
 ///
 /// # Writing a transport
 /// A transport is three types:
@@ -26,30 +26,30 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// A transport sees only bytes: framing, byte order and requests belong to the ORB.
 ///
 /// ## Endpoints
-/// A new transport has endpoints of its own: [`Endpoint::Other`], with a scheme that it chooses
-/// ([`OtherAddress`](crate::OtherAddress)). To the ORB, the address behind the scheme is text.
-/// `supports` returns true for every address of the scheme; `listen` and `connect_with` refuse an
-/// address that they do not understand. Programs write such an address wherever they write
-/// `tcp:HOST:PORT`, and references carry it as it is. A client skips it if none of its transports
-/// supports it. Nothing but the transport and `OrbBuilder::transports`, which takes the list, is
-/// needed.
+/// A new transport has endpoints of its own: [`Endpoint::Other`], with a scheme that the transport
+/// chooses ([`OtherAddress`](crate::OtherAddress)). To the ORB, the address behind the scheme is
+/// text. `supports` returns true for every address of the scheme; `listen` and `connect_with`
+/// refuse an address that they do not understand. Programs write such an address wherever they
+/// write `tcp:HOST:PORT`, and references carry it unchanged. A client skips the address if none of
+/// its transports supports it. To add the transport, a program passes it to
+/// `OrbBuilder::transports`, which takes the list.
 ///
-/// Lanes of a real-time pool that have no addresses of their own listen at those of the ORB, each
-/// followed by `-POOL-LANE`. The transport takes such addresses, or the program gives each lane
-/// addresses.
+/// Lanes of a real-time pool that have no addresses of their own listen at the addresses of the
+/// ORB, each followed by `-POOL-LANE`. Either the transport accepts these addresses, or the program
+/// gives each lane its own.
 ///
-/// A transport that wraps another one, or replaces it, uses the endpoints of that kind. The ORB
-/// uses the first of its [`Transports`] that supports an endpoint, so a transport must stand before
-/// others that support the same endpoints. [`MockTransport`](crate::mock::MockTransport) supports
-/// Unix paths below `/mock`.
+/// A transport that wraps or replaces another transport uses the endpoints of the other one. The
+/// ORB uses the first of its [`Transports`] that supports an endpoint, so the wrapping transport
+/// must stand before the wrapped one. [`MockTransport`](crate::mock::MockTransport) supports Unix
+/// paths below `/mock`.
 ///
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness` is a descriptor, also for a transport whose streams have none. It becomes readable
-///   when a connection waits. The ORB watches it with edge-triggered epoll.
-/// * Connections are accepted in the order in which they were made. Connecting does not wait for
-///   `accept`.
+/// * `readiness` returns a descriptor, even if the streams of the transport have none. It becomes
+///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
+/// * Connections are accepted in the order in which they were made. A client that connects does not
+///   wait for `accept`.
 /// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener frees
 ///   the endpoint: connecting then fails, and listening there succeeds again.
 /// * `local_endpoint` contains the values that the system chose, such as the port. Clients can
@@ -73,20 +73,21 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// * A stream without a descriptor implements
 ///   [`set_readiness_callback`](Stream::set_readiness_callback). Otherwise only a thread of its own
 ///   can serve it.
-/// * After `shutdown(Write)` the peer reads the rest and then the end, and further sends of this side
-///   fail. `shutdown(Both)` also ends every `recv` and `send` that waits on this stream.
+/// * After `shutdown(Write)` the peer reads the remaining bytes and then the end of the stream, and
+///   further sends of this side fail. `shutdown(Both)` also ends every `recv` and `send` that waits
+///   on this stream.
 /// * Dropping a stream closes the connection: the peer's `recv` returns 0, and its sends fail at some
-///   point. In a forked child the connection is still the parent's, and dropping it there must not
-///   end it.
+///   point. In a forked child the connection belongs to the parent, so dropping the child's copy must
+///   not end it.
 ///
 /// ## Threads of the transport
-/// A transport with threads of its own starts them when needed, and ends them when the last ORB has
+/// A transport with threads of its own starts them when needed. It ends them when the last ORB has
 /// called [`detach_orb`](Self::detach_orb).
 ///
 /// ## Tests
-/// `tests/conformance.rs` of this crate checks these rules, except those about forks and threads. A
-/// transport of this crate is added to the list at the beginning of the file. One of another crate
-/// runs a copy of the file.
+/// `tests/conformance.rs` of this crate checks these rules, except the rules about forks and
+/// threads. A transport of this crate is added to the list at the beginning of the file. A
+/// transport of another crate runs a copy of the file.
 ///
 /// # Examples
 /// A transport that wraps another one:
@@ -149,15 +150,15 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Returns true if this transport handles `endpoint`.
     fn supports(&self, endpoint: &Endpoint) -> bool;
 
-    /// Connects to `endpoint` with `properties`. Properties that must be set before the peer sees
-    /// the connection are set before.
+    /// Connects to `endpoint` with `properties`. Properties that affect how the connection is made
+    /// are set before.
     ///
-    /// Tries every address of the endpoint's host name. `deadline` bounds the whole call, name
-    /// resolution included.
+    /// Tries every address of the endpoint's host name. `deadline` bounds the whole call, including
+    /// name resolution.
     ///
     /// # Errors
-    /// `TimedOut` past the deadline, else the error of the last address; also if the system refuses
-    /// a property.
+    /// `TimedOut` after the deadline, otherwise the error of the last address. Another error if the
+    /// system refuses a property.
     fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -168,7 +169,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// Connects to `endpoint` with the transport's own default properties.
     ///
     /// # Errors
-    /// The errors of [`connect_with`](Self::connect_with).
+    /// As for [`connect_with`](Self::connect_with).
     fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
         self.connect_with(endpoint, &ConnectionProperties::default(), deadline)
     }
@@ -183,12 +184,12 @@ pub trait Transport: Send + Sync + fmt::Debug {
     /// that wraps another one passes both calls on.
     fn attach_orb(&self) {}
 
-    /// Tells the transport that an ORB which used it has ended. After the last one, the transport
+    /// Tells the transport that an ORB which used it has ended. After the last ORB, the transport
     /// waits for the end of its own threads. Streams that still exist work without these threads.
     fn detach_orb(&self) {}
 }
 
-/// Accepts connections at one endpoint.
+/// A listener: accepts connections at one endpoint.
 pub trait Listener: Send + Sync + fmt::Debug {
     /// Returns the next waiting connection; never blocks.
     ///
@@ -223,7 +224,7 @@ impl Default for Transports {
 }
 
 impl Transports {
-    /// Creates a list of these transports only.
+    /// Creates a list of the given transports only.
     #[must_use]
     pub fn new(transports: Vec<Arc<dyn Transport>>) -> Self {
         Transports(transports)
@@ -235,19 +236,19 @@ impl Transports {
         self.0.iter().find(|transport| transport.supports(endpoint))
     }
 
-    /// Connects through the transport of `endpoint`.
+    /// Connects through the first transport that supports `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport supports the endpoint, else the errors of
+    /// `Unsupported` when no transport supports the endpoint, otherwise as for
     /// [`Transport::connect`].
     pub fn connect(&self, endpoint: &Endpoint, deadline: Option<Monotonic>) -> io::Result<Box<dyn Stream>> {
         self.require(endpoint)?.connect(endpoint, deadline)
     }
 
-    /// Connects through the transport of `endpoint`, with `properties`.
+    /// Connects through the first transport that supports `endpoint`, with `properties`.
     ///
     /// # Errors
-    /// The errors of [`connect`](Self::connect) and [`Transport::connect_with`].
+    /// As for [`connect`](Self::connect) and [`Transport::connect_with`].
     pub fn connect_with(
         &self,
         endpoint: &Endpoint,
@@ -257,21 +258,21 @@ impl Transports {
         self.require(endpoint)?.connect_with(endpoint, properties, deadline)
     }
 
-    /// Listens through the transport of `endpoint`.
+    /// Listens through the first transport that supports `endpoint`.
     ///
     /// # Errors
-    /// `Unsupported` when no transport supports the endpoint, else the errors of
+    /// `Unsupported` when no transport supports the endpoint, otherwise as for
     /// [`Transport::listen`].
     pub fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         self.require(endpoint)?.listen(endpoint)
     }
 
-    /// Tells every transport that an ORB uses it: see [`Transport::attach_orb`].
+    /// Tells every transport that an ORB uses it (see [`Transport::attach_orb`]).
     pub fn attach_orb(&self) {
         self.0.iter().for_each(|transport| transport.attach_orb());
     }
 
-    /// Tells every transport that the ORB has ended: see [`Transport::detach_orb`].
+    /// Tells every transport that the ORB has ended (see [`Transport::detach_orb`]).
     pub fn detach_orb(&self) {
         self.0.iter().for_each(|transport| transport.detach_orb());
     }

@@ -13,7 +13,7 @@ use corelane_sys::poll;
 #[path = "../../../tests/src/pipe.rs"]
 pub mod pipe;
 
-/// Runs `check` over every transport, at an endpoint of `name`.
+/// Runs `check` over every transport, at an endpoint whose name contains `name`.
 fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Tcp::new(), &Endpoint::tcp("127.0.0.1", 0));
     check(&Tcp::new(), &Endpoint::tcp("::1", 0));
@@ -31,8 +31,8 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Returns both ends of a connection; the connecting end comes first. One end polls before it
-/// sleeps, if its transport can.
+/// Returns both ends of a connection, the connecting end first. One end polls before it sleeps, if
+/// its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -130,7 +130,7 @@ fn halves_close_independently() {
     });
 }
 
-/// `shutdown(Both)`, by which the ORB ends threads that wait for a peer.
+/// The ORB calls `shutdown(Both)` to end threads that wait for a peer.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
@@ -151,7 +151,8 @@ fn send_to_a_closed_peer_fails() {
         let (client, server) = pair(transport, endpoint);
         drop(server);
         let deadline = Monotonic::now() + Duration::from_secs(10);
-        // The system may still accept the first bytes: it learns of the end only by sending them.
+        // The system may still accept the first bytes, because it learns of the end only when it
+        // sends them.
         while send(&*client, b"anyone?", Wait::Now).is_ok() {
             assert!(!deadline.is_past());
         }
@@ -202,7 +203,7 @@ fn connections_have_the_requested_properties() {
         for (stream, all) in [(&client, true), (&server, true), (&as_before, false)] {
             let Some(fd) = stream.readiness() else { continue };
             if matches!(endpoint, Endpoint::SharedMemory { .. }) {
-                // The rings are as large as the listener's properties say.
+                // The listener's properties set the size of the rings.
                 let mut sent = 0;
                 while let Ok(count) = send(&**stream, &[0; 5000], Wait::Now) {
                     sent += count;

@@ -1,5 +1,5 @@
-//! Tests of shared memory beyond the conformance suite: peers in other processes, dead peers and
-//! hostile ones.
+//! Tests of shared memory beyond the conformance suite, with peers in other processes, dead peers
+//! and hostile peers.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -18,8 +18,8 @@ use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{poll, socket};
 
-/// Environment variable that makes the restarted test binary the other process; its value is the
-/// path.
+/// Environment variable that makes the restarted test binary the other process. Its value is the
+/// path of the socket.
 const OTHER: &str = "CORELANE_TEST_SHM";
 
 fn path(name: &str) -> PathBuf {
@@ -49,14 +49,14 @@ fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
     (client, accept(&*listener))
 }
 
-/// Starts this test binary again, as the other end of `path`.
+/// Starts this test binary again, as the other end of the connection at `path`.
 fn other_process(path: &PathBuf) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program).args(["--exact", "the_other_process"]).env(OTHER, path).spawn().unwrap()
 }
 
-/// Echoes arriving bytes, in a process that another test has started. Does nothing without that
-/// test.
+/// Echoes arriving bytes, in a process that another test has started. Does nothing in an ordinary
+/// test run.
 #[test]
 fn the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
@@ -95,7 +95,7 @@ fn two_processes_exchange_more_than_the_rings_hold() {
         }
         assert!(echoed == octets);
     });
-    // Small messages, each answered before the next.
+    // The small messages are answered one by one.
     for round in 0..2000u32 {
         server.send(&round.to_le_bytes(), Wait::Block).unwrap();
         let mut buffer = [0; 8];
@@ -106,7 +106,7 @@ fn two_processes_exchange_more_than_the_rings_hold() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Messages of all sizes around those of parts and rings, in slices, with calls that wait and calls
+/// Sends messages of sizes near those of parts and rings, in slices, with calls that wait and calls
 /// that do not. The bytes arrive unchanged, and no part wakes a side twice.
 #[test]
 fn large_messages_arrive_whole_with_few_wake_ups() {
@@ -159,7 +159,7 @@ fn large_messages_arrive_whole_with_few_wake_ups() {
                     left = &left[client.send_vectored(&slices, Wait::Block).unwrap()..];
                 }
             }
-            // One wake-up and one sleep for each part, and for each message.
+            // Each part, and each message, may cost one wake-up and one sleep.
             let bound = 2 * (total / part + 2 * sizes.len()) as u64;
             let calls = ((snapshot() - before).futex, reader.join().unwrap());
             assert!(calls.0 <= bound && calls.1 <= bound, "{calls:?} of {bound}");
@@ -178,7 +178,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 if waits_to_write {
-                    // The echoes fill the other ring, then this one.
+                    // The echoes fill the other ring first, and then this ring.
                     while server.send(&[1; 50_000], Wait::Block).is_ok() {}
                     0
                 } else {
@@ -190,7 +190,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
             assert_eq!(waiting.join().unwrap(), 0);
         });
         child.wait().unwrap();
-        // A thread that does not wait sees the end too, after it has read the remaining bytes.
+        // A thread that does not wait also sees the end, after it has read the remaining bytes.
         while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
     }
 }
@@ -214,7 +214,7 @@ fn long_waiting_reader_is_woken() {
     });
 }
 
-/// A server's lanes use only edges: after a short read, later arrivals are reported.
+/// A server's lanes use edges only, so arrivals after a short read must be reported.
 #[test]
 fn every_arrival_after_a_short_read_is_an_edge() {
     let (client, server) = pair("edges");
@@ -268,7 +268,7 @@ fn room_is_an_edge_for_a_refused_writer() {
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
-                    // A reader of the same stream does not consume the edge.
+                    // A thread that reads the stream does not consume the writer's edge.
                     assert!(server.recv(&mut [0; 8], Wait::Now).is_err());
                 }
             }
@@ -276,8 +276,8 @@ fn room_is_an_edge_for_a_refused_writer() {
     });
 }
 
-/// A reply is many times as large as the ring, so the socket cannot hold the bell's bytes, which no
-/// thread reads. The client waits for the reply and sends nothing.
+/// A reply is many times as large as the ring, and no thread reads the bell's bytes, which exceed
+/// the socket's buffer. The client waits for the reply and sends no bytes.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -306,7 +306,7 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
                 }
             }
         }
-        // Data that was sent in the meantime is there, and was reported.
+        // Data that was sent in the meantime has been reported and can be read.
         let mut buffer = [0; 8];
         while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "an edge was lost");
@@ -357,14 +357,14 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     drop(silent);
 }
 
-/// The peer is a process that writes any value anywhere in the memory and rings at random. Every
-/// call ends in time.
+/// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
+/// Every call ends in time.
 #[test]
 fn hostile_peer_can_only_send_nonsense() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
-/// Calls with large messages end in time too. The messages are larger than a part, so they are
+/// Calls with large messages also end in time. The messages are larger than a part, so they are
 /// copied in parts.
 #[test]
 fn hostile_peer_of_large_messages_can_only_send_nonsense() {
@@ -389,8 +389,8 @@ fn against_a_hostile_peer(name: &str, ring: u32, message: usize) {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // Writes to the control words of both directions, mostly numbers that may pass
-                    // for counters.
+                    // Most writes change the control words of both directions. The values are often
+                    // plausible counters.
                     let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                     let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % (ring + 4) };
                     memory.write_all_at(&value.to_le_bytes(), offset).unwrap();

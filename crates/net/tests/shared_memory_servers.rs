@@ -1,8 +1,8 @@
-//! Dead or hostile servers over shared memory, seen from their clients. Every wait ends, and no
+//! Tests of clients whose server over shared memory is dead or hostile. Every wait ends, and no
 //! resource of the connection is left.
 //!
-//! The tests have a process of their own, because they examine all the process's descriptors,
-//! mappings and threads.
+//! The tests run in a process of their own, because they examine all descriptors, mappings and
+//! threads of the process.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -19,7 +19,8 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
 
-/// Environment variable that makes the restarted test binary the server; its value is the path.
+/// Environment variable that makes the restarted test binary the server. Its value is the path of
+/// the socket.
 const PATH: &str = "CORELANE_TEST_SHM_SERVER";
 /// Environment variable with the kind of server.
 const KIND: &str = "CORELANE_TEST_SHM_KIND";
@@ -28,11 +29,11 @@ const READY: &str = "listening";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Never accepts a connection.
+    /// The server never accepts a connection.
     Absent,
-    /// Answers once, then reads no more.
+    /// The server answers once, then reads no more.
     Deaf,
-    /// Writes any value anywhere in the memory.
+    /// The server writes any value anywhere in the memory.
     Hostile,
 }
 
@@ -41,7 +42,7 @@ const KINDS: [Kind; 3] = [Kind::Absent, Kind::Deaf, Kind::Hostile];
 /// A server in a process of its own, which is killed on drop.
 struct Server {
     child: Child,
-    /// The server's input. It is closed on drop, so that the server ends if its parent ends.
+    /// The server's input. It is closed on drop, so that the server ends when its parent ends.
     _input: ChildStdin,
     path: PathBuf,
 }
@@ -61,7 +62,7 @@ impl Server {
         SharedMemory::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
     }
 
-    /// Sends SIGKILL.
+    /// Kills the server with SIGKILL.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -76,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// The server's process. Does nothing unless another test started it.
+/// Runs the server. Does nothing unless another test has started this process.
 #[test]
 fn the_server() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
@@ -101,7 +102,7 @@ fn the_server() {
 }
 
 fn until_the_parent_ends() {
-    // The input stays empty, so this waits for its end.
+    // The input stays empty, so the loop waits for its end.
     io::stdin().lines().for_each(drop);
 }
 
@@ -133,8 +134,8 @@ fn scribble(path: &Path) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                // Writes to the control words of both directions, mostly numbers that may pass for
-                // counters.
+                // Most writes change the control words of both directions. The values are often
+                // plausible counters.
                 let offset = if state & 1 == 0 { (state >> 8) % 16 * 128 } else { (state >> 8) % 3072 * 4 };
                 let value = if state & 6 == 0 { state as u32 } else { (state >> 40) as u32 % 70_000 };
                 memory.write_all_at(&value.to_le_bytes(), offset).unwrap();
@@ -157,13 +158,13 @@ fn traces() -> Vec<String> {
     rings.chain(names.filter(|name| name.trim() == "net/peers")).collect()
 }
 
-/// Returns when the thread has published its id and sleeps. It may run again before its server is
-/// killed; the outcome is the same.
+/// Returns when the thread has published its id and sleeps. The outcome is the same if the thread
+/// runs again before its server is killed.
 fn until_asleep(thread: &OnceLock<Tid>) {
     let sleeps = || {
         let Some(thread) = thread.get() else { return false };
         let status = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw())).unwrap();
-        // The state comes after the name, which is in parentheses.
+        // The state follows the name, which is in parentheses.
         status.rsplit_once(") ").unwrap().1.starts_with('S')
     };
     while !sleeps() {
@@ -171,7 +172,7 @@ fn until_asleep(thread: &OnceLock<Tid>) {
     }
 }
 
-/// A way in which a client waits. Returns true if it saw the end of the stream.
+/// A method by which a client waits. Returns true if the client saw the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
 const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
@@ -202,12 +203,12 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         server.kill();
         assert!(waiting.join().unwrap(), "{name}: no end");
     });
-    // A thread that does not wait sees the end too, and the state is permanent.
+    // A thread that does not wait also sees the end, and the end is permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
     assert!(poll::hang_up(client.readiness().unwrap()).unwrap().both, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: left behind");
-    // The file of the dead server's socket does not hinder a new listener.
+    // The socket file of the dead server does not hinder a new listener.
     assert!(server.path.exists());
     let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
     let (client, next) = (server.connect(), accept(&*listener));
@@ -215,7 +216,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
 }
 
-/// Every connection ends when the client finds an invalid value. Until then every call ends in
+/// Every connection ends when the client finds an invalid value. Before that, every call ends in
 /// time.
 fn server_is_hostile() {
     let server = Server::start(Kind::Hostile, "hostile");
@@ -245,14 +246,14 @@ fn server_is_hostile() {
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // The peer may announce that it reads or writes no more, and continue all the same.
+        // The peer may announce that it reads or writes no more, and still continue.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),
     }
 }
 
-/// All cases are in one test, one after the other, because the checks cover the whole process.
+/// All cases run in one test, one after the other, because the checks examine the whole process.
 #[test]
 fn clients_of_dead_and_hostile_servers() {
     if std::env::var_os(PATH).is_some() {

@@ -1,5 +1,5 @@
-//! Tests of polling before sleeping: system calls of threads that poll, that do not poll, and that
-//! have stopped polling, and how many poll at once.
+//! Tests of polling before sleeping: the system calls of threads that poll, that do not poll and
+//! that have stopped polling, and the number of threads that poll at once.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use std::io;
@@ -14,8 +14,8 @@ use corelane_sys::{poll, thread};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Takes the lock of this file's tests. Permits to poll and totals belong to the process, so the
-/// tests run one after the other.
+/// Takes the lock of this file's tests, so that they run one after the other. Permits to poll and
+/// totals belong to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -39,7 +39,7 @@ fn each(name: &str, check: impl Fn(&dyn Stream, &dyn Stream)) {
     }
 }
 
-/// Makes the system calls that a thread makes only once.
+/// Makes the system calls that a thread makes only at its first wait.
 fn ask_once() {
     poll::minimize_timer_slack();
     thread::native_priority();
@@ -76,7 +76,7 @@ fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait)
             std::thread::yield_now();
         }
         wait_until_asleep(*tid.get().unwrap());
-        // An idle thread makes no system calls, whatever it did before it fell asleep.
+        // An idle thread makes no system calls, even if it polled before it fell asleep.
         let before = counters::process_snapshot();
         std::thread::sleep(20 * MILLISECOND);
         assert_eq!((counters::process_snapshot() - before).syscalls, 0);
@@ -114,7 +114,8 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
     each("slow", |client, server| {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
-        // The first arrival shows where the peer runs. Over Unix sockets this stays unknown.
+        // The first arrival shows on which core the peer runs. Over Unix sockets the core stays
+        // unknown.
         client.send(b"x", Wait::Block).unwrap();
         assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
         ask_once();

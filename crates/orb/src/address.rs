@@ -1,4 +1,4 @@
-//! Conversions between references on the wire and endpoints of transports.
+//! Conversions between profiles of references and endpoints of transports.
 
 use std::cell::OnceCell;
 use std::os::unix::fs::MetadataExt;
@@ -16,19 +16,19 @@ use corelane_wire::{CdrError, CharSet, CodeSets, Limits, Version, WideOrder};
 use crate::rt::Protocol;
 use crate::rt::client_policies::ProfilePolicies;
 
-/// The TCP address that omniORB writes, and expects, in references to a server without a TCP
+/// The TCP address in references to a server without a TCP address. omniORB writes and expects this
 /// address.
 const NO_TCP_ADDRESS: (&str, u16) = ("255.255.255.255", 65535);
 
 /// A decoded profile.
 pub(crate) struct ParsedProfile {
-    /// Endpoints of the server, in the order to try.
+    /// Endpoints of the server, in the order in which the client tries them.
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) object_key: Vec<u8>,
     pub(crate) version: Version,
     /// The code sets to announce on a new connection.
     pub(crate) code_sets: Option<CodeSets>,
-    /// The code sets in force if none are announced.
+    /// The code sets that apply if none are announced.
     pub(crate) default_code_sets: CodeSets,
     /// Index of the profile in its reference.
     pub(crate) index: u32,
@@ -36,7 +36,7 @@ pub(crate) struct ParsedProfile {
     pub(crate) is_ours: bool,
     /// The profile's policies on priorities, bands and protocols.
     pub(crate) policies: ProfilePolicies,
-    /// The endpoints of lanes.
+    /// The endpoints of the server's lanes.
     pub(crate) lanes: Vec<LaneEndpoint>,
 }
 
@@ -93,14 +93,15 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     found
 }
 
-/// Returns the endpoints of lanes in a profile. All are on the profile's machine.
+/// Returns the endpoints of lanes that a profile lists. All of them are on the profile's machine.
 fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     let lane = |(endpoint, priority)| Some(LaneEndpoint { endpoint: to_net_endpoint(endpoint)?, priority });
     profile.lanes(limits).into_iter().filter_map(lane).collect()
 }
 
-/// Chooses the native set if the server supports it. UTF-8 is the default and needs no conversion.
-/// Otherwise follows the specification's algorithm.
+/// Chooses the transmission code sets for a server. The native code set is chosen if the server
+/// supports it; UTF-8 is the default and needs no conversion. Otherwise the specification's
+/// algorithm decides.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);
@@ -112,8 +113,8 @@ fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
         .ok()
 }
 
-/// Converts an endpoint to one that this process can use. A Unix socket is usable only on its own
-/// host, shared memory only if both processes see the same file system.
+/// Returns true if this process can use an endpoint. A Unix socket is usable only on its own host.
+/// Shared memory is usable only if both processes see the same file system.
 fn is_visible_here(found: &ProfileEndpoint) -> bool {
     match found {
         ProfileEndpoint::Unix { host: Some(host), .. } => *host == host_name(),
@@ -122,8 +123,8 @@ fn is_visible_here(found: &ProfileEndpoint) -> bool {
     }
 }
 
-/// Converts an endpoint of a reference to a transport's. `None` if no transport can have its
-/// scheme.
+/// Converts an endpoint of a reference to a transport's endpoint. Returns `None` if no transport
+/// can have the endpoint's scheme.
 fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     Some(match found {
         ProfileEndpoint::Inet { host, port } => Endpoint::tcp(host, port),
@@ -133,28 +134,29 @@ fn to_net_endpoint(found: ProfileEndpoint) -> Option<Endpoint> {
     })
 }
 
-/// Returns this machine's name; empty if the machine has none.
+/// Returns this machine's host name; empty if the machine has none.
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// Returns an identity of this boot of the kernel and of the file system that this process sees.
-/// Names of machines are not enough, because two machines may have the same name. Nor are paths: in
-/// another container the same path can belong to another server.
+/// Returns a text that identifies this boot of the kernel and the file system that this process
+/// sees. Host names are not enough, because two machines may have the same name. Paths are not
+/// enough either: in another container the same path can belong to another server.
 fn host_identity() -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let mounts = std::fs::metadata("/proc/self/ns/mnt").ok()?;
     Some(format!("{}/{}", boot.trim(), mounts.ino()))
 }
 
-/// An endpoint of a lane, and the priority that references give it (-1: none).
+/// An endpoint of a lane, and the priority of this endpoint in references (-1: none).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) priority: i16,
 }
 
-/// The names of this machine in references, each of which is asked for at most once.
+/// The names of this machine in references. Each name is determined at most once, when it is
+/// needed.
 #[derive(Default)]
 struct ThisMachine {
     name: OnceCell<String>,
@@ -162,8 +164,8 @@ struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Returns the address that a profile carries for an endpoint. `None` for a path that is not
-    /// UTF-8, and for shared memory on a machine without an identity.
+    /// Returns the address that a profile carries for an endpoint. Returns `None` for a path that
+    /// is not UTF-8, and for shared memory on a machine without an identity.
     fn profile_address<'e>(&'e self, endpoint: &'e Endpoint) -> Option<ProfileAddress<'e>> {
         Some(match endpoint {
             Endpoint::Tcp { host, port } => ProfileAddress::Inet { host, port: *port },
@@ -189,8 +191,8 @@ fn common_components(native: CharSet) -> Result<[TaggedComponent; 2], CdrError> 
 }
 
 /// Makes a reference to an object of a real-time POA. The reference has one profile for each kind
-/// of address, in the order of `lanes`. A component of the profile lists the endpoints of all lanes
-/// of this kind; the first one is the profile's own address. Each profile holds the policies.
+/// of address, in the order of `lanes`. The profile's own address is the first endpoint of this
+/// kind, and a component lists the endpoints of all lanes. Each profile contains the policies.
 pub(crate) fn make_rt_ior(
     type_id: &str,
     lanes: &[LaneEndpoint],
@@ -240,9 +242,9 @@ fn is_same_kind(one: &ProfileAddress<'_>, other: &ProfileAddress<'_>) -> bool {
     }
 }
 
-/// Makes a reference to an object of this ORB, with profiles for each kind of address. Shared
-/// memory and Unix sockets come first, because they are faster for clients that can use them.
-/// Addresses of added transports come next, before TCP.
+/// Makes a reference to an object of this ORB, with profiles for each kind of address. Profiles of
+/// shared memory and Unix sockets come first, because these transports are faster for clients that
+/// can use them. Profiles of added transports come next, before TCP.
 pub(crate) fn make_ior(
     type_id: &str,
     endpoints: &[Endpoint],
@@ -255,7 +257,7 @@ pub(crate) fn make_ior(
     let mut profiles = Vec::new();
     let mut components = common.to_vec();
     let mut tcp = None;
-    // One pass for each kind of address puts the profiles in order.
+    // One pass over the endpoints for each kind of address orders the profiles by kind.
     for rank in 0..4 {
         for address in endpoints.iter().filter_map(|endpoint| machine.profile_address(endpoint)) {
             match address {
@@ -281,7 +283,7 @@ pub(crate) fn make_ior(
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
-/// Returns the object key from a request's target: a key, a profile or a whole reference.
+/// Returns the object key in a request's target, which is a key, a profile or a whole reference.
 #[cold]
 pub(crate) fn key_in_profile<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -349,8 +351,8 @@ mod tests {
         let address = ProfileAddress::Inet { host: "h", port: 1 };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
-        // Returns the number of protocols that the policies name; `None` if the profile does not
-        // decode.
+        // The closure returns the number of protocols that the policies name; `None` if the profile
+        // does not decode.
         let found = |max_components, max_profiles| {
             let limits = Limits { max_components, max_profiles, ..Limits::DEFAULT };
             let parsed = parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &limits);

@@ -1,4 +1,4 @@
-//! `any`: a value of any type, with its type.
+//! The IDL type `any`: a value of any IDL type, together with its type.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::long_double::LongDouble;
 use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 use crate::written_any::{self, WrittenContext};
 
-/// A value of any type, with its type (CORBA 3.0.3 section 4.11; IDL `any`).
+/// A value of any IDL type, together with its TypeCode (IDL `any`; CORBA 3.0.3, section 4.11).
 ///
-/// A value is inserted and extracted by its Rust type. A received value stays encoded until it is
-/// extracted, so a program can pass on values of types that it does not know.
+/// A program inserts and extracts values of Rust types. A received value stays encoded until the
+/// program extracts it, so a program can pass on values of types that it does not know.
 ///
 /// ```
 /// use corelane::{Any, TypeCode};
@@ -35,13 +35,13 @@ pub struct Any {
 }
 
 impl Any {
-    /// Returns an empty `any`, of type null.
+    /// Returns an empty `any`, whose type is null.
     #[must_use]
     pub fn null() -> Any {
         Any::default()
     }
 
-    /// Makes an `any` whose type is the IDL type that `T` stands for.
+    /// Makes an `any` from a value of the Rust type `T`, whose IDL type is [`Typed::type_code`].
     ///
     /// # Errors
     /// If the value cannot be marshalled: NUL in a string, or a discriminator that does not select
@@ -50,8 +50,8 @@ impl Any {
         Any::write(&value.dynamic_type_code(), value)
     }
 
-    /// Makes an `any` of a given IDL type, which may say more than the Rust type: an alias, a
-    /// bound, `wstring` or `wchar`.
+    /// Makes an `any` of a given IDL type, which may be more specific than the Rust type: an alias,
+    /// a bounded type, `wstring` or `wchar`.
     ///
     /// ```
     /// use corelane::{Any, TypeCode};
@@ -61,7 +61,7 @@ impl Any {
     /// ```
     ///
     /// # Errors
-    /// BAD_PARAM if `T` does not stand for `type_code`, and the errors of [`new`](Any::new).
+    /// BAD_PARAM if `T` does not represent `type_code`, and the errors of [`new`](Any::new).
     pub fn with_type<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
         if !T::matches_type(type_code) {
             return Err(mismatch(SystemExceptionKind::BadParam, &T::type_code(), type_code));
@@ -91,14 +91,14 @@ impl Any {
         Ok(Any { value: AnyValue::from_value(type_code, value)?, client: None })
     }
 
-    /// Returns the type.
+    /// Returns the TypeCode of the value.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         self.value.type_code()
     }
 
     /// Returns true if a received value (IDL `valuetype`) had an unknown type and was truncated to
-    /// a known base type. If the value is in an `any` that this `any` holds, ask this one.
+    /// a known base type. The flag of an `any` also covers the `any`s nested in it.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.value.is_truncated()
@@ -110,7 +110,8 @@ impl Any {
         T::matches_type(self.type_code())
     }
 
-    /// Extracts the value if `T` stands for its type. Aliases of the type make no difference.
+    /// Extracts the value as a `T`, if `T` represents the value's type. Aliases of the type are
+    /// ignored.
     ///
     /// # Errors
     /// BAD_OPERATION if the value has another type.
@@ -137,7 +138,7 @@ impl Any {
         self.value.encode_value(e)
     }
 
-    /// Returns the value as a tree, for programs that do not know the type.
+    /// Returns the value as a tree, for programs that do not know the type at compile time.
     ///
     /// # Errors
     /// IMP_LIMIT or MARSHAL for a value with more than 2^20 parts.
@@ -145,7 +146,7 @@ impl Any {
         Ok(self.value.value()?)
     }
 
-    /// Returns the same value with an equivalent type.
+    /// Returns an `any` with the same value and an equivalent type.
     ///
     /// # Errors
     /// BAD_PARAM if the type is not equivalent.
@@ -159,7 +160,7 @@ fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> S
     SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not stand for {found}"))
 }
 
-/// Compares types and values. Two values are equal even if they are encoded differently.
+/// Compares types and values. Different encodings of one value are equal.
 impl PartialEq for Any {
     fn eq(&self, other: &Any) -> bool {
         self.value == other.value
@@ -189,24 +190,23 @@ impl Cdr for Any {
     }
 }
 
-/// A Rust type that stands for one or more IDL types. Its values can be inserted into an [`Any`]
-/// and extracted from one.
+/// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Numbers, `bool`, `char`, `String`, vectors, arrays, references and [`Any`] itself are such
-/// types. Generated code adds structures, unions, enumerations, exceptions and references.
+/// Numbers, `bool`, `char`, `String`, vectors, arrays, [`ObjectRef`] and [`Any`] implement the
+/// trait. Generated code implements it for structures, unions, enumerations, exceptions and typed
+/// references.
 pub trait Typed: Sized {
-    /// Returns the IDL type that the Rust type stands for by default: without bounds, and with
-    /// narrow text.
+    /// Returns the default IDL type of the Rust type: without bounds, and with `string` and `char`
+    /// for text.
     fn type_code() -> TypeCode;
 
-    /// Returns the IDL type of this value, which may say more than the default type of the Rust
-    /// type.
+    /// Returns the IDL type of this value, which may be more specific than the default IDL type.
     fn dynamic_type_code(&self) -> TypeCode {
         Self::type_code()
     }
 
-    /// Returns true if the Rust type stands for `type_code`. The default compares `type_code` with
-    /// [`type_code`](Typed::type_code), ignoring aliases, bounds and the width of text.
+    /// Returns true if the Rust type represents `type_code`. The default implementation compares
+    /// `type_code` with [`Typed::type_code`], and ignores aliases, bounds and the width of text.
     #[must_use]
     fn matches_type(type_code: &TypeCode) -> bool {
         type_code.equivalent(&Self::type_code())
@@ -260,10 +260,10 @@ by_cdr! {
     TypeCode => TypeCode::TYPE_CODE,
 }
 
-/// A `fixed` with exactly these digits and this scale.
+/// Represents the IDL type `fixed` with exactly these digits and this scale.
 impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     fn type_code() -> TypeCode {
-        // Every valid `Fixed` has a TypeCode.
+        // Every valid `Fixed` has a TypeCode, so the default is never used.
         TypeCode::fixed(DIGITS.into(), SCALE.into()).unwrap_or(TypeCode::NULL)
     }
 
@@ -338,7 +338,7 @@ fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
 
 impl<T: Typed> Typed for Vec<T> {
     fn type_code() -> TypeCode {
-        // `T` is a type of values, and every such type can be an element type.
+        // `T` can be an element type, so the default is never used.
         TypeCode::sequence(T::type_code(), 0).unwrap_or(TypeCode::NULL)
     }
 
@@ -428,8 +428,8 @@ impl<T: Typed, const N: usize> Typed for Box<[T; N]> {
     }
 }
 
-/// A map is encoded as a sequence of pairs. If two pairs have the same key, the map keeps the later
-/// one.
+/// A map is encoded as a sequence of pairs. If two received pairs have the same key, the map keeps
+/// the later pair.
 impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     fn type_code() -> TypeCode {
         TypeCode::map(K::type_code(), V::type_code(), 0).unwrap_or(TypeCode::NULL)
@@ -480,7 +480,7 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// A nil reference is `None`. An `Option<ObjectRef>` stands for every interface.
+/// A nil reference is `None`. An `Option<ObjectRef>` represents every interface.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

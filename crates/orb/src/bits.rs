@@ -1,11 +1,11 @@
-//! Bit masks and bit sets of IDL 4: numbers whose bits have names.
+//! Bit masks and bit sets of IDL 4: integers whose bits have names.
 
-/// A type that a field of a bit set may have.
+/// A Rust type that a field of a bit set may have.
 #[doc(hidden)]
 pub trait BitField: Sized {
-    /// Makes a value from `width` bits.
+    /// Makes a value from the lowest `width` bits of `bits`.
     fn from_bits(bits: u64, width: u32) -> Self;
-    /// Returns the bits. The caller drops the bits above the width of the field.
+    /// Returns the bits of the value. The caller drops the bits above the width of the field.
     fn to_bits(self) -> u64;
 }
 
@@ -23,8 +23,8 @@ macro_rules! fields {
     ($($number:ty)+) => {$(
         impl BitField for $number {
             fn from_bits(bits: u64, width: u32) -> Self {
-                // Sign-extends a field of a signed type. An unsigned type takes the bits as they
-                // are.
+                // The shift extends the sign of a signed type. For an unsigned type it changes
+                // nothing.
                 let unused = u64::BITS - width;
                 let extended = ((bits << unused).cast_signed() >> unused).cast_unsigned();
                 (if <$number>::MIN == 0 { bits } else { extended }) as $number
@@ -60,7 +60,7 @@ macro_rules! bit_mask {
                 self.0 & flags.0 == flags.0
             }
 
-            /// Returns these flags without those of `flags`.
+            /// Returns a copy in which the flags of `flags` are cleared.
             pub const fn without(self, flags: Self) -> Self {
                 Self(self.0 & !flags.0)
             }
@@ -105,7 +105,7 @@ macro_rules! bit_set {
                     $crate::mapping::BitField::from_bits(u64::from(self.0) >> $place & MASK, $width)
                 }
 
-                #[doc = ::std::concat!("The same with another `", ::std::stringify!($field), "`, of which bits above the width are dropped.")]
+                #[doc = ::std::concat!("Returns a copy with another `", ::std::stringify!($field), "`; bits above the field's width are dropped.")]
                 pub fn $with(self, value: $type) -> Self {
                     const MASK: u64 = u64::MAX >> (64 - $width);
                     let bits = ($crate::mapping::BitField::to_bits(value) & MASK) << $place;
@@ -133,7 +133,8 @@ macro_rules! bit_set {
     };
 }
 
-/// For generated code: lets a set of bits into an `any`, as the number that holds the bits.
+/// For generated code: implements [`Typed`](crate::Typed) for a bit mask or bit set, as the integer
+/// that has its bits.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]

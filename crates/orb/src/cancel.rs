@@ -8,11 +8,11 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::poll;
 
-/// Cancels calls that wait for their reply. Belongs to references, and cancels every call made
-/// through them, whether it has begun or not.
+/// Cancels calls that wait for their replies. A canceller is attached to references, and cancels
+/// all present and later calls through these references.
 ///
-/// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. A
-/// call with a canceller costs one more system call.
+/// A cancelled call raises TRANSIENT 3, COMPLETED_MAYBE, and the server gets a CancelRequest. Each
+/// call with a canceller costs one additional system call.
 ///
 /// # Examples
 /// ```
@@ -30,13 +30,13 @@ impl Canceller {
     /// Makes a canceller. Calls run normally until [`cancel`](Self::cancel).
     ///
     /// # Errors
-    /// If the process is out of descriptors.
+    /// If the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Canceller(Arc::new(EventFd::new()?)))
     }
 
-    /// Cancels the calls made through references with this canceller, on any thread. Every later
-    /// call through them is cancelled at once.
+    /// Cancels all calls, of any thread, through references with this canceller. Later calls
+    /// through these references are cancelled at once.
     pub fn cancel(&self) {
         self.0.notify();
     }
@@ -48,13 +48,13 @@ impl Canceller {
         poll::wait_readable(self.0.as_fd(), now).unwrap_or(false)
     }
 
-    /// Returns a descriptor that is readable once [`cancel`](Self::cancel) was called.
+    /// Returns a descriptor that becomes readable when [`cancel`](Self::cancel) is called.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
     /// Waits until `other` is readable, at most until `deadline`; signals do not end the wait.
-    /// Returns false if the canceller was used before `other` became readable.
+    /// Returns false if [`cancel`](Self::cancel) was called before `other` became readable.
     pub(crate) fn wait_or_cancelled(&self, other: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
         loop {
             let (ready, cancelled) = poll::wait_either(other, self.0.as_fd(), deadline)?;

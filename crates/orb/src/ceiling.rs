@@ -1,4 +1,4 @@
-//! The highest priority that a peer may ask for (docs/decisions/0012).
+//! Priority ceilings: the highest priority that a peer may ask for (docs/decisions/0012).
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use corelane_sched::Priority;
 /// The limit on the priorities that the requests of one connection may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ceiling {
-    /// Permits priorities up to this one.
+    /// The peer may ask for priorities up to this one.
     UpTo(Priority),
-    /// No ceiling is configured for the endpoint, and the peer is on another machine. Permits at
-    /// most the priority that a request without a priority gets.
+    /// No ceiling is configured for the endpoint, and the peer is on another machine. The peer may
+    /// ask for at most the priority that a request without a priority gets.
     Unset,
 }
 
 impl Ceiling {
-    /// No limit.
+    /// The ceiling that permits every priority.
     pub(crate) const NONE: Ceiling = Ceiling::UpTo(Priority::MAX);
 
-    /// Returns the ceiling of a connection to an endpoint for which `configured` is set. `is_local`
+    /// Returns the ceiling of a connection to an endpoint with the ceiling `configured`. `is_local`
     /// returns true if the peer is on this machine.
     pub(crate) fn for_connection(configured: Option<Priority>, is_local: impl FnOnce() -> bool) -> Self {
         match configured {
@@ -28,8 +28,7 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the endpoint forbids `priority` on its own, without regard to the request's
-    /// POA.
+    /// Returns false if the ceiling alone forbids `priority`. The request's POA may forbid it, too.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -1,5 +1,4 @@
-//! The clock of the code that carries out what the pure state machines decide. In the simulation
-//! the clock is virtual.
+//! The clock of the code around the pure state machines. In the simulation the clock is virtual.
 
 #[cfg(not(test))]
 pub(crate) use corelane_sys::clock::{coarse_lag, coarse_now, now};
@@ -17,7 +16,7 @@ mod simulated {
         static TIME: Cell<Option<Monotonic>> = const { Cell::new(None) };
     }
 
-    /// Stops the calling thread's clock at `time`; `None` lets it run again.
+    /// Stops the calling thread's clock at `time`. With `None` the clock runs again.
     pub(crate) fn set(time: Option<Monotonic>) {
         TIME.set(time);
     }

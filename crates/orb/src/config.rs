@@ -17,33 +17,34 @@ pub(crate) struct Config {
     /// Maximum number of connections to one server at one priority.
     pub(crate) max_connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
-    /// Polling of threads that wait for a reply, and of pools that set no policy; `None` leaves it to
-    /// the transports.
+    /// Spin policy of threads that wait for a reply, and of pools that set no policy. With `None`
+    /// the transports decide.
     pub(crate) spin_policy: Option<SpinPolicy>,
-    /// The reaction of a call if all connections to its server are in use and no more may be made.
+    /// What a call does if its server already has the maximum number of connections and all are in
+    /// use.
     pub(crate) on_pool_exhausted: PoolExhausted,
     /// Time for which a connection to a server may be idle before it is closed.
     pub(crate) idle_connection_timeout: Duration,
     /// Time for which a graceful close waits for a peer that does not answer.
     pub(crate) drain_timeout: Duration,
-    /// Addresses that references carry. Empty: the addresses at which the ORB listens.
+    /// Addresses that references carry. If the list is empty, references carry the addresses at
+    /// which the ORB listens.
     pub(crate) publish: Vec<Endpoint>,
-    /// The highest GIOP version used and published.
+    /// The highest GIOP version that the ORB uses and publishes.
     pub(crate) version: Version,
-    /// The native code set of char and string that references name.
+    /// The native code set for `char` and `string` that references publish.
     pub(crate) native_char_set: CharSet,
     pub(crate) fragment_size: Option<usize>,
-    /// Maximum memory in bytes that replies may use together.
+    /// Maximum number of bytes of memory that all replies may use together.
     pub(crate) max_reply_memory: usize,
     pub(crate) rt: RtConfig,
-    /// True if the process's memory is locked; threads then touch their stacks before they begin.
+    /// True if the process's memory is locked. Threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,
     /// Client policies for references that do not set their own.
     pub(crate) client_policies: ClientPolicies,
 }
 
-/// The bounds on oneways with [`SyncScope::None`](crate::SyncScope::None) that a connection
-/// buffers.
+/// The limits on buffered oneways of a connection ([`SyncScope::None`](crate::SyncScope::None)).
 ///
 /// # Examples
 /// ```
@@ -54,11 +55,13 @@ pub(crate) struct Config {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnewayBatch {
-    /// Maximum number of bytes that a connection buffers, in whole messages; 0 disables buffering.
-    /// A message that does not fit is sent together with the buffered ones. Default: 16 KiB.
+    /// Maximum number of bytes of complete messages that a connection buffers; 0 disables
+    /// buffering. A message that does not fit is sent together with the buffered messages. Default:
+    /// 16 KiB.
     pub max_bytes: usize,
-    /// Maximum time for which a message is buffered. Then a thread of the ORB sends it, at ordinary
-    /// priority and therefore as soon as it gets a core. Default: 1 ms.
+    /// Maximum time for which a message is buffered. After this time a thread of the ORB sends the
+    /// message. The thread runs in the ordinary scheduling class, so it may have to wait for a
+    /// core. Default: 1 ms.
     pub max_delay: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Properties that a client sends with a call because the operation's IDL has a clause `context
-//! ("name", "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
+//! Contexts: properties that a client sends with a call if the operation's IDL has a clause
+//! `context ("name", "prefix*")` (CORBA 3.0.3, sections 3.13.6 and 4.6).
 //!
 //! In the request the properties follow the arguments, as a `sequence<string>` of alternating names
 //! and values (section 15.3.2.11).
@@ -18,11 +18,11 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::upcall_stack;
 
-/// Named properties that a client sends with calls, or that a servant received with a call. Clones
-/// are cheap.
+/// A set of named properties that a client sends with calls, or that a servant received with a
+/// call. Clones are cheap.
 ///
 /// A client attaches a context to a reference. Each call through the reference sends the properties
-/// that the operation's IDL asks for.
+/// that the operation's IDL clause selects.
 ///
 /// ```no_run
 /// use corelane::Context;
@@ -42,8 +42,8 @@ impl Context {
         Context(None)
     }
 
-    /// Returns the properties of the call that the calling thread's servant runs. Empty outside a
-    /// call, and for operations whose IDL asks for no properties.
+    /// Returns the properties of the call that the calling thread serves. The context is empty
+    /// outside an upcall, and for operations without a context clause.
     #[must_use]
     pub fn of_call() -> Context {
         let depth = upcall_stack::depth();
@@ -53,7 +53,7 @@ impl Context {
         })
     }
 
-    /// Adds this property, or replaces the property of the same name.
+    /// Adds a property, or replaces the property of the same name.
     ///
     /// # Errors
     /// BAD_PARAM 35 for an invalid name; a name is a letter, then letters, digits, `_` and `.`.
@@ -92,8 +92,8 @@ impl Context {
         self.0.as_ref().is_none_or(|all| all.is_empty())
     }
 
-    /// Returns the properties that an IDL clause asks for. A pattern is a name, or a prefix
-    /// followed by `*`.
+    /// Returns the properties that the patterns of an IDL clause select. A pattern is a name, or a
+    /// prefix followed by `*`.
     #[must_use]
     pub fn matching(&self, patterns: &[impl AsRef<str>]) -> Context {
         let Some(all) = &self.0 else { return Context::new() };
@@ -121,8 +121,8 @@ impl Context {
         })
     }
 
-    /// Reads the properties, which follow the arguments. If nothing follows, the context is empty;
-    /// ORBs that do not know contexts send such requests.
+    /// Reads the properties behind the arguments. The context is empty if the request ends there,
+    /// as requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining() == 0 {
             return Ok(Context::new());
@@ -130,7 +130,7 @@ impl Context {
         // A string has at least the four bytes of its length.
         let len = d.read_len(4)?;
         if !len.is_multiple_of(2) {
-            // The list ends with a name that has no value.
+            // The number of strings is odd, so the last name has no value.
             return Err(CdrError::Truncated);
         }
         d.charge_elements::<(String, String)>(len / 2)?;
@@ -169,12 +169,12 @@ impl fmt::Debug for Context {
 
 thread_local! {
     /// The properties of the upcalls that the thread runs, innermost last. The number is the depth
-    /// of the upcall on the thread's stack of frames.
+    /// of the upcall on the thread's upcall stack.
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guard. Until it is dropped, [`Context::of_call`] returns the properties that were passed when
-/// the guard was made.
+/// A guard for the context of a call. Until the guard is dropped, [`Context::of_call`] returns the
+/// properties with which the guard was made.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ContextScope(());

@@ -1,9 +1,9 @@
-//! The processor time for which the operations of the calling thread are charged.
+//! The charging of processor time to the operations that the calling thread runs.
 //!
-//! An operation that declares its maximum processor time (`@wcet`) is measured. It is charged for
-//! the time of its thread, except for time that the thread spends on other requests while the
-//! operation waits. With a budget (`sys::cpu_budget`), the thread gets a lower priority when the
-//! declared time is used up.
+//! The ORB measures each operation that declares its maximum processor time (`@wcet`). The
+//! operation is charged for the processor time of its thread, except for time that the thread
+//! spends on other requests while the operation waits. With a budget (`sys::cpu_budget`), the
+//! thread gets a lower priority when the operation has used its declared time.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use corelane_sys::usage::thread_time;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
 thread_local! {
-    /// Number of nested operations of the calling thread that are measured.
+    /// Number of measured operations, nested in each other, that the calling thread runs.
     static MONITORED_OPERATIONS: Cell<u32> = const { Cell::new(0) };
     /// Processor time that the calling thread has spent on other requests while measured operations
     /// waited.
@@ -27,7 +27,7 @@ thread_local! {
     static CPU_BUDGET: RefCell<Option<(u64, CpuBudget)>> = const { RefCell::new(None) };
 }
 
-/// Stops the calling thread's budget and returns the time that is left of it.
+/// Stops the calling thread's budget, and returns the remaining time of the budget.
 fn stop_budget() -> BudgetLeft {
     let left = CPU_BUDGET
         .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
@@ -37,7 +37,7 @@ fn stop_budget() -> BudgetLeft {
     left
 }
 
-/// Restarts the budget with the time that is left after `used`.
+/// Restarts a budget with its remaining time less `used`.
 fn resume_budget(left: BudgetLeft, used: Duration) {
     if let BudgetLeft::Unused(left, then) = left {
         CPU_BUDGET.with_borrow_mut(|own| {
@@ -76,19 +76,20 @@ impl Drop for ChargedOperation {
     }
 }
 
-/// A budget for an operation. The operation's thread is lowered when the budget is used up.
+/// A processor-time budget for an operation. When the budget is used up, the operation's thread
+/// gets a lower priority.
 #[derive(Debug)]
 pub(crate) struct BudgetScope {
     before: SavedScheduling,
     started_at: Duration,
-    /// The time that was left of the enclosing operation's budget.
+    /// The remaining time of the enclosing operation's budget.
     outer: BudgetLeft,
 }
 
 impl BudgetScope {
-    /// Starts a budget of `time` for `operation` on the calling thread. The thread is lowered to
-    /// `to` when the budget is used up. `monitor` belongs to the ORB with the stamp `stamp`.
-    /// Returns `None` if the thread's scheduling cannot be lowered to `to`.
+    /// Starts a budget of `time` for `operation` on the calling thread. When the budget is used up,
+    /// the thread gets the scheduling `to`. `monitor` belongs to the ORB with the stamp `stamp`.
+    /// Returns `None` if `to` is not lower than the thread's scheduling.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
@@ -96,8 +97,8 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
-        // The enclosing budget stops first: its monitor could change the thread's scheduling, which
-        // the next line reads.
+        // The enclosing budget stops first, because its monitor could change the thread's
+        // scheduling, which is read next.
         let outer = stop_budget();
         let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
             && CPU_BUDGET.with_borrow_mut(|own| {
@@ -129,8 +130,8 @@ impl Drop for BudgetScope {
     }
 }
 
-/// While this exists, the calling thread's time is not charged to the operations that had begun
-/// before.
+/// A guard during which the calling thread's time is not charged to the operations that have
+/// already begun.
 pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
 
 impl ChargePause {
@@ -144,8 +145,8 @@ impl Drop for ChargePause {
     #[inline]
     fn drop(&mut self) {
         if let Some((before, begun, left)) = self.0 {
-            // Replaces the time instead of adding to it: pauses nested in this one have ended, and
-            // their time is part of this one's.
+            // The uncharged time is replaced, not increased: it already includes the nested pauses,
+            // whose time is part of this pause.
             UNCHARGED_TIME.set(before + thread_time().saturating_sub(begun));
             resume_budget(left, Duration::ZERO);
         }

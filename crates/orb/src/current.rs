@@ -1,11 +1,11 @@
 //! The context of the running upcall: PortableServer::Current (CORBA 3.0.3, section 11.3.9).
 //!
-//! The [upcall stack](crate::upcall_stack) names ORB, POA and object of each upcall by numbers.
-//! This module finds the ORB, POA and object for these numbers. Servants that are in no table are
-//! kept beside the stack.
+//! The [upcall stack](crate::upcall_stack) identifies the ORB, the POA and the object of each
+//! upcall by numbers. This module finds the ORB, the POA and the object for these numbers. Servants
+//! that no table contains are kept in a thread-local list in addition to the stack.
 //!
-//! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed it
-//! holds both.
+//! Invariant: a frame's POA and servant live as long as the frame, because the code that pushed the
+//! frame keeps both.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -40,8 +40,8 @@ pub struct Current {
 }
 
 impl Current {
-    /// Returns the servant that runs; `None` in a servant locator's `preinvoke`, which still looks
-    /// for the servant.
+    /// Returns the servant that runs. Returns `None` in a servant locator's `preinvoke`, because
+    /// the servant is not known yet.
     #[must_use]
     pub fn servant(&self) -> Option<&Servant> {
         self.servant.as_ref()
@@ -57,8 +57,8 @@ impl Current {
     }
 }
 
-/// Returns the upcall that the calling thread runs. `None` outside an upcall (NoContext). Also
-/// `None` in servant activators and adapter activators, which do not run for an object.
+/// Returns the upcall that the calling thread runs. Returns `None` outside an upcall (NoContext),
+/// and in servant activators and adapter activators.
 ///
 /// # Examples
 /// ```
@@ -88,13 +88,13 @@ fn resolve(frame: UpcallFrame, depth: usize) -> Option<Current> {
     Some(Current { poa: Poa::from_core(poa), object_id, servant })
 }
 
-/// Returns true if a frame belongs to an upcall or callback of this POA.
+/// Returns true if a frame belongs to an upcall or a callback of this POA.
 fn is_of(frame: &UpcallFrame, poa: &PoaCore) -> bool {
     frame.stamp == poa.stamp && frame.poa == poa.slot_id
 }
 
-/// Returns the id of the object on which the calling thread runs `servant` of `poa`, in the
-/// innermost such upcall.
+/// Returns the object id of the innermost upcall in which the calling thread runs `servant` of
+/// `poa`.
 pub(crate) fn upcall_on(poa: &PoaCore, servant: usize) -> Option<ObjectId> {
     upcall_stack::frames()
         .find(|(frame, _)| is_of(frame, poa) && frame.servant == servant)
@@ -114,11 +114,11 @@ pub(crate) fn is_running_on(poa: &PoaCore, id: &[u8]) -> bool {
         .any(|(frame, depth)| upcall_stack::object_id(&frame, depth).is_some_and(|own| *own == *id))
 }
 
-/// An entry of the upcall stack, which is removed when this is dropped.
+/// A guard for a frame of the upcall stack. The drop removes the frame.
 pub(crate) struct UpcallScope(());
 
 impl UpcallScope {
-    /// Pushes a frame for an upcall; `None` if too many upcalls are nested.
+    /// Pushes a frame for an upcall. Returns `None` if too many upcalls are nested.
     #[inline]
     pub(crate) fn enter(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
@@ -135,8 +135,8 @@ impl UpcallScope {
         Self::enter_with(target)
     }
 
-    /// Like [`enter`](Self::enter), for an object id of any length, or for an object that is in no
-    /// active object map.
+    /// Pushes a frame for an upcall whose object id is long, or whose object is in no active object
+    /// map.
     fn enter_with(target: &UpcallTarget<'_>) -> Option<Self> {
         let poa = target.poa;
         let mut frame = UpcallFrame::for_object(poa.stamp, poa.slot_id, target.id);
@@ -149,7 +149,7 @@ impl UpcallScope {
         Some(upcall)
     }
 
-    /// Pushes a frame for `preinvoke`: the object is known, but not yet its servant.
+    /// Pushes a frame for `preinvoke`, during which the object is known but its servant is not.
     pub(crate) fn enter_preinvoke(poa: &Arc<PoaCore>, id: &[u8]) -> Option<Self> {
         Self::push(poa, &UpcallFrame::for_object(poa.stamp, poa.slot_id, id), Some(id))
     }
@@ -173,7 +173,7 @@ fn register_orb(poa: &PoaCore) {
     });
 }
 
-/// Keeps the servant of the innermost frame beside the stack.
+/// Keeps the servant of the innermost frame in the thread's list.
 #[cold]
 fn keep_servant(servant: &Servant) {
     SPILL.with_borrow_mut(|beside| beside.servants.push(servant.clone()));

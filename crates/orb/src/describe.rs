@@ -1,7 +1,7 @@
-//! Macros with which generated code describes its types, so that their values can be put into an
-//! `Any`. Without the feature `any` the macros expand to nothing.
+//! Macros with which generated code describes its IDL types, so that an `Any` can contain their
+//! values. Without the feature `any` the macros expand to nothing.
 
-/// For generated code: describes a type, so that its values can be put into an `Any`.
+/// For generated code: describes an IDL type, so that an `Any` can contain its values.
 ///
 /// - `describe! { pub static POINT_TYPE for Point = structure(...) }` for a type with a CDR form;
 /// - `... for exception Failed = exception(...)`: its repository id precedes its members;

@@ -1,4 +1,4 @@
-//! Events that an ORB reports because no call can report them: counters and a callback.
+//! Events of an ORB that no call can report: the callback for them, and their counters.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,22 +18,23 @@ use crate::exception::SystemException;
 use crate::fault::Fault;
 use crate::text;
 
-/// An event that no call can report. The callback runs on the thread where the event happened, so
-/// it must be quick.
+/// An event of an ORB that no call can report. The program's callback runs on the thread in which
+/// the event happened, so it must be quick.
 ///
-/// `Display` prints one line. Operation names are those that peers sent, with control characters
-/// escaped. A name of more than 256 bytes is cut, and its length is printed.
+/// `Display` prints one line. Control characters in operation names, which peers sent, are escaped.
+/// A name of more than 256 bytes is cut, and its length is printed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A peer, client or server, broke the protocol; its connection is closed.
+    /// A client or server broke the protocol, and its connection is closed.
     ProtocolFault {
         /// The peer.
         peer: Peer,
         /// The fault.
         fault: Fault,
     },
-    /// A message did not continue within the pool's `read_stall_timeout`. Its connection is closed.
+    /// An incomplete message did not continue within the pool's `read_stall_timeout`, and its
+    /// connection is closed.
     ReadStalled {
         /// The peer.
         peer: Peer,
@@ -44,35 +45,35 @@ pub enum Event {
         /// The peer.
         peer: Peer,
     },
-    /// The connections of a lane together held more than the pool's `max_buffered_bytes`. This
-    /// connection held the most and is closed.
+    /// A connection was closed because the connections of its lane together held more than the
+    /// pool's `max_buffered_bytes`. This connection held the most bytes.
     MemoryBudgetExceeded {
         /// The peer.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed for one of two reasons. A new connection needed its place,
-    /// because the pool is full or the process has no descriptors left. Or no request came within
-    /// the pool's `first_request_timeout`.
+    /// An idle connection was closed, for one of two reasons. Either the pool was full or the
+    /// process had no descriptors left, so it made room for a new connection. Or no request arrived
+    /// within the pool's `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
-        /// Time since the last whole message of the connection, or since it was made if it has sent
-        /// none. Rounded down to seconds.
+        /// Time since the last complete message of the connection, or since the connection was
+        /// accepted if it has sent none. Rounded down to seconds.
         idle: Duration,
-        /// True if the connection was closed to make room for a new one.
+        /// True if the connection was closed to make room for a new connection.
         evicted: bool,
     },
-    /// A connection that waits for its peer to close was closed at once, to make room for a new
-    /// one. The pool is full, or the process has no descriptors left. Of all such connections, this
-    /// one had waited longest.
+    /// A draining connection was closed early, to make room for a new connection, because the pool
+    /// was full or the process had no descriptors left. Of all draining connections that could be
+    /// closed, this one had been draining longest.
     DrainingConnectionEvicted {
         /// The peer.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
-        /// Time for which the connection had waited for its peer.
+        /// Time for which the connection had been draining.
         draining: Duration,
     },
     /// A new connection was closed at once because the pool is full.
@@ -86,10 +87,10 @@ pub enum Event {
     AcceptFailed {
         /// The endpoint that listens.
         listener: Endpoint,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
-    /// A servant panicked, and its caller got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
+    /// A servant panicked, and the client got UNKNOWN, COMPLETED_MAYBE. Also reported if the `Drop`
     /// of a servant or servant manager panicked when a POA released it.
     ServantPanicked {
         /// The interface of the servant.
@@ -99,23 +100,23 @@ pub enum Event {
         /// The panic's message.
         message: String,
     },
-    /// The system refused the scheduling of a thread of a pool with priorities. The thread runs in
-    /// the ordinary class, or on any core.
+    /// The kernel refused the priority or the cores of a thread of a pool. The thread runs in the
+    /// ordinary class, or on any core.
     PriorityRefused {
         /// The thread's name.
         thread: String,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
-    /// A reference to an object of this ORB was converted to text, but the ORB does not listen. So
-    /// no other process can call the object. Reported once. Sending such a reference in a call
+    /// A reference to an object of this ORB was converted to text although the ORB does not listen,
+    /// so no other process can call the object. Reported once. Sending such a reference in a call
     /// raises BAD_PARAM.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.
         type_id: String,
     },
     /// [`Orb::run`](crate::Orb::run) began although a POA manager was never activated and its POAs
-    /// have servants. Requests for their objects wait. Printed on the standard error output if the
+    /// have servants. Requests for the objects of these POAs wait. Printed on standard error if the
     /// ORB has no callback.
     ManagerNeverActivated {
         /// The manager's id.
@@ -130,19 +131,20 @@ pub enum Event {
         requests: usize,
         /// Time for which the oldest of these requests has waited.
         oldest: Duration,
-        /// True if the manager was ever in a state other than holding.
+        /// True if the manager has been in a state other than holding before.
         was_active: bool,
     },
     /// Other machines can reach a lane, directly or through a pool that passes requests on to
-    /// lanes. Reported when the lane is made. For the builder's pools it is reported when the ORB
-    /// gets its first thread pool or POA with priorities.
+    /// lanes. Reported when the lane is made. For the builder's pools the event is reported when
+    /// the ORB gets its first thread pool or POA with priorities.
     ReachableLane {
-        /// The pool, and its lane if the pool has several, as in thread names.
+        /// The name of the pool, with the lane's index if the pool has several lanes, as in thread
+        /// names.
         pool: String,
-        /// The endpoint.
+        /// The endpoint of the lane that other machines can reach.
         endpoint: Endpoint,
         /// The highest priority that peers may ask for at this endpoint. `None` if no ceiling is
-        /// set; peers on other machines then get at most the priority of a request without a
+        /// set: peers on other machines then get at most the priority of a request without a
         /// priority.
         ceiling: Option<i16>,
     },
@@ -153,8 +155,8 @@ pub enum Event {
     /// - It needs more memory than
     ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
     ///   (IMP_LIMIT).
-    /// - Its arguments cannot be read (MARSHAL, and others). The exception then names the member's
-    ///   path and the position, which the client does not learn.
+    /// - Its arguments cannot be decoded (MARSHAL, and others). The exception in this event also
+    ///   has the path of the member and its position, which are not sent to the client.
     RequestRefused {
         /// The client.
         peer: Peer,
@@ -163,41 +165,42 @@ pub enum Event {
         /// The exception that the client gets.
         exception: SystemException,
     },
-    /// The client of a request had stopped waiting before the upcall began.
+    /// The deadline of a request passed before its upcall began, so the client no longer waits for
+    /// the reply.
     DeadlinePassed {
         /// The operation.
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
-        /// Time for which the client was ready to wait, counted from the sending of the request.
+        /// Time until the client's deadline, when the request was sent.
         remaining: Duration,
     },
-    /// An operation took more processor time than it declares (`@wcet`).
+    /// An operation used more processor time than it declares (`@wcet`).
     Overrun {
         /// The operation.
         operation: &'static str,
-        /// The declared time.
+        /// The declared maximum processor time.
         declared: Duration,
-        /// The time that it took.
+        /// The processor time that the operation used.
         used: Duration,
     },
     /// Buffered oneways ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
     OnewaysLost {
         /// The server.
         peer: Peer,
-        /// Number of bytes lost: whole messages, and the message of which a part was sent.
+        /// Number of lost bytes. A message of which a part was sent counts with its full size.
         bytes: usize,
     },
-    /// The system refused to set the code point of a connection's priority on its packets.
+    /// The kernel refused to set the code point of a priority on the packets of a connection.
     CodePointRefused {
         /// The peer.
         peer: Peer,
-        /// The code point.
+        /// The code point (DSCP).
         dscp: u8,
-        /// The reason that the system gives.
+        /// The reason that the kernel gives.
         error: String,
     },
-    /// A thread of a pool ended early.
+    /// A thread of the ORB ended early.
     ThreadFailed {
         /// The thread's name and the reason.
         message: String,
@@ -220,16 +223,16 @@ impl fmt::Display for Event {
             Event::ReadStalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
             Event::WriteTimedOut { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
             Event::MemoryBudgetExceeded { peer, bytes: octets } => {
-                write!(f, "{peer} held {octets} octets, the most of all, when there was room for no more")
+                write!(f, "{peer} was closed: its lane held too many octets, and {octets} of them were its own")
             }
             Event::IdleConnectionClosed { peer, idle: silent, evicted: true } => {
-                write!(f, "{peer} made room for a new connection: it had sent nothing for {silent:?}")
+                write!(f, "{peer} was closed for a new connection: it had sent nothing for {silent:?}")
             }
             Event::IdleConnectionClosed { peer, idle: silent, evicted: false } => {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
             Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after } => {
-                write!(f, "{peer} made room for a new connection: its end took {after:?}, and it held {octets} octets")
+                write!(f, "{peer} was closed for a new connection: it had been draining for {after:?} and held {octets} octets")
             }
             Event::ConnectionRefused { peer, max_connections: most } => {
                 write!(f, "{peer} was refused: {most} connections are open")
@@ -242,7 +245,7 @@ impl fmt::Display for Event {
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
             }
             Event::PriorityRefused { thread, error } => {
-                write!(f, "the thread {thread} runs at best effort: {}", text::message(error))
+                write!(f, "the thread {thread} runs without its priority or cores: {}", text::message(error))
             }
             Event::ReferenceWithoutAddress { type_id } => {
                 write!(
@@ -272,7 +275,7 @@ impl fmt::Display for Event {
             }
             Event::DeadlinePassed { operation, waited, remaining } => {
                 let operation = text::message(operation);
-                write!(f, "{operation} came too late: it had {remaining:?} and waited {waited:?}")
+                write!(f, "{operation} missed its deadline: it had {remaining:?} left when it was sent, and waited {waited:?}")
             }
             Event::Overrun { operation, declared, used } => {
                 write!(f, "{operation} took {used:?} of processor time and declares {declared:?}")
@@ -333,39 +336,38 @@ pub struct EventCounts {
     pub memory_budget_exceeded: u64,
     /// Connections closed because they were idle ([`Event::IdleConnectionClosed`]).
     pub idle_connections_closed: u64,
-    /// Connections that waited for their peer to close and were closed for new ones
-    /// ([`Event::DrainingConnectionEvicted`]).
+    /// Draining connections closed early to make room ([`Event::DrainingConnectionEvicted`]).
     pub draining_connections_evicted: u64,
     /// Connections refused because the pool was full.
     pub connections_refused: u64,
-    /// Servants that panicked.
+    /// Panics of servants ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
-    /// Requests that arrived at one lane and ran in another.
+    /// Requests that arrived at one lane and ran in another lane.
     pub handed_over: u64,
-    /// Threads of pools whose priority or cores the system refused.
+    /// Threads of pools whose priority or cores the kernel refused.
     pub priorities_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
-    /// Requests whose deadline had passed before their upcall began.
+    /// Requests whose deadline passed before their upcall began.
     pub deadlines_passed: u64,
-    /// Operations that took more processor time than they declare.
+    /// Operations that used more processor time than they declare.
     pub overruns: u64,
 }
 
-/// Formats events for standard error, with a maximum number of lines per second. There is a maximum
-/// for each peer, for all peers together, and for each kind of event of the process. So one peer
-/// can neither fill a disk nor hide the events of others.
+/// Formats events for standard error, within maximum numbers of lines per second. The maxima apply
+/// to each peer, to all peers together, and to each kind of event of the process. So one peer can
+/// neither fill a disk nor hide the events of other peers.
 pub(crate) struct Log(PiMutex<Lines>);
 
-/// Counts of the current second.
+/// Numbers of lines in the current second.
 struct Lines {
     began: Monotonic,
     /// Number of lines about peers.
     printed: u32,
     sources: HashMap<Source, Count>,
-    /// Number of lines left out in earlier seconds that no line has reported yet.
+    /// Number of omitted lines of earlier seconds that no line has reported yet.
     left_out: u64,
-    /// The source with the most lines left out, and their number.
+    /// The source with the most omitted lines, and the number of these lines.
     most: Option<(Source, u64)>,
 }
 
@@ -375,19 +377,21 @@ struct Count {
     left_out: u64,
 }
 
-/// The origin of an event. A peer that connects again is the same source.
+/// The origin of an event, for which lines are counted. A peer that connects again is the same
+/// source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
-    /// The first 64 bits of an IPv6 address: one host may have all addresses of this network.
+    /// The peers with the same first 64 bits of their IPv6 addresses, because one host may have all
+    /// addresses of such a network.
     Network(Ipv6Addr),
     User(u32),
     /// A peer that the transport cannot identify.
     Unknown,
-    /// The process itself, with the kind of the event. The kinds are counted separately, so that
-    /// events which peers can cause do not hide others.
+    /// The process itself, with the kind of the event. Kinds are counted separately, so that events
+    /// that peers can cause do not hide other events.
     Own(Discriminant<Event>),
-    /// All peers that come after the first [`Log::MAX_SOURCES`] of the second.
+    /// All peers of the second after the first [`Log::MAX_SOURCES`] peers.
     Others,
 }
 
@@ -421,7 +425,7 @@ impl fmt::Display for Source {
 }
 
 impl Lines {
-    /// Begins another second.
+    /// Begins a new second and resets the numbers.
     fn begin(&mut self, now: Monotonic) {
         for (source, count) in self.sources.drain().filter(|(_, count)| count.left_out > 0) {
             self.left_out += count.left_out;
@@ -448,7 +452,8 @@ impl Log {
         Log(PiMutex::new("log of events", Scope::Orb, lines))
     }
 
-    /// Returns the line to print for an event at `now`, if any.
+    /// Returns the line to print for an event at `now`. Returns `None` if a maximum has been
+    /// reached.
     pub(crate) fn line(&self, event: &Event, now: Monotonic) -> Option<String> {
         let mut lines = self.0.lock();
         let lines = &mut *lines;
@@ -478,7 +483,8 @@ impl Log {
         }
     }
 
-    /// Counts a line that could not be printed without blocking. The next line reports the number.
+    /// Counts a line that could not be printed without blocking. The next line reports the number
+    /// of omitted lines.
     #[cold]
     pub(crate) fn note_lost(&self) {
         self.0.lock().left_out += 1;
@@ -525,15 +531,15 @@ impl Events {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports the peers that have not read their last replies when a pool ends.
+    /// Reports peers that had not read their last replies when a pool ended.
     #[cold]
     pub(crate) fn replies_unread(&self, peers: impl IntoIterator<Item = Peer>) {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a server's protocol fault. The messages CloseConnection and MessageError are not
-    /// faults: with the first a server closes gracefully, with the second it says that it could not
-    /// read a request.
+    /// Reports a server's protocol fault. CloseConnection and MessageError are not faults: with
+    /// CloseConnection a server closes gracefully, and with MessageError it states that it could
+    /// not read a request.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: Fault) {
         if !matches!(fault, Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
@@ -574,13 +580,13 @@ impl Events {
         }
     }
 
-    /// Reports a POA manager that was never activated. The line is printed even if the program asks
-    /// for no events, because the mistake is in the program.
+    /// Reports a POA manager that was never activated. Without a callback the line is printed all
+    /// the same, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
-            // Does not use the `Display` of [`Event`], so that the linker can drop it from programs
-            // without events.
+            // The line does not come from the `Display` of [`Event`], so that the linker can drop
+            // this code from programs without events.
             process::try_print_error(&["corelane: ", &never_activated(manager)].concat());
         }
         self.report(&Event::ManagerNeverActivated { manager: manager.to_owned() });
@@ -636,7 +642,7 @@ mod tests {
     #[test]
     fn a_peer_that_floods_the_log_does_not_hide_others() {
         let (log, now) = (Log::new(), Monotonic::now());
-        // The peer uses a new port each time.
+        // The peer uses a new port for each connection.
         let floods = (0..500).filter_map(|port| log.line(&stalled([10, 0, 0, 1], port), now)).count();
         assert_eq!(floods, 10);
         assert!(log.line(&stalled([10, 0, 0, 2], 1), now).is_some_and(|line| line.contains("10.0.0.2")));
@@ -686,7 +692,7 @@ mod tests {
         for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
             assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
         }
-        // The IPv4-mapped form of an address of which lines were printed before.
+        // The address is the IPv4-mapped form of an address for which lines were already printed.
         let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
         assert_eq!(mapped, 9);
         let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();

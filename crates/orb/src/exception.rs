@@ -1,7 +1,8 @@
-//! System exceptions: the error of every call, with details for a person.
+//! System exceptions: the errors that every call may raise, with an explanation for users.
 //!
-//! A [`SystemException`] is two words, so that `Result`s stay cheap on the hot path. The detail is
-//! boxed, and made only where a call fails for a local reason (a connection, a deadline, a limit).
+//! A [`SystemException`] has the size of two words, so that `Result`s stay cheap on the fast path.
+//! The detail is boxed, and is made only if a call fails for a local reason (a connection, a
+//! deadline, a limit).
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -28,9 +29,9 @@ pub struct SystemException {
     code: Code,
 }
 
-/// Minor code, kind and completion status in one word, which is never 0. So the tag of a `Result`
-/// is this whole word in a register. A tag of one byte would make a later read of the word wait for
-/// the store (docs/performance.md).
+/// Minor code, kind and completion status in one word, which is never 0. A `Result` therefore uses
+/// this word as its tag and keeps it in a register. With a tag of one byte, a later read of the
+/// whole word would wait for the store (docs/performance.md).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 
@@ -61,14 +62,15 @@ impl Code {
     }
 }
 
-/// Information that the ORB adds to an exception about the cause of a failure.
+/// Information about the cause of a failure, which the ORB adds to an exception.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The endpoint to which the call was going, in corbaloc syntax.
     pub endpoint: Option<String>,
     /// The phase in which the call failed.
     pub phase: Option<Phase>,
-    /// Time from the start of the phase (or of the call, if its start is known) to the failure.
+    /// Time from the start of the call to the failure; from the start of the phase if the call's
+    /// start is not known.
     pub elapsed: Option<Duration>,
     /// An explanation for users, with sizes and limits.
     pub message: String,
@@ -99,7 +101,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// OBJECT_NOT_EXIST 2.
+/// Makes OBJECT_NOT_EXIST 2, for a request to an object that does not exist.
 #[cold]
 pub(crate) fn no_such_object() -> SystemException {
     let code = minor::object_not_exist::NO_OBJECT_OR_ADAPTER;
@@ -107,20 +109,20 @@ pub(crate) fn no_such_object() -> SystemException {
 }
 
 impl SystemException {
-    /// Makes an exception with its full minor code (vendor id in the upper 20 bits).
+    /// Makes an exception. `minor` is the full minor code, with the vendor id in the upper 20 bits.
     #[must_use]
     pub fn new(kind: SystemExceptionKind, minor: u32, completed: Completion) -> Self {
         SystemException { detail: None, code: Code::new(kind, minor, completed) }
     }
 
-    /// Makes a BAD_OPERATION 2: the target does not know the operation.
+    /// Makes BAD_OPERATION 2, for an operation that the target does not have.
     #[cold]
     #[must_use]
     pub fn bad_operation() -> Self {
         Self::new(SystemExceptionKind::BadOperation, minor::bad_operation::UNKNOWN_OPERATION, Completion::No)
     }
 
-    /// Adds the ORB's information about the cause.
+    /// Returns the exception with `detail`, which replaces an earlier detail.
     #[cold]
     #[must_use]
     pub fn with_detail(mut self, detail: Detail) -> Self {
@@ -128,7 +130,7 @@ impl SystemException {
         self
     }
 
-    /// Adds a sentence about the cause to the exception.
+    /// Returns the exception with a message about the cause, in its [`Detail`].
     #[cold]
     #[must_use]
     pub fn because(self, message: impl Into<String>) -> Self {
@@ -145,7 +147,7 @@ impl SystemException {
             .or_else(|| CdrError::from_minor(self.minor()).map(CdrError::text))
     }
 
-    /// Changes the completion status.
+    /// Returns the exception with another completion status.
     #[must_use]
     pub fn completed_as(mut self, completed: Completion) -> Self {
         self.code = Code::new(self.kind(), self.minor(), completed);
@@ -164,20 +166,20 @@ impl SystemException {
         self.code.minor()
     }
 
-    /// Returns whether the operation ran at the target.
+    /// Returns the completion status, which says whether the operation ran at the target.
     #[must_use]
     pub fn completed(&self) -> Completion {
         self.code.completed()
     }
 
-    /// Returns the ORB's information about the cause. `None` for an exception that came from the
-    /// peer.
+    /// Returns the ORB's information about the cause. Returns `None` for an exception that the peer
+    /// sent.
     #[must_use]
     pub fn detail(&self) -> Option<&Detail> {
         self.detail.as_deref()
     }
 
-    /// Returns true if the exception says that the target does not have the operation.
+    /// Returns true if the exception means that the target does not have the operation.
     #[inline]
     pub(crate) fn is_unknown_operation(&self) -> bool {
         self.kind() == SystemExceptionKind::BadOperation
@@ -196,7 +198,7 @@ impl SystemException {
         Ok(Self::new(body.kind, body.minor, body.completed))
     }
 
-    /// Returns `IDL:omg.org/CORBA/NAME:1.0`.
+    /// Returns the repository id of the exception: `IDL:omg.org/CORBA/NAME:1.0`.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.kind().repository_id()
@@ -249,7 +251,7 @@ impl fmt::Display for SystemException {
         if let Some(endpoint) = &detail.endpoint {
             write!(f, " at {}", text::message(endpoint))?;
         }
-        // The time is zero if the coarse clock has not ticked in between.
+        // A time of zero means only that the coarse clock has not ticked, so it is not printed.
         if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }
@@ -262,7 +264,7 @@ impl fmt::Display for SystemException {
 
 impl std::error::Error for SystemException {}
 
-/// An exception declared in IDL. On the wire its repository id precedes its members.
+/// An exception that IDL declares. On the wire the repository id precedes the members.
 pub trait UserException: corelane_wire::Cdr {
     /// The repository id of the exception.
     const REPOSITORY_ID: &'static str;

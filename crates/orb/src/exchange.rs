@@ -1,4 +1,4 @@
-//! The outcome of an exchange: sending a request and receiving its reply on one connection.
+//! Results of an exchange, in which a connection carries one request and its reply.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) enum BytesSent {
     All,
 }
 
-/// The reason why a request was not sent, or why no reply came.
+/// The reason why a request was not sent, or why no reply arrived.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
     /// The transport failed, or the peer closed the connection.
@@ -27,7 +27,7 @@ pub(crate) enum ExchangeError {
     TimedOut,
     /// The caller used its canceller.
     Cancelled,
-    /// The ORB has no more memory for the reply.
+    /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
 }
 

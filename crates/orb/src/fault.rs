@@ -1,4 +1,4 @@
-//! Breaches of the protocol by a peer.
+//! Protocol faults of a peer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use corelane_wire::CdrError;
 use corelane_wire::connection::ProtocolFault;
 use corelane_wire::giop::MessageKind;
 
-/// A breach of the protocol by the peer, which ends the connection.
+/// A violation of the protocol by the peer. The connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -34,7 +34,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Protocol(fault) => fault.fmt(f),
-            Fault::Unexpected(kind) => write!(f, "a {kind:?} message, which this side does not take"),
+            Fault::Unexpected(kind) => write!(f, "an unexpected {kind:?} message"),
             Fault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
         }
     }

@@ -1,14 +1,14 @@
-//! Division of outgoing messages into fragments, for ORBs that are configured to do so.
+//! Division of outgoing messages into fragments, if `OrbBuilder::fragment_size` is set.
 
 use corelane_wire::Encoder;
 use corelane_wire::connection::FragmentPlan;
 use corelane_wire::giop::Header;
 
-/// Splits the finished message in `encoder` into consecutive fragments of at most `threshold`
+/// Splits the complete message in `encoder` into consecutive fragments of at most `threshold`
 /// bytes. Returns `None` if the message needs no fragments.
 ///
-/// The message is copied once. Fragments are for peers that cannot take large messages, not for
-/// speed.
+/// The message is copied once. The copy is acceptable: fragments are for peers that cannot receive
+/// large messages, not for speed.
 #[cold]
 pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) -> Option<Vec<u8>> {
     if encoder.len() <= threshold {

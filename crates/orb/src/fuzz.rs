@@ -13,9 +13,9 @@ use crate::server::connection::stall::StallDetector;
 /// The time that a graceful close gives the peer to close.
 const TIME: Duration = Duration::from_secs(4);
 
-/// Runs events on a server's connections, one for each input byte. Messages arrive, stall or
-/// continue; requests are admitted; the connection closes while transport and peer behave in any
-/// way. The bytes also advance the clock, by seconds.
+/// Runs events on a server's connections, one event for each input byte. Messages arrive, stall or
+/// continue; requests are admitted; connections close while transport and peer behave arbitrarily.
+/// The bytes also advance the clock by seconds.
 pub fn connection_ops(input: &[u8]) {
     let mut now = Monotonic::from_nanos(1);
     let mut queue = Vec::new();
@@ -51,12 +51,12 @@ struct Message {
     /// Number of bytes at the last progress, and the time of that progress.
     counted: usize,
     progress: Monotonic,
-    /// True if a reader may have kept the message waiting since the last progress.
+    /// True if the server may have delayed reading the message since the last progress.
     excused: bool,
 }
 
 impl Message {
-    /// Adds bytes. Every 1,024 bytes count as progress.
+    /// Adds received bytes to the message. Every 1,024 bytes count as progress.
     fn grow(&mut self, octets: usize, now: Monotonic) {
         let begins = self.octets == 0 && octets > 0;
         self.octets += octets;
@@ -80,8 +80,8 @@ impl Message {
     }
 }
 
-/// Admits a request to a shared queue. The queue must keep its bound. Each connection must keep its
-/// share, if it stops reading when it is told to.
+/// Admits a request to a shared queue. The queue must not exceed its bound. A connection must not
+/// exceed its share if its reading pauses as decided.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();
@@ -93,12 +93,12 @@ fn admit(queue: &mut Vec<usize>, connection: usize) {
     }
     match admission::admit_request(Some((queue.len(), BOUND))) {
         RequestAdmission::Queue => queue.push(connection),
-        entry => panic!("four connections with an eighth each cannot fill it: {entry:?}"),
+        entry => panic!("four connections with a share of an eighth each filled the queue: {entry:?}"),
     }
 }
 
-/// Checks the rank by which connections are evicted. A connection that has just sent a message is
-/// not evicted; a connection that never sent one is evicted first.
+/// Checks the order of eviction. A connection that has just sent a message is not evicted. A
+/// connection that never sent a message is evicted first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
     let never = eviction_rank::eviction_rank(eviction_rank::NO_MESSAGE, false, heard + 20, 1);
@@ -140,7 +140,7 @@ fn end(outcomes: &[u8], mut now: Monotonic) {
             }
             (CloseAction::Abort | CloseAction::Done, _) => return,
         };
-        assert!(!ended || step != CloseAction::Send, "sent behind the end");
+        assert!(!ended || step != CloseAction::Send, "output was sent after writing had ended");
         ended |= step == CloseAction::EndWriting;
         if let CloseOutcome::Read(octets) = outcome {
             read += octets;

@@ -1,9 +1,9 @@
-//! Interceptors: code of the application that runs at four fixed points of each request (after
+//! Interceptors: application code that the ORB calls at four points of each request (similar to
 //! Portable Interceptors, CORBA 3.0.3, chapter 21). Two points are in the client and two in the
-//! server. These points are enough for tracing, metrics and access checks.
+//! server. They serve tracing, metrics and access checks.
 //!
 //! In an ORB without interceptors each point costs the test of one pointer. With an interceptor,
-//! calls take the general path of the [driver](crate::invocation), which allocates.
+//! calls take the slow path of the [driver](crate::invocation), which allocates memory.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -16,48 +16,48 @@ use corelane_wire::giop::Contexts;
 
 use crate::exception::{Completion, Detail, SystemException, SystemExceptionKind as Kind};
 
-/// Code of the application that sees every request of an ORB before and after it. Set by
-/// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor).
+/// Application code that an ORB calls before and after each request.
+/// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor) sets it.
 ///
-/// Each attempt to send a request passes [`send_request`](Self::send_request), on the calling
-/// thread, and then [`receive_reply`](Self::receive_reply): once for each `send_request` that
-/// returned `Ok`, unless the program panics while it writes the arguments. The reply of a deferred
-/// call passes on the thread that collects it or drops the call. A failure to connect is no attempt
-/// and passes neither.
+/// In the client, the ORB calls [`send_request`](Self::send_request) before each attempt to send a
+/// request, on the calling thread. For each `send_request` that returned `Ok` it calls
+/// [`receive_reply`](Self::receive_reply) once after the attempt, unless the program panics while
+/// it writes the arguments. For a deferred call, `receive_reply` runs on the thread that collects
+/// the reply or drops the call. A failure to connect is not an attempt.
 ///
-/// Each request that a server can read passes [`receive_request`](Self::receive_request) and
-/// [`send_reply`](Self::send_reply) once, on the thread that serves it, also one that the ORB
-/// refuses. Requests that a full server rejects unread pass neither.
+/// In the server, the ORB calls [`receive_request`](Self::receive_request) and
+/// [`send_reply`](Self::send_reply) once for each request that it can read, on the thread that
+/// serves the request. Requests that the ORB refuses are included. Requests that a full server
+/// rejects unread are not.
 ///
-/// Several interceptors run in the order in which they were set, and after the request in the
-/// reverse order. If one raises an exception, those before it see the outcome. Calls that an
-/// interceptor makes pass no interceptor.
+/// Several interceptors run in the order in which they were set before a request, and in the
+/// reverse order after it. If one of them raises an exception, the interceptors before it get the
+/// outcome. Calls that an interceptor itself makes are not intercepted.
 ///
-/// Calls to objects of the same ORB pass no interceptor, wherever the reference came from. Neither
-/// do LocateRequests, nor the ORB's own declaration of a priority band. Interceptors do not see the
-/// service contexts of replies.
+/// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
+/// intercepted. Interceptors do not see the service contexts of replies.
 pub trait Interceptor: Send + Sync + 'static {
-    /// Called in the client before an attempt to send a request. May add service contexts, for
+    /// Runs in the client before an attempt to send a request. May add service contexts, for
     /// example the identity of a trace.
     ///
     /// # Errors
-    /// The exception that the caller gets. The request is then neither sent nor tried again.
+    /// The exception that the caller gets. The request is then not sent, and there is no further
+    /// attempt.
     fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
         let _ = (request, contexts);
         Ok(())
     }
 
-    /// Runs in the client after the attempt.
+    /// Runs in the client after an attempt to send a request, with the outcome of the attempt.
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
 
-    /// Called in the server when the object adapter has found the servant, or the reason why the
-    /// request does not run.
+    /// Runs in the server before the servant, after the object adapter has looked for the servant.
     ///
     /// # Errors
-    /// The exception that the client gets; the request does not run then. The client of a oneway
-    /// with `SyncScope::Server` has its reply already.
+    /// The exception that the client gets. The request then does not run. The client of a oneway
+    /// with `SyncScope::Server` already has its reply.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
@@ -67,7 +67,7 @@ pub trait Interceptor: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Called in the server when the outcome is known, before a reply with it is sent.
+    /// Runs in the server after the servant, before the reply is sent.
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>) {
         let _ = (request, outcome);
     }
@@ -106,22 +106,24 @@ pub struct RequestInfo<'r> {
 }
 
 impl RequestInfo<'_> {
-    /// Returns a number that is unique in the ORB. In a client it identifies an attempt to send a
-    /// request, in a server a request. The points before and after the request get the same number.
+    /// Returns a number that is unique in the ORB. In the client it identifies an attempt to send a
+    /// request, in the server a request. The points before and after the request have the same
+    /// number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Returns the operation's name on the wire: `_get_x` for an attribute `x`, `_is_a` for a type
-    /// check. In a server the name comes from the peer, and octets that are not UTF-8 are replaced.
+    /// check. In the server the name comes from the peer, and octets that are not UTF-8 are
+    /// replaced.
     #[must_use]
     pub fn operation(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.operation)
     }
 
-    /// Returns the key of the called object. In a server the key is empty if the request addresses
-    /// the object in another way and no key is found.
+    /// Returns the key of the called object. In the server the key is empty if the request contains
+    /// a profile or a reference without a usable key.
     #[must_use]
     pub fn object_key(&self) -> &[u8] {
         self.object_key
@@ -133,7 +135,7 @@ impl RequestInfo<'_> {
         self.peer
     }
 
-    /// Returns false if the client waits for no reply at all: for a oneway request without
+    /// Returns true if the client waits for a reply. Returns false for a oneway without
     /// `SyncScope::Server` or `SyncScope::Target`.
     #[must_use]
     pub fn is_response_expected(&self) -> bool {
@@ -141,7 +143,7 @@ impl RequestInfo<'_> {
     }
 }
 
-/// The outcome of a request, or of an attempt to send one.
+/// The outcome of a request in the server, or of an attempt to send a request in the client.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RequestOutcome<'r> {
@@ -149,21 +151,20 @@ pub enum RequestOutcome<'r> {
     Returned,
     /// The operation raised a user exception.
     UserException,
-    /// The request ended with this system exception.
+    /// The request ended with a system exception.
     SystemException(&'r SystemException),
-    /// The object is at another address, or is to be addressed in another form; the client tries
-    /// again.
+    /// The object is at another address, or needs another addressing mode. The client tries again.
     Forwarded,
-    /// Client: a oneway request was sent.
+    /// In the client: a oneway request was sent.
     Sent,
-    /// Client: the attempt ended without a reply, at the deadline or with its connection. Unless the
-    /// call's time is over, the ORB may try again.
+    /// In the client: the attempt ended without a reply, because the deadline passed or the
+    /// connection ended. Before the deadline the ORB may try again.
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.
         detail: &'r Detail,
     },
-    /// Client: the program dropped a deferred call.
+    /// In the client: the program dropped a deferred call.
     Abandoned,
 }
 
@@ -172,8 +173,9 @@ pub enum RequestOutcome<'r> {
 pub struct AddedContexts(Vec<(u32, Vec<u8>)>);
 
 impl AddedContexts {
-    /// Adds a service context. `data` is the encoded content, which is an encapsulation for
-    /// contexts of the OMG. The OMG registers the ids; docs/wire-extensions.md lists the ORB's own.
+    /// Adds a service context. `data` is the encoded content; contexts of the OMG are
+    /// encapsulations. The OMG registers the ids; docs/wire-extensions.md lists the ids that the
+    /// ORB uses.
     pub fn add(&mut self, id: u32, data: impl Into<Vec<u8>>) {
         self.0.push((id, data.into()));
     }
@@ -188,15 +190,15 @@ impl AddedContexts {
 pub struct ReceivedContexts<'m>(pub(crate) Contexts<'m>);
 
 impl<'m> ReceivedContexts<'m> {
-    /// Returns the data of the first context with this id.
+    /// Returns the data of the first service context with this id.
     #[must_use]
     pub fn find(&self, id: u32) -> Option<&'m [u8]> {
         self.0.find(id)
     }
 }
 
-/// The interceptors of an ORB behind one pointer. Programs without interceptors do not link their
-/// code.
+/// The points at which the ORB calls its interceptors. The trait lets the linker drop the code from
+/// programs without interceptors.
 pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     /// Adds an interceptor after the others.
     fn push(&mut self, interceptor: Box<dyn Interceptor>);
@@ -236,8 +238,8 @@ pub(crate) struct InterceptorChain {
 }
 
 impl InterceptorChain {
-    /// Calls `before` for each interceptor. If one of them raises an exception, calls `after` for
-    /// the interceptors before it. A panic of an interceptor becomes the exception UNKNOWN.
+    /// Calls `before` for each interceptor. If an interceptor raises an exception, calls `after`
+    /// for the interceptors before it. A panic of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,
@@ -271,7 +273,8 @@ thread_local! {
     static IS_INTERCEPTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the application's code; `None` if it panicked. The panic hook has then reported the panic.
+/// Runs code of the application. Returns `None` if the code panicked; the panic hook has then
+/// reported the panic.
 fn guarded<T>(run: impl FnOnce() -> T) -> Option<T> {
     IS_INTERCEPTING.set(true);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok();

@@ -1,19 +1,19 @@
 //! Corelane: a Real-time CORBA ORB.
 //!
-//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements a trait that the IDL compiler
-//! makes from an interface, and is activated with a [`Poa`](poa::Poa). Clients call typed
-//! [references](Reference). Every call has a deadline. A [`SystemException`] says what failed, in
-//! which phase of the call and after what time.
+//! A [builder](Orb::builder) makes an [`Orb`]. A servant implements the trait that the IDL compiler
+//! makes from an interface, and is activated with a [`Poa`](poa::Poa). Clients make calls through
+//! typed [references](Reference). Every call has a deadline. A [`SystemException`] reports a
+//! failure with the phase of the call and the elapsed time.
 //!
-//! The request path takes no lock that another connection's thread can hold. In steady state it
-//! allocates nothing, and it finds the servant in constant time. ARCHITECTURE.md has a drawing of
-//! it.
+//! The path of a request takes no lock that another connection's thread can hold. In steady state
+//! the path allocates nothing, and finds the servant in constant time. ARCHITECTURE.md describes
+//! the path.
 //!
 //! Features, all on by default:
 //! - `any`: `any`, TypeCodes, dynamic invocation and dynamic servants.
 //! - `valuetype`: value types and abstract interfaces.
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
-//! - `shared-memory`: the shared-memory transport, as one of an ORB's default transports.
+//! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 #![forbid(unsafe_code)]
 
 #[macro_use]

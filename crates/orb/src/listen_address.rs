@@ -1,5 +1,4 @@
-//! Addresses at which a program lets the ORB listen, and the endpoints that references publish for
-//! them.
+//! Addresses at which the ORB listens, and the endpoints that references publish for them.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
@@ -8,8 +7,8 @@ use corelane_net::{Endpoint, OtherAddress, Transports};
 /// The forms of an address, for error messages.
 pub(crate) const SYNTAX: &str = "write tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or shm:PATH";
 
-/// Parses `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, TAO's `iiop://HOST:PORT`, and `SCHEME:ADDRESS`
-/// where one of `transports` supports it. `None` for any other text.
+/// Parses an address: `tcp:HOST:PORT`, `unix:PATH`, `shm:PATH`, TAO's `iiop://HOST:PORT`, or
+/// `SCHEME:ADDRESS` if one of `transports` supports the scheme. Returns `None` for any other text.
 pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> {
     if let Some(path) = address.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| Endpoint::unix(path));
@@ -31,8 +30,8 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns what is wrong with the scheme of a text that [`parse`] refuses, to stand before the
-/// [`SYNTAX`]; nothing if the scheme is known.
+/// Returns the part of an error message about the scheme of a text that [`parse`] refuses, for use
+/// before [`SYNTAX`]. The part is empty if the scheme is known.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);
@@ -40,7 +39,7 @@ pub(crate) fn scheme_error(address: &str) -> &'static str {
 }
 
 /// Returns the endpoint that references carry if the ORB listens at `listening`. An unspecified
-/// address is replaced, because clients cannot use it.
+/// address is replaced by an address of this machine, because clients cannot connect to it.
 pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     match listening {
         Endpoint::Tcp { host, port } if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) => {
@@ -50,13 +49,13 @@ pub(crate) fn publishable(listening: &Endpoint) -> Endpoint {
     }
 }
 
-/// Returns the address that this machine would use to reach other machines. The function asks the
-/// routing table and sends nothing.
+/// Returns the address from which this machine would connect to other machines. The function
+/// consults the routing table and sends nothing.
 fn own_address() -> IpAddr {
     let routed = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        // An address reserved for documentation (RFC 5737). Any other address outside this machine
-        // would do as well.
+        // The address is reserved for documentation (RFC 5737). Any other address outside this
+        // machine would serve, too.
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };

@@ -1,4 +1,4 @@
-//! Types that never leave the process: local interfaces and native types.
+//! Objects that never leave the process: local interfaces and native types.
 
 use std::any::Any;
 use std::fmt;
@@ -76,7 +76,7 @@ impl<T: ?Sized> fmt::Debug for Local<T> {
     }
 }
 
-/// For generated code: refuses to write a local object, with MARSHAL 4.
+/// For generated code: the encoder of local objects, which always fails with MARSHAL 4.
 ///
 /// # Errors
 /// Always [`CdrError::LocalObject`].
@@ -84,7 +84,7 @@ pub fn write_local<T>(_: &mut Encoder<'_>, _: &T) -> Result<(), CdrError> {
     Err(CdrError::LocalObject)
 }
 
-/// For generated code: refuses to read a local object, with MARSHAL 4.
+/// For generated code: the decoder of local objects, which always fails with MARSHAL 4.
 ///
 /// # Errors
 /// Always [`CdrError::LocalObject`].

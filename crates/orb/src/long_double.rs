@@ -4,7 +4,7 @@ use corelane_wire::{Cdr, CdrError, Decoder, Encoder};
 
 /// A `long double` of IDL: 16 bytes of IEEE 754 binary128, most significant byte first.
 ///
-/// It carries every value unchanged. Arithmetic is possible only after conversion to `f64`.
+/// The type represents every value exactly. Arithmetic is possible only after conversion to `f64`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LongDouble(pub [u8; 16]);
 
@@ -14,19 +14,19 @@ const MORE_FRACTION: u32 = 112 - 52;
 const MORE_BIAS: u128 = 16_383 - 1_023;
 
 impl LongDouble {
-    /// Makes a number from its bits; the sign is the highest bit (IEEE 754, 3.4).
+    /// Makes a number from its bits. The sign is the highest bit (IEEE 754, 3.4).
     #[must_use]
     pub const fn from_bits(bits: u128) -> Self {
         LongDouble(bits.to_be_bytes())
     }
 
-    /// Returns the bits; the sign is the highest bit.
+    /// Returns the bits of the number. The sign is the highest bit.
     #[must_use]
     pub const fn to_bits(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// Converts an `f64`, without loss.
+    /// Converts an `f64` to a `LongDouble`, without loss.
     #[must_use]
     pub const fn from_f64(value: f64) -> Self {
         let bits = value.to_bits();
@@ -35,8 +35,8 @@ impl LongDouble {
         let fraction = bits & ((1 << 52) - 1);
         let magnitude = match (exponent, fraction) {
             (0, 0) => 0,
-            // A subnormal binary64 becomes a normal binary128. Its first bit is shifted out of the
-            // fraction, because binary128 implies that bit.
+            // A subnormal binary64 number becomes a normal binary128 number. Its highest fraction
+            // bit is shifted out, because a normal number implies this bit.
             (0, _) => {
                 let shift = fraction.leading_zeros() - 11;
                 let fraction = (fraction << shift & ((1 << 52) - 1)) as u128;
@@ -48,8 +48,8 @@ impl LongDouble {
         LongDouble((sign << 127 | magnitude).to_be_bytes())
     }
 
-    /// Converts to an `f64`, rounding towards zero. A value that is too large becomes infinite. A
-    /// value that is too small for a normal `f64` becomes zero.
+    /// Converts the number to an `f64`, rounding towards zero. A value that is too large becomes
+    /// infinite. A value that is too small for a normal `f64` becomes zero.
     #[must_use]
     pub const fn to_f64(self) -> f64 {
         let bits = u128::from_be_bytes(self.0);
@@ -58,8 +58,8 @@ impl LongDouble {
         let fraction = (bits >> MORE_FRACTION) as u64 & ((1 << 52) - 1);
         let lost = bits & ((1 << MORE_FRACTION) - 1) != 0;
         let magnitude = if exponent == 0x7fff {
-            // If all fraction bits of a NaN are in the lost part, one bit is set: without it the
-            // result would be infinity.
+            // If all set fraction bits of a NaN are lost, one fraction bit is set. With no fraction
+            // bit the result would be infinity.
             0x7ff << 52 | fraction | if lost && fraction == 0 { 1 } else { 0 }
         } else if exponent <= MORE_BIAS {
             0

@@ -1,9 +1,9 @@
-//! The queue of the main thread: requests and deactivations that only this thread may run, and the
-//! end of [`Orb::run`](crate::Orb::run).
+//! The queue of the main thread: requests and deactivations that only the main thread may run, and
+//! the end of [`Orb::run`](crate::Orb::run).
 //!
-//! The main thread is the thread in `run`, or otherwise the last one that did work in
-//! `perform_work`. Before either was called, it is the thread that made the ORB. A second thread in
-//! `run` only waits for the end.
+//! The main thread is the thread in `run`; without one, the thread that last called `perform_work`.
+//! Before the first such call the main thread is the thread that made the ORB. A second thread in
+//! `run` only waits for the end of the ORB.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,14 +26,14 @@ pub(crate) struct MainQueue {
     /// Number of the thread that may run this ORB's work. A thread stores its own number
     /// (`Release`) when it becomes the main thread.
     thread: AtomicU64,
-    /// The main thread waits here until the state of a POA changes.
+    /// The event count at which the main thread waits for a change of a POA's state.
     waiter: EventCount,
 }
 
 struct State {
     requests: VecDeque<(Job, usize)>,
-    /// Jobs that end activations. Other threads wait for these jobs, so no job is dropped. There
-    /// are at most as many as objects.
+    /// Jobs that end activations. Other threads wait for these jobs, so none is dropped. There is
+    /// at most one for each active object.
     deactivations: VecDeque<Job>,
     /// Size of the queued requests in bytes.
     request_bytes: usize,
@@ -99,20 +99,20 @@ impl MainQueue {
         Ok(())
     }
 
-    /// Waits, as the main thread, until `look` finds something or `deadline` has passed. Meanwhile
-    /// it runs the queued ends of activations, because the awaited event may depend on them. It
-    /// does not run requests.
+    /// Waits, as the main thread, until `look` returns a value or `deadline` has passed. Meanwhile
+    /// the method runs queued deactivations, because the awaited event may depend on them. It runs
+    /// no requests.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {
             loop {
-                // Read before `look`, so that a caller which comes before the deadline runs at
-                // least one job, however long `look` takes.
+                // The deadline is checked before `look`, which may take long. A caller that arrives
+                // before the deadline then runs at least one job.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);
                 }
-                // Another thread may have become the main thread.
+                // Another thread may have become the main thread meanwhile.
                 if late || !self.is_main_thread() {
                     return None;
                 }
@@ -154,8 +154,8 @@ impl MainQueue {
     /// Runs one job. Returns false if no job is queued.
     pub(crate) fn perform_one(&self) -> bool {
         let mut state = self.state.lock();
-        // Another thread is in `run` and does the work. The thread in `run` itself may call this
-        // function from inside a job.
+        // If another thread is in `run`, it does the work. The thread in `run` may itself call this
+        // function inside a job.
         if state.running && !self.is_main_thread() {
             return false;
         }
@@ -170,8 +170,8 @@ impl MainQueue {
         !(state.requests.is_empty() && state.deactivations.is_empty())
     }
 
-    /// Stops the queue and drops the queued requests. The caller must run the returned ends of
-    /// activations.
+    /// Stops the queue and drops the queued requests. The caller must run the returned jobs, which
+    /// end activations.
     pub(crate) fn stop(&self) -> impl Iterator<Item = Job> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;
@@ -218,7 +218,7 @@ mod tests {
         assert!((0..MAX_PARKED_REQUESTS).all(|_| queue.push_request(Box::new(|| {}), 0)));
         assert!((0..=MAX_PARKED_REQUESTS).all(|_| queue.push_deactivation(end()).is_ok()));
         assert!(queue.perform_one());
-        assert_eq!(ended.load(Ordering::Relaxed), 1, "before the requests");
+        assert_eq!(ended.load(Ordering::Relaxed), 1, "deactivations must run before requests");
         queue.stop().for_each(|end| end());
         assert_eq!(ended.load(Ordering::Relaxed), MAX_PARKED_REQUESTS + 1);
         assert!(queue.push_deactivation(end()).is_err() && !queue.is_pending());
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(queue.wait(None, look), Some(()));
         let past = Some(Monotonic::from_nanos(1));
         assert_eq!((queue.wait(past, || None::<()>), ended.load(Ordering::Relaxed)), (None, 1));
-        // After another thread has become the main thread, `wait` runs no job either.
+        // When another thread has become the main thread, `wait` runs no job.
         std::thread::scope(|scope| scope.spawn(|| assert!(queue.perform_one())).join().unwrap());
         let soon = Some(Monotonic::now() + std::time::Duration::from_millis(1));
         assert_eq!((queue.wait(soon, || None::<()>), ended.load(Ordering::Relaxed)), (None, 2));

@@ -1,4 +1,4 @@
-//! Items for code that the IDL compiler makes. Programs do not use them directly.
+//! Items that code from the IDL compiler uses. Programs do not use them directly.
 
 pub use corelane_wire::cdr::{Plain, PlainLayout, PlainReader, PlainWriter};
 #[cfg(feature = "any")]

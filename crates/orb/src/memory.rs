@@ -1,4 +1,4 @@
-//! Limits on the memory that several connections use together.
+//! Limits on the memory that several holders use together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,12 +8,13 @@ use corelane_wire::cdr::{MemoryAccount, MemoryRefusal, Meter};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Number of bytes in use, with a limit.
+/// A count of bytes in use, with a limit.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     held: AtomicUsize,
     limit: usize,
-    /// True if memory was released since the last [`was_used`](Self::was_used). Written `Relaxed`.
+    /// True if memory has been released since the last call of [`was_used`](Self::was_used).
+    /// Written `Relaxed`.
     is_used: AtomicBool,
 }
 
@@ -40,7 +41,7 @@ impl ByteBudget {
         self.limit
     }
 
-    /// Makes the refusal of `octets` bytes.
+    /// Makes the error for `octets` bytes that do not fit into the budget.
     pub(crate) fn refusal(&self, octets: usize) -> MemoryRefusal {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
@@ -52,8 +53,8 @@ impl ByteBudget {
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Adds `octets` bytes if none are in use and the limit permits them. Otherwise adds nothing
-    /// and returns false.
+    /// Adds `octets` bytes if no bytes are in use and the limit permits the addition. Otherwise
+    /// adds nothing and returns false.
     #[cold]
     pub(crate) fn add_first(&self, octets: usize) -> bool {
         octets <= self.limit && self.held.compare_exchange(0, octets, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -64,7 +65,7 @@ impl ByteBudget {
         if to < from {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        // Cannot underflow: every byte subtracted was added before.
+        // The sum cannot underflow, because every byte that is subtracted was added before.
         self.held.fetch_add(to.wrapping_sub(from), Ordering::Relaxed);
     }
 }
@@ -81,7 +82,7 @@ impl MemoryAccount for ByteBudget {
     }
 }
 
-/// The bytes that one holder has of a [`ByteBudget`]. They are returned on drop.
+/// The share of one holder in a [`ByteBudget`]. Dropping it returns the bytes to the budget.
 #[derive(Debug)]
 pub(crate) struct MemoryShare {
     total: Arc<ByteBudget>,
@@ -105,7 +106,7 @@ impl MemoryShare {
     /// Changes the share to `octets` bytes.
     ///
     /// # Errors
-    /// If the budget has no room for so many bytes. The share then stays as it is.
+    /// If the budget has no room for this number of bytes. The share then stays as it is.
     pub(crate) fn set(&mut self, octets: usize) -> Result<(), MemoryRefusal> {
         match octets.checked_sub(self.octets) {
             Some(more) => self.total.reserve(more)?,
@@ -124,15 +125,16 @@ impl Drop for MemoryShare {
     }
 }
 
-/// Makes the exception for a lack of memory for `what`. `setting` is the name of the limit.
+/// Makes the exception for a lack of memory. `what` begins the message, and `setting` is the name
+/// of the limit.
 #[cold]
 pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, completed: Completion) -> SystemException {
     let minor = CdrError::MemoryBudgetExceeded.minor();
     SystemException::new(Kind::ImpLimit, minor, completed).because(format!("{what}: {refusal} ({setting})"))
 }
 
-/// Replaces an exception whose cause is the account of `meter` by an exception that says how much
-/// memory was lacking for `what`. Returns false if the exception has another cause.
+/// Replaces an exception that the memory account of `meter` caused. The new exception has a message
+/// with the amount of memory that was needed. Returns false if the exception has another cause.
 #[cold]
 pub(crate) fn explain_refusal(exception: &mut SystemException, meter: &Meter<'_>, what: &str, setting: &str) -> bool {
     let Some(refusal) = meter.refusal() else { return false };

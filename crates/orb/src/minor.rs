@@ -1,4 +1,5 @@
-//! Minor codes that this ORB defines under its vendor id; docs/minor-codes.md is the register.
+//! Minor codes that this ORB defines under its vendor id. docs/minor-codes.md lists and explains
+//! them.
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::exception::minor::CORELANE;
@@ -15,19 +16,19 @@ macro_rules! codes {
             }
         }
 
-        /// Every code: its exception, number, name and description.
+        /// All minor codes of this ORB, each with its exception, number, name and description.
         pub static ALL: &[(SystemExceptionKind, u32, &str, &str)] =
             &[$((SystemExceptionKind::$kind, $name, stringify!($name), concat!($($doc),*)),)*];
     };
 }
 
 codes! {
-    /// TRANSIENT: the number of forwards of a call exceeded the bound.
+    /// TRANSIENT: a call was forwarded more often than the maximum.
     Transient FORWARD_LOOP = 0x80;
-    /// TIMEOUT: an operation took more processor time than it declares, and the server dropped its
+    /// TIMEOUT: an operation used more processor time than it declares, and the server dropped its
     /// results.
     Timeout OVERRUN = 0x81;
-    /// IMP_LIMIT: the request exceeds the size of messages that the server accepts
+    /// IMP_LIMIT: the request is larger than the largest message that the server accepts
     /// (`Limits::max_message_size`).
     ImpLimit MESSAGE_TOO_LARGE = 0x82;
 }

@@ -1,9 +1,9 @@
-//! Waiting in nested calls: what a thread of the ORB does while its servant has made a call and
-//! waits for the reply.
+//! Waiting in nested calls: a thread of the ORB may run other requests while its servant waits for
+//! the reply to a call.
 //!
 //! The dispatch layer installs a [`NestedWaitHook`] in its threads. Code that waits for a reply
-//! calls the functions of this module and needs to know no lane. A thread of the application has no
-//! hook and blocks.
+//! calls the functions of this module and does not depend on lanes. A thread of the application has
+//! no hook and blocks.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,16 +15,16 @@ use corelane_sys::poll;
 
 use crate::cancel::Canceller;
 
-/// The part of a thread's dispatch loop that a waiting call may use.
+/// The operations of a thread's dispatch loop that a waiting call may use.
 pub(crate) trait NestedWaitHook {
-    /// Gives the connection that only this thread reads to the shared threads.
+    /// Passes the connection that only this thread reads to the shared threads.
     fn release_connection(&self) {}
 
-    /// Runs other requests until the reply `awaited` has come. Returns false if the thread has to
+    /// Runs other requests until the reply `awaited` has arrived. Returns false if the thread must
     /// block instead.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// If the wait fails.
     fn wait_or_dispatch(&self, _awaited: &AwaitedReply<'_>) -> io::Result<bool> {
         Ok(false)
     }
@@ -32,8 +32,8 @@ pub(crate) trait NestedWaitHook {
 
 thread_local! {
     static HOOK: RefCell<Option<Rc<dyn NestedWaitHook>>> = const { RefCell::new(None) };
-    /// True if the thread alone reads a connection and has not yet released it to the shared
-    /// threads.
+    /// True if the thread is the only reader of a connection and has not yet passed it to the
+    /// shared threads.
     static IS_DEDICATED: Cell<bool> = const { Cell::new(false) };
     static IS_SERVING: Cell<bool> = const { Cell::new(false) };
 }
@@ -57,9 +57,9 @@ pub(crate) fn uninstall() {
     HOOK.set(None);
 }
 
-/// Releases the connection that only the calling thread reads, if there is one, to the shared
-/// threads. Called before the thread waits inside an upcall. The awaited event may depend on a
-/// request on this connection, for example a nested callback from a client that multiplexes.
+/// Passes the connection that only the calling thread reads, if there is one, to the shared
+/// threads. Called before the thread waits inside an upcall, because the awaited event may depend
+/// on a request on this connection, for example on a callback.
 #[inline]
 pub(crate) fn release_dedicated_connection() {
     if IS_DEDICATED.get() {
@@ -86,12 +86,12 @@ pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Runs other requests until `reply` can be read, `canceller` is used, or `deadline` has passed.
-/// Returns false if the thread has to block, because it runs no other requests or has too many
-/// nested upcalls.
+/// Runs other requests until `reply` is readable, the call is cancelled, or `deadline` has passed.
+/// Returns false if the thread must block, because it runs no other requests or has too many nested
+/// upcalls.
 ///
 /// # Errors
-/// The system refuses to wait.
+/// If the wait fails.
 #[inline]
 pub(crate) fn wait_or_dispatch(
     reply: BorrowedFd<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn wait_or_dispatch(
     hook.map_or(Ok(false), |hook| hook.wait_or_dispatch(&AwaitedReply { reply, deadline, canceller }))
 }
 
-/// The reply that a thread waits for.
+/// The reply for which a thread waits, with the events that also end the wait.
 pub(crate) struct AwaitedReply<'a> {
     reply: BorrowedFd<'a>,
     deadline: Option<Monotonic>,
@@ -110,11 +110,11 @@ pub(crate) struct AwaitedReply<'a> {
 }
 
 impl AwaitedReply<'_> {
-    /// Waits for the reply or for `work`. The first result is true if the reply has come, the
-    /// second if there is work. After a signal both may be false.
+    /// Waits for the reply or for `work`. The first result is true if the wait is over, the second
+    /// if `work` is readable. After a signal both may be false.
     ///
     /// # Errors
-    /// The system refuses to wait.
+    /// If the wait fails.
     pub(crate) fn wait_or_work(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
         let (come, work) = match self.canceller {
             None => poll::wait_either(self.reply, work, self.deadline)?,
@@ -126,10 +126,11 @@ impl AwaitedReply<'_> {
         Ok((come || self.is_past_deadline(), work))
     }
 
-    /// Returns true if the reply has come.
+    /// Returns true if the wait is over: the reply has arrived, the call is cancelled, or the
+    /// deadline has passed.
     ///
     /// # Errors
-    /// The system refuses the check.
+    /// If the check fails.
     pub(crate) fn has_arrived(&self) -> io::Result<bool> {
         let now = Some(Monotonic::now());
         Ok(poll::wait_readable(self.reply, now)?

@@ -1,5 +1,5 @@
-//! Object references: handles to local and remote objects. Calls through references are in `calls`,
-//! the trait of typed references in `typed`.
+//! Object references to local and remote objects. The module `calls` has the calls through
+//! references, and `typed` the trait of typed references.
 
 mod calls;
 mod typed;
@@ -25,26 +25,28 @@ use crate::policy::CallPolicies;
 use crate::rt::RtClientPolicies;
 use crate::rt::client_policies::ClientPolicies;
 
-/// The repository id that every object has.
+/// The repository id of `CORBA::Object`, which every object has.
 pub(crate) const OBJECT_REPOSITORY_ID: &str = "IDL:omg.org/CORBA/Object:1.0";
 
-/// A reference to an object: its addresses, and how to call it. Clones are cheap and share
-/// connections.
+/// A reference to an object, with its addresses and the policies of calls. Clones are cheap and
+/// share connections.
 ///
 /// A nil reference is `None` of `Option<ObjectRef>`.
 #[derive(Clone)]
 pub struct ObjectRef {
     callee: Callee,
-    /// Properties for operations that ask for some (IDL's `context` clause).
+    /// Properties for operations with a context clause in their IDL.
     properties: Context,
-    /// Servants that calls reach without the POA. The first call through each interface adds one.
+    /// Servants that calls reach without the POA. The first call through each interface adds a
+    /// servant.
     bypass: Option<Arc<BypassServants>>,
-    /// True if this ORB made the reference but does not listen: the object cannot be called from
-    /// outside the process.
+    /// True if this ORB made the reference and does not listen, so that other processes cannot call
+    /// the object.
     has_no_address: bool,
 }
 
-/// The servant that calls reach without the POA, once for each interface by which it was called.
+/// The servant that calls reach without the POA, as a list with an entry for each interface that
+/// was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -66,7 +68,8 @@ impl BypassServants {
         }
     }
 
-    /// Concurrent first calls may each add the same servant; `find` returns the first.
+    /// Adds an entry at the end of the list. Concurrent first calls may add the same servant
+    /// several times; `find` returns the first entry.
     fn add(&self, servant: ErasedArc) {
         let mut calls = self;
         let mut new = BypassServant { servant, others: Box::default() };
@@ -83,7 +86,8 @@ impl ObjectRef {
         ObjectRef { callee: Callee::new(context, ior), properties: Context::new(), bypass: None, has_no_address: false }
     }
 
-    /// Makes a reference to an object of this ORB. Other processes can call it if `has_address`.
+    /// Makes a reference to an object of this ORB. `has_address` is true if other processes can
+    /// call the object.
     pub(crate) fn local(context: Arc<ClientContext>, ior: Ior, has_address: bool) -> Self {
         ObjectRef { has_no_address: !has_address, ..ObjectRef::new(context, ior) }
     }
@@ -103,28 +107,30 @@ impl ObjectRef {
         self.callee.binding()
     }
 
-    /// Returns the IOR, the form in which the reference is sent.
+    /// Returns the IOR: the form of the reference on the wire.
     #[must_use]
     pub fn ior(&self) -> &Ior {
         self.binding().ior()
     }
 
-    /// Returns the repository id that the reference carries, or "" if unknown. The object's
-    /// interface is this one or derived from it.
+    /// Returns the repository id that the reference carries; empty if it carries none. The object
+    /// has this interface or an interface derived from it.
     #[must_use]
     pub fn type_id(&self) -> &str {
         &self.ior().type_id
     }
 
-    /// Returns a copy with these policies added to its own, which they override.
+    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
+    /// are.
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
-    /// Returns a reference to the same object whose callers poll for replies as `policy` says,
-    /// instead of the ORB's policy ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). It
-    /// shares connections only with references of the same policy.
+    /// Returns a reference to the same object with its own spin policy: how long callers poll for a
+    /// reply before they sleep. It replaces the ORB's policy
+    /// ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). The new reference shares
+    /// connections only with references of the same policy.
     #[must_use]
     pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
         let wider = &self.client().config().client_policies;
@@ -133,13 +139,15 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with these real-time policies. Policies not set here
-    /// come from the calling thread ([`rt::with_client_policies`](crate::rt::with_client_policies))
-    /// and the ORB ([`RtConfig::client`](crate::rt::RtConfig::client)).
+    /// Returns a reference to the same object with these real-time policies. Other real-time
+    /// policies come from the calling thread
+    /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and the ORB
+    /// ([`RtConfig::client`](crate::rt::RtConfig::client)).
     ///
     /// # Errors
-    /// BAD_PARAM for priorities that are no bands. Policies that contradict the object's are
-    /// INV_POLICY at the first call, or in [`validate_connection`](Self::validate_connection).
+    /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the
+    /// first call raises INV_POLICY, and so does
+    /// [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
         let own = ClientPolicies { spin: self.binding().own().spin, ..policies.check()? };
@@ -153,10 +161,10 @@ impl ObjectRef {
         ObjectRef { callee: self.callee.with_canceller(canceller), ..self.clone() }
     }
 
-    /// Returns a copy that sends these properties to operations that ask for them (IDL's `context`
-    /// clause). They replace earlier ones. Requests [built at run
-    /// time](crate::dynamic::DynamicRequest::context) do not use them: they have properties of
-    /// their own.
+    /// Returns a copy that sends the properties of `context` with operations that have a context
+    /// clause in their IDL. The properties replace earlier ones. [Dynamic
+    /// requests](crate::dynamic::DynamicRequest::context) have their own properties and do not use
+    /// these.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
@@ -165,14 +173,15 @@ impl ObjectRef {
     /// Returns a copy whose typed calls bypass the POA if the object is active in this ORB. Such a
     /// call costs a virtual function call.
     ///
-    /// The first call goes through the POA and finds the servant; later calls do not ask the POA.
-    /// So the state of the POA's manager, threading policies, priorities, deactivation and the
-    /// shutdown of the ORB do not affect them. [`current`](crate::current()) knows nothing of these
-    /// calls, and a panic of the servant unwinds into the caller. The servant lives at least as
-    /// long as the copy and its clones.
+    /// The first call goes through the POA and finds the servant; later calls go to the servant
+    /// directly. The state of the POA manager, threading policies, priorities, deactivation and the
+    /// shutdown of the ORB do not affect the later calls. [`current`](crate::current()) does not
+    /// report them, and a panic of the servant unwinds into the caller. The servant lives at least
+    /// as long as the copy and its clones.
     ///
-    /// Calls to other objects are not changed: remote and forwarded objects, dynamic servants,
-    /// objects called by a [plain key](crate::Orb::bind_key), and servants of a locator.
+    /// The copy calls some objects through the POA all the same: remote and forwarded objects,
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and servants of a
+    /// servant locator.
     ///
     /// # Examples
     /// ```
@@ -185,7 +194,7 @@ impl ObjectRef {
         ObjectRef { bypass: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Adds this servant if the reference bypasses the POA.
+    /// Adds the servant if the reference bypasses the POA.
     #[inline]
     pub(crate) fn add_bypass_servant(&self, servant: impl FnOnce() -> Option<ErasedArc>) {
         if let Some(direct) = &self.bypass
@@ -195,22 +204,23 @@ impl ObjectRef {
         }
     }
 
-    /// For generated code: returns the properties that an operation asks for.
+    /// For generated code: returns the properties that the patterns of an operation's context
+    /// clause select.
     #[doc(hidden)]
     #[must_use]
     pub fn context_for(&self, patterns: &[&str]) -> Context {
         self.properties.matching(patterns)
     }
 
-    /// Returns true if both references certainly denote the same object. False may also mean that
-    /// the references do not tell.
+    /// Returns true if both references certainly denote the same object. The result false does not
+    /// prove that the objects differ.
     #[must_use]
     pub fn is_equivalent(&self, other: &ObjectRef) -> bool {
         Arc::ptr_eq(self.binding(), other.binding()) || self.ior().is_equivalent(other.ior())
     }
 
-    /// Returns a hash between 0 and `maximum`. It never changes, and equivalent references have the
-    /// same.
+    /// Returns a hash between 0 and `maximum`. The hash of a reference never changes, and
+    /// equivalent references have the same hash.
     #[must_use]
     pub fn hash_value(&self, maximum: u32) -> u32 {
         let hash = self.ior().equivalence_hash();
@@ -218,8 +228,7 @@ impl ObjectRef {
     }
 
     /// For generated code: returns the servant if calls [bypass the POA](Self::with_poa_bypass) and
-    /// an earlier call used the interface `I`. A servant's result is then not copied on its way to
-    /// the caller.
+    /// an earlier call has used the interface `I`.
     #[inline]
     pub fn direct<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
         self.bypass.as_ref()?.find()
@@ -270,19 +279,19 @@ impl Hash for ObjectRef {
 }
 
 impl fmt::Display for ObjectRef {
-    /// Writes the stringified form, `IOR:...`.
+    /// Writes the stringified reference, `IOR:...`.
     ///
     /// If the reference's ORB does not listen, reports
-    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress): other processes
-    /// cannot use the text. A type id that has no CDR form is left out, for example one with a NUL
-    /// that a peer sent. Without it the reference still leads to the same object.
+    /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other
+    /// processes cannot use the text. A type id that cannot be encoded is omitted, for example a
+    /// peer's type id with a NUL. Without the type id the reference still denotes the same object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // Any other error would be the size of the message, which cannot be exceeded here.
+        // The only other error is an exceeded message size, which is impossible here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

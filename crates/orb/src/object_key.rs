@@ -6,13 +6,13 @@
 //! persistent               'C' 'L' 'N' 'P'  length of POA path u16   POA path (names, each ended by NUL)  object id ...
 //! with a hint              'C' 'L' 'N' 'H'  slot u32  the persistent key
 //! ```
-//! Numbers are big-endian. The stamp is random per ORB, so a transient key of an earlier process is
-//! refused. A generation grows when its slot is reused, so an old key is refused and never reaches
-//! another object.
+//! Numbers are big-endian. The stamp is a random number of the ORB, so the server refuses a
+//! transient key of an earlier process. A generation grows when its slot is reused, so an old key
+//! never reaches another object.
 //!
-//! A persistent key is the same in every run of the server, unless its POA asks for hints. A hint
-//! is the slot of the object in the table of keys. The server looks in this slot first, and
-//! compares the whole key. Any other key is a plain key: a name that the program chose.
+//! A persistent key is the same in every run of the server, unless its POA adds hints. A hint is
+//! the slot of the object in the table of keys: the server looks in this slot first, and compares
+//! the whole key. Any other key is a plain key, a name that the program chose.
 
 pub(crate) use crate::slot_id::SlotId;
 
@@ -20,7 +20,7 @@ pub(crate) use crate::slot_id::SlotId;
 pub(crate) enum ObjectKey<'k> {
     /// A key of a transient POA; its object id is a slot.
     System { stamp: u64, poa: SlotId, object: SlotId },
-    /// A key of a transient POA. The program chose the object id, or the ORB did for a reference
+    /// A key of a transient POA whose object id the program chose, or the ORB for a reference
     /// without a servant.
     User { stamp: u64, poa: SlotId, id: &'k [u8] },
     /// A key of a persistent POA, without a hint.
@@ -28,7 +28,7 @@ pub(crate) enum ObjectKey<'k> {
     /// A key of a persistent POA, with the slot that the object had in the table of keys when the
     /// reference was made.
     Hinted { slot: u32, key: &'k [u8] },
-    /// A key that does not have the ORB's own form, or is malformed.
+    /// A plain key: any key that does not have one of the ORB's own forms.
     Plain,
 }
 
@@ -101,7 +101,7 @@ impl<'k> ObjectKey<'k> {
             }
             ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // Making a POA with a longer path fails.
+                // The conversion cannot fail, because a POA with a longer path cannot be made.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);
@@ -206,7 +206,8 @@ mod tests {
         assert_eq!((names(b"a\0b"), names(b"\xff\0"), names(b"a\0\xff\0")), (None, None, None));
     }
 
-    /// References live longer than the server that made them, so the bytes of keys must not change.
+    /// References may be used longer than the server process that made them, so the bytes of keys
+    /// must not change.
     #[test]
     fn object_keys_have_the_documented_bytes() {
         let (poa, object) = (SlotId { slot: 1, generation: 2 }, SlotId { slot: 3, generation: 4 });

@@ -1,13 +1,14 @@
-//! The operations of one interface, found by name in constant time.
+//! The look-up of an interface's operations by name, in constant time.
 //!
 //! The IDL compiler finds a *minimal perfect hash* of the operation names (hash and displace) and
-//! writes its parameters into the generated skeleton; this module evaluates it. A look-up takes one
-//! hash of the name, one displacement and one comparison, for any number of operations. The
-//! comparison fails for an unknown name. A name longer than the longest operation is refused before
-//! it is hashed, so a name from an attacker costs no more than a real one.
+//! writes the parameters of this hash into the generated skeleton. This module evaluates the hash.
+//! A look-up takes one hash of the name, one displacement and one comparison, for any number of
+//! operations. The comparison fails for an unknown name. A name longer than the longest operation
+//! name is refused before it is hashed, so a long name from an attacker costs no more than a valid
+//! name.
 //!
-//! The compiler has its own copies of [`hash`] and [`slot`]. The tests of both check the same known
-//! results, because a difference would make every operation unknown.
+//! The compiler has its own copies of [`hash`] and [`slot`]. The tests of both copies check the
+//! same known results, because a difference would make every operation unknown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::exception::SystemException;
 use crate::rt::OverrunMonitor;
 use crate::servant::ServerCall;
 
-/// The operation names of an interface, in the order that a minimal perfect hash gives them.
+/// The operation names of an interface, in the order of their slots in a minimal perfect hash.
 ///
 /// Made by the IDL compiler, in a `static` of the generated code.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub struct OperationTable {
     longest: usize,
     displacements: &'static [u16],
     names: &'static [&'static str],
-    /// Maximum processor time of each operation in microseconds, 0 if not declared. Empty if no
-    /// operation declares a time.
+    /// Maximum processor time of each operation in microseconds, 0 if not declared. The list is
+    /// empty if no operation declares a time.
     worst_cases: &'static [u32],
 }
 
@@ -58,7 +59,7 @@ impl OperationTable {
     ///
     /// # Panics
     ///
-    /// As for [`new`](Self::new), and if the numbers of times and names differ.
+    /// At compile time as [`new`](Self::new) does, and if the numbers of times and names differ.
     #[must_use]
     pub const fn timed(
         seed: u64,
@@ -70,12 +71,12 @@ impl OperationTable {
         Self { worst_cases, ..Self::new(seed, displacements, names) }
     }
 
-    /// Runs an operation. Reports the operation if it takes more processor time of its thread than
-    /// it declares. Operations without a declared time are not measured.
+    /// Runs an operation, and reports it if it uses more processor time than it declares.
+    /// Operations without a declared time are not measured.
     ///
     /// # Errors
-    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation took
-    /// too long and the ORB drops the results of such operations.
+    /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used
+    /// too much time and the ORB is configured to drop the results of such operations.
     #[inline]
     pub fn watch<'m>(
         &self,

@@ -25,11 +25,11 @@ use crate::object::{ObjectRef, Reference};
 use crate::poa::Poa;
 use crate::rt::RtOrb;
 
-/// An ORB. It owns its threads, connections and POAs. The ORBs of a process share nothing.
+/// An ORB, which owns its threads, connections and POAs. The ORBs of a process share nothing.
 ///
-/// Dropping an ORB shuts it down and waits for the end. On one of the ORB's own threads, for
-/// example in an upcall, the drop starts the shutdown and returns at once. The drop waits for
-/// running servants, as for peers, only for [`OrbBuilder::drain_timeout`].
+/// Dropping an ORB shuts it down and waits for the end of the shutdown. On one of the ORB's own
+/// threads, for example in an upcall, the drop starts the shutdown and returns at once. The drop
+/// waits at most [`OrbBuilder::drain_timeout`] for running servants and for peers.
 /// [`shutdown`](Orb::shutdown) waits until the last servant has returned and its thread has ended.
 ///
 /// References may live longer than the ORB; calls through them then raise BAD_INV_ORDER 4.
@@ -49,11 +49,10 @@ pub struct Orb {
 }
 
 impl Orb {
-    /// Makes a client ORB. It does not listen, but its own objects can be called within this
-    /// process.
+    /// Makes an ORB for a client. The ORB does not listen, but this process can call its objects.
     ///
     /// # Errors
-    /// If the system refuses descriptors or threads.
+    /// If the kernel refuses descriptors or threads.
     pub fn new() -> Result<Orb, OrbError> {
         Orb::builder().build()
     }
@@ -80,9 +79,9 @@ impl Orb {
         self.core.listening()
     }
 
-    /// Converts text to a reference. The text is `IOR:`, `corbaloc:` or `corbaname:`. Returns
-    /// `None` for a nil reference. For `corbaname:` this calls the name service, with the usual
-    /// time-out of a call ([`with_call_policies`](crate::with_call_policies),
+    /// Converts text to a reference. The text begins with `IOR:`, `corbaloc:` or `corbaname:`.
+    /// Returns `None` for a nil reference. For `corbaname:` the method calls the name service, with
+    /// the usual time-out of a call ([`with_call_policies`](crate::with_call_policies),
     /// [`OrbBuilder::call_timeout`]).
     ///
     /// # Errors
@@ -94,9 +93,9 @@ impl Orb {
         self.core.string_to_object(text)
     }
 
-    /// Converts text to a reference of type `R`, for an object that must exist. Combines
-    /// [`string_to_object`](Self::string_to_object) and [`narrow`](Reference::narrow). Asks the
-    /// object for its interface, unless the reference itself states the interface.
+    /// Converts text to a typed reference: [`string_to_object`](Self::string_to_object), then
+    /// [`narrow`](Reference::narrow). Calls the object to check its interface, unless the reference
+    /// itself states the interface.
     ///
     /// # Errors
     /// The errors of both steps; INV_OBJREF for a nil reference and for an object that has another
@@ -107,8 +106,8 @@ impl Orb {
         R::narrow(&object)?.ok_or_else(|| refused(format!("the object is no {}", R::REPOSITORY_ID)))
     }
 
-    /// Binds the plain object key `key` to `reference`. Then `corbaloc::host:port/key` reaches its
-    /// object.
+    /// Binds the plain object key `key` to `reference`, so that `corbaloc::host:port/key` reaches
+    /// its object.
     ///
     /// # Errors
     /// BAD_PARAM if the key is already bound, or has the form of the ORB's own keys; BAD_INV_ORDER
@@ -135,10 +134,10 @@ impl Orb {
             .because(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// Returns the initial reference `name`. It may be a registered object, or a text from
+    /// Returns the initial reference `name`. It may be a registered reference, or a text from
     /// [`OrbBuilder::initial_reference`] or `-ORBInitRef`. If neither exists, the text is made from
-    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call, so a name leads
-    /// to the object that the name service has at that time.
+    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call, so the result is
+    /// the object to which the name service binds a name at that time.
     ///
     /// # Errors
     /// BAD_PARAM 10 if there is no such reference; for a text the errors of
@@ -161,7 +160,7 @@ impl Orb {
         RtOrb::new(self.core.adapter())
     }
 
-    /// Returns the factories that make values (IDL `valuetype`) of the types that arrive.
+    /// Returns the ORB's table of factories for received values (IDL `valuetype`).
     #[cfg(feature = "valuetype")]
     #[must_use]
     pub fn value_factories(&self) -> &crate::value::ValueFactories {
@@ -174,12 +173,12 @@ impl Orb {
         self.core.events().counts()
     }
 
-    /// Serves until another thread or a servant calls [`shutdown`](Self::shutdown). For POAs with
-    /// the MAIN_THREAD model, requests run on this thread, and objects are etherealized on it.
+    /// Blocks until another thread or a servant calls [`shutdown`](Self::shutdown). For POAs with
+    /// the MAIN_THREAD model, this thread runs requests and etherealizes objects.
     ///
     /// Reports each POA manager that was never activated although its POAs have servants
-    /// ([`Event::ManagerNeverActivated`]). If the program asks for no events, the report is printed
-    /// on standard error.
+    /// ([`Event::ManagerNeverActivated`]). Without a callback for events, the report is printed on
+    /// standard error.
     ///
     /// [`Event::ManagerNeverActivated`]: crate::Event::ManagerNeverActivated
     pub fn run(&self) {
@@ -187,15 +186,16 @@ impl Orb {
         self.core.server().main_queue().run();
     }
 
-    /// Returns true if a request or the end of an object waits for the main thread.
+    /// Returns true if a request or a deactivation waits for the main thread.
     #[must_use]
     pub fn work_pending(&self) -> bool {
         self.core.server().main_queue().is_pending()
     }
 
-    /// Runs one request, or etherealizes one object, that waits for the main thread. The calling
+    /// Runs one request or etherealizes one object that waits for the main thread. The calling
     /// thread becomes the main thread. Returns false if nothing waits, or if another thread is in
-    /// [`run`](Self::run). For programs whose main thread has its own loop.
+    /// [`run`](Self::run). Programs whose main thread has its own loop call this method instead of
+    /// `run`.
     pub fn perform_work(&self) -> bool {
         self.core.server().main_queue().perform_one()
     }
@@ -208,17 +208,17 @@ impl Orb {
     }
 
     /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With
-    /// `wait` it returns when all this is done, however long servants run. Without `wait` it
-    /// returns at once; a later call with `wait`, or the drop of the ORB, waits.
+    /// `wait` the method returns when the shutdown is complete, however long servants run. Without
+    /// `wait` it returns at once; a later call with `wait`, or the drop of the ORB, waits.
     ///
-    /// The thread that ends the ORB etherealizes the objects of POAs with the MAIN_THREAD model,
-    /// even if it is not the main thread.
+    /// The thread that shuts the ORB down etherealizes the objects of POAs with the MAIN_THREAD
+    /// model, even if this thread is not the main thread.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:
     /// - in an upcall or a servant manager;
     /// - in the `Drop` of a servant or servant manager that a POA or the shutdown releases;
-    /// - in an event handler, while the calling thread ends POAs and tells connections of the
+    /// - in the event callback, while the calling thread destroys POAs and closes connections for a
     ///   shutdown;
     /// - on any other of the ORB's own threads.
     pub fn shutdown(&self, wait: bool) -> Result<(), SystemException> {
@@ -254,7 +254,8 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Makes [`Orb::run`] return, and refuses new requests and connections. Does not wait.
+    /// Makes [`Orb::run`] return, and makes the ORB refuse new requests and connections. Does not
+    /// wait.
     pub fn shutdown(&self) {
         if let Some(core) = self.core.upgrade() {
             core.shutdown(ShutdownWait::DoNotWait);

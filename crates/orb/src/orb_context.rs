@@ -25,35 +25,34 @@ const ENDING: u8 = 1;
 const CLOSED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// The configuration and the running state of an ORB. This type knows neither connections nor
-/// objects.
+/// The configuration and the running state of an ORB, without its connections and objects.
 #[derive(Debug)]
 pub(crate) struct OrbContext {
     config: Config,
     transports: Transports,
     events: Events,
-    /// Random number that identifies the ORB; part of every transient key.
+    /// Random number that identifies the ORB. Every transient key contains it.
     stamp: u64,
-    /// Cores that the thread which made the ORB may use, if known.
+    /// Cores on which the thread that made the ORB may run, if known.
     cores: Option<CpuSet>,
     listening: OnceLock<Vec<Endpoint>>,
     published: OnceLock<Vec<Endpoint>>,
     /// The id of the next connection, accepted or made. Incremented `Relaxed` by the thread that
     /// accepts or connects.
     next_connection_id: AtomicU64,
-    /// Keeps the memory of large messages for later ones.
+    /// Cache that keeps the memory of large messages for later messages.
     spares: RegionCache,
-    /// `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. Only rises, with release, by the threads that shut
-    /// the ORB down.
+    /// The state of the ORB: `RUNNING`, `ENDING`, `CLOSED` or `ENDED`. The threads that shut the
+    /// ORB down only ever raise it, with release.
     state: AtomicU8,
-    /// Notified when the state becomes [`CLOSED`]. Threads wait here if another thread began the
-    /// shutdown.
+    /// Event count that is notified when the state becomes [`CLOSED`]. Threads wait here if another
+    /// thread began the shutdown.
     closing: EventCount,
     /// True once [`Event::ReferenceWithoutAddress`] has been reported. The thread that reports
     /// swaps it `Relaxed`.
     nowhere_reported: AtomicBool,
-    /// Lowers the priority of threads whose operations exceed their declared time. Empty if not
-    /// configured.
+    /// Monitor that lowers the priority of threads whose operations exceed their declared time.
+    /// Empty if not configured.
     cpu_monitor: OnceLock<CpuBudgetMonitor>,
     fork_generation: u64,
     interceptors: Option<Box<dyn InterceptionPoints>>,
@@ -109,8 +108,8 @@ impl OrbContext {
         self.stamp
     }
 
-    /// Returns the cores that the thread which made the ORB may use, if known. The ORB's threads
-    /// run there by default.
+    /// Returns the cores on which the thread that made the ORB may run, if known. They are the
+    /// default for the ORB's threads.
     pub(crate) fn cores(&self) -> Option<CpuSet> {
         self.cores
     }
@@ -126,7 +125,7 @@ impl OrbContext {
     }
 
     pub(crate) fn set_cpu_monitor(&self, monitor: CpuBudgetMonitor) {
-        // Never set before, because an ORB starts once.
+        // `set` succeeds, because an ORB starts only once.
         let _ = self.cpu_monitor.set(monitor);
     }
 
@@ -148,7 +147,7 @@ impl OrbContext {
         } else {
             listen_address::fill_ports(&self.config.publish, &listening)
         };
-        // Never set before, because an ORB starts once.
+        // `set` succeeds, because an ORB starts only once.
         let _ = self.listening.set(listening);
         let _ = self.published.set(published);
     }
@@ -163,8 +162,8 @@ impl OrbContext {
         self.published.get().map_or(&[][..], Vec::as_slice)
     }
 
-    /// Returns the address that references carry for a lane's endpoint. Its host is the one that
-    /// the ORB publishes, if it publishes one.
+    /// Returns the address that references carry for a lane's endpoint. If the ORB publishes a
+    /// host, the address has this host.
     pub(crate) fn published(&self, endpoint: &Endpoint) -> Endpoint {
         let host = self.config.publish.iter().find_map(|published| match published {
             Endpoint::Tcp { host, .. } => Some(host),
@@ -191,14 +190,14 @@ impl OrbContext {
         if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
             && let Err(error) = stream.set_dscp(dscp)
         {
-            // The connection works without the code point: its data still arrives.
+            // Without the code point the connection still works, so the refusal is only reported.
             let peer = stream.peer().clone();
             self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
         }
     }
 
-    /// Fails with BAD_INV_ORDER 4 after shutdown. Also fails, with an explanation, in a process
-    /// that was forked from the ORB's.
+    /// Checks that the ORB can be used. Fails with BAD_INV_ORDER 4 after shutdown, and in a process
+    /// that was forked from the ORB's process.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<(), SystemException> {
         if self.state.load(Ordering::Acquire) == RUNNING && !self.is_forked_copy() {
@@ -211,14 +210,14 @@ impl OrbContext {
     fn unusable_error(&self) -> Result<(), SystemException> {
         if self.is_forked_copy() {
             return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
-                .because("this process was forked from the one that made the ORB; make an ORB of its own here"));
+                .because("this process was forked from the process that made the ORB; make a new ORB in this process"));
         }
         Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
             .because("the ORB has been shut down"))
     }
 
-    /// Returns true in a process that was forked from the process which made the ORB. Such a
-    /// process has the connections of its parent, but none of the threads.
+    /// Returns true in a process that was forked from the process that made the ORB. Such a process
+    /// has the connections of its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::generation() != self.fork_generation
@@ -229,9 +228,10 @@ impl OrbContext {
         self.state.compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Records that every connection is closing, and wakes the threads that wait for it.
+    /// Records that every connection is closing, and wakes the threads that wait for this state.
     pub(crate) fn set_closed(&self) {
-        // Uses `fetch_max`, because a thread that stopped waiting may already have set `ENDED`.
+        // The state is raised by `fetch_max`, because a thread that stopped waiting may already
+        // have set `ENDED`.
         self.state.fetch_max(CLOSED, Ordering::AcqRel);
         self.closing.notify_all();
     }
@@ -247,7 +247,7 @@ impl OrbContext {
         self.state.store(ENDED, Ordering::Release);
     }
 
-    /// Returns true if the ORB has ended: its threads are joined and its connections closed.
+    /// Returns true if the ORB has ended: its threads have been joined and its connections closed.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) == ENDED
     }
@@ -258,7 +258,7 @@ impl OrbContext {
         let message = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
             (Some(text), _) => (*text).to_owned(),
             (_, Some(text)) => text.clone(),
-            (None, None) => "something that is no text".to_owned(),
+            (None, None) => "a panic value that is not text".to_owned(),
         };
         self.events().report(&Event::ServantPanicked { interface, operation: text::shown(operation), message });
     }

@@ -1,8 +1,8 @@
-//! Macros that implement the encoding of enumerations and of structures of numbers. Generated code
-//! lists only the members.
+//! Macros that implement the CDR encoding of enumerations and of structures of numbers. Generated
+//! code lists only their members.
 
-/// For generated code: a structure whose members are numbers, booleans, enumerations and other such
-/// structures. `plain! { Point { x: f64, y: f64 } }`
+/// For generated code: implements the encoding of a structure whose members are numbers, booleans,
+/// enumerations and other such structures. `plain! { Point { x: f64, y: f64 } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! plain {
@@ -56,8 +56,8 @@ macro_rules! plain {
     };
 }
 
-/// For generated code: an enumeration with its members in order. `enumeration! { Color { Red,
-/// Green, Blue } }`
+/// For generated code: implements the encoding of an enumeration. The macro takes the members in
+/// order: `enumeration! { Color { Red, Green, Blue } }`
 #[doc(hidden)]
 #[macro_export]
 macro_rules! enumeration {

@@ -1,9 +1,9 @@
-//! Policies of a call, for example its time-out, the point until which a oneway waits, and retries
-//! after TRANSIENT.
+//! Policies of calls: time-outs, the point until which a oneway waits, rebinding, and retries after
+//! TRANSIENT.
 //!
-//! A policy can be set for the ORB, for a thread, for a reference and, on a copy of the reference,
-//! for one call. The setting nearest to the call is used, separately for each policy (CORBA 3.0.3,
-//! section 4.9).
+//! A policy can be set for the ORB, for a thread, for a reference and, by a copy of the reference,
+//! for one call. Each policy takes the value of the level nearest to the call (CORBA 3.0.3, section
+//! 4.9).
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,27 +12,28 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// Time-outs shorter than this are precise, unless the program chooses otherwise.
+/// Time-outs given as a `Duration` shorter than this are precise.
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
-/// The time-out of a call, from its start until it has its result. The time for looking up a host
-/// name and for connecting is included.
+/// The time-out of a call, from its start until its result arrives. The time for the look-up of a
+/// host name and for connecting is included.
 ///
 /// The system's resolver cannot be interrupted. A look-up that takes too long continues in the
-/// background; its answer serves the calls of the next ten seconds.
+/// background, and its answer is used for calls in the next ten seconds.
 ///
-/// The time-out bounds how long a call waits. A reply that has arrived when the caller looks is
-/// returned even after the time-out. The operation has run then, and its result says more than a
-/// TIMEOUT. So a call can return late if its thread did not get a core in time, or if a coarse
+/// The time-out bounds the time for which a call waits. If the reply is there when the caller's
+/// thread checks, the call returns it even after the time-out, because the operation has run. A
+/// call can therefore return late if its thread did not get a core in time, or if its coarse
 /// time-out had not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// A high-resolution timer ends the call within tens of microseconds of the time-out. It costs
-    /// one system call per call. Corelane servers learn the time left, and may refuse or lower
-    /// requests that come too late ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
+    /// A high-resolution timer ends the call within tens of microseconds of the time-out. The timer
+    /// costs one system call per call. The request carries the remaining time to Corelane servers,
+    /// which may refuse late requests or run them at a lower priority
+    /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The socket's own time-out ends the call, without a system call per call. It never ends a
-    /// call early. It may be late by up to four ticks of the kernel's clock (16 ms at 250 Hz) and
+    /// call early, but may be late by up to four ticks of the kernel's clock (16 ms at 250 Hz) and
     /// 12 %.
     Coarse(Duration),
     /// No time-out.
@@ -40,7 +41,8 @@ pub enum Timeout {
 }
 
 impl From<Duration> for Timeout {
-    /// Makes a precise time-out below one second, otherwise a coarse one.
+    /// Makes a precise time-out from a duration below one second, and a coarse time-out from any
+    /// other.
     fn from(duration: Duration) -> Self {
         if duration < PRECISE_BELOW { Timeout::Precise(duration) } else { Timeout::Coarse(duration) }
     }
@@ -49,10 +51,11 @@ impl From<Duration> for Timeout {
 /// The point until which a oneway call waits (CORBA 3.0.3, section 22.2.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope {
-    /// The call does not wait. The request may stay in the buffer of its connection until others
-    /// are sent with it, bounded by [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch).
-    /// It precedes any later request on the connection, and is lost if the connection is lost.
-    /// Requests with a real-time priority and requests on shared connections are sent at once.
+    /// The call does not wait. The request may stay in the buffer of its connection until it is
+    /// sent together with other requests, within the limits of
+    /// [`OrbBuilder::oneway_batch`](crate::OrbBuilder::oneway_batch). The request precedes any
+    /// later request on the connection, and is lost if the connection is lost. Requests with a
+    /// real-time priority and requests on multiplexed connections are sent at once.
     None,
     /// The call waits until the transport has accepted the request.
     Transport,
@@ -62,63 +65,67 @@ pub enum SyncScope {
     Target,
 }
 
-/// The changes that the ORB may make to a bound reference without asking the program (CORBA 3.0.3,
-/// section 22.2.1.2). A reference is bound once a call through it has been answered. A change that
-/// is not permitted raises REBIND;
+/// The changes that the ORB may make to the binding of a reference without a decision of the
+/// program (CORBA 3.0.3, section 22.2.1.2). A reference is bound once a call through it has been
+/// answered. A call that needs a forbidden change raises REBIND;
 /// [`ObjectRef::validate_connection`](crate::ObjectRef::validate_connection) binds the reference
 /// again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RebindMode {
-    /// Any change that the call needs.
+    /// The ORB may make any change that a call needs.
     #[default]
     Transparent,
-    /// The policies in force must not change. Calls use only profiles with the same priorities,
-    /// bands and protocols as the profile that was used for the last reply. The profiles may be in
-    /// the reference or in a forward.
+    /// The policies of the binding must not change. Calls use only profiles with the same
+    /// priorities, bands and protocols as the profile that answered last. The profiles may be those
+    /// of the reference or of a forward.
     NoRebind,
-    /// The policies in force must not change, as with [`NoRebind`](Self::NoRebind), and no call
-    /// opens a connection. A call fails if it finds no idle connection, so there can be only as
-    /// many concurrent calls as connections.
-    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes them.
+    /// The policies of the binding must not change, as with [`NoRebind`](Self::NoRebind), and no
+    /// call opens a connection. A call fails if no connection is idle, so the number of concurrent
+    /// calls is at most the number of connections.
+    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect) makes connections.
     NoReconnect,
 }
 
-/// The reaction of a call if all connections to its server are in use and no more may be made.
+/// What a call does if its server already has the maximum number of connections and all are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolExhausted {
-    /// Wait for a connection until the call's deadline. Waiting calls have no order, and a new call
-    /// may overtake them.
+    /// The call waits for a connection until its deadline. Waiting calls have no order, and a new
+    /// call may overtake them.
     #[default]
     Wait,
-    /// Use a connection that several calls share; a thread of the ORB distributes the replies.
+    /// The call uses a multiplexed connection, which several calls share. A thread of the ORB
+    /// distributes the replies.
     Multiplex,
 }
 
-/// Policies of calls. `None` leaves the choice to the next level away from the call.
+/// Policies of calls. A policy that is `None` is taken from the next level: the thread's after the
+/// reference's, then the ORB's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPolicies {
     /// The time-out of a call.
     pub timeout: Option<Timeout>,
-    /// The time-out for making a connection, within `timeout`. The look-up of the server's name is
-    /// included; waiting for a free connection is not.
+    /// The time-out for making a connection, within `timeout`. The look-up of the server's host
+    /// name is included; the wait for a free connection is not.
     pub connect_timeout: Option<Duration>,
     /// The point until which a oneway waits.
     pub sync_scope: Option<SyncScope>,
     /// Maximum number of retries after TRANSIENT with COMPLETED_NO; 0 if not set. Before each retry
     /// the call pauses for a random time. The maximum pause is 10 ms at first and doubles with each
-    /// retry, up to one second. If the call's time would end during the pause, the call raises the
+    /// retry, up to one second. If the call's deadline would pass during the pause, the call raises
     /// TRANSIENT at once.
     pub retry_transient: Option<u8>,
-    /// The changes that the ORB may make to a bound reference; any change if not set.
+    /// The changes that the ORB may make to a reference's binding; [`RebindMode::Transparent`] if
+    /// not set.
     pub rebind: Option<RebindMode>,
 }
 
 impl CallPolicies {
-    /// Policies of which none is set.
+    /// No policies: every field is `None`.
     pub const NONE: Self =
         CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None, rebind: None };
 
-    /// Completes these policies with the policies of the level `wider`, further away from the call.
+    /// Returns these policies, with each unset policy taken from `wider`, the next level away from
+    /// the call.
     #[must_use]
     #[inline]
     pub fn or(self, wider: CallPolicies) -> CallPolicies {
@@ -141,8 +148,8 @@ pub(crate) fn thread_policies() -> CallPolicies {
     THREAD_POLICIES.get()
 }
 
-/// Runs `body` with `policies` for the calling thread. They apply to references that do not set
-/// their own.
+/// Runs `body` with `policies` as the policies of the calling thread. A policy of a reference
+/// overrides the thread's policy.
 ///
 /// # Examples
 /// ```
@@ -162,12 +169,13 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
     body()
 }
 
-/// A deadline made from a time-out, in the form that the transport can keep.
+/// The deadline of a call, in one of the forms that a transport can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDeadline {
-    /// A time after a start. The socket keeps it, and the first wait may last the whole time.
+    /// A duration and the start of the call. The socket's own time-out enforces the duration, and
+    /// the first wait may last the whole duration.
     WithinFrom(Duration, Monotonic),
-    /// A moment on the clock.
+    /// An absolute time.
     At(Monotonic),
     /// No deadline.
     Never,
@@ -184,12 +192,12 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the moment until which a slow step may continue, such as connecting or waiting for a
-    /// free connection.
+    /// Returns the absolute time until which a slow step may continue, such as connecting or
+    /// waiting for a free connection.
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start on the coarse clock may lie too early by the clock's lag. Without a
+            // A start from the coarse clock may be too early by the clock's lag. Without the
             // correction the call would end early.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
@@ -197,7 +205,7 @@ impl CallDeadline {
         }
     }
 
-    /// Returns the deadline to use after a step that is seldom slow. The deadline becomes absolute
+    /// Returns the deadline to use after a step that is rarely slow. The deadline becomes absolute
     /// if more than an eighth of the time has passed.
     #[inline]
     pub(crate) fn after_slow_step(self) -> CallDeadline {
@@ -209,7 +217,7 @@ impl CallDeadline {
         }
     }
 
-    /// Returns how much of `timeout` has passed, if this is known.
+    /// Returns the elapsed part of `timeout`; `None` if it is not known.
     #[cold]
     pub(crate) fn elapsed(self, timeout: Timeout) -> Option<Duration> {
         match (self, timeout) {
@@ -221,7 +229,8 @@ impl CallDeadline {
         }
     }
 
-    /// Makes the deadline absolute, so that a further step does not get the whole time again.
+    /// Returns the deadline as an absolute time, so that a further wait does not get the whole time
+    /// again.
     #[cold]
     pub(crate) fn to_absolute(self) -> CallDeadline {
         self.latest().map_or(CallDeadline::Never, CallDeadline::At)
@@ -244,7 +253,8 @@ mod tests {
         assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
     }
 
-    /// Covers each policy in four cases: set near, set far, set at both levels, set at neither.
+    /// Covers each policy in four cases: set at the nearer level, at the wider level, at both
+    /// levels, at neither.
     #[test]
     fn or_takes_each_policy_from_the_nearest_level() {
         let near = CallPolicies {
@@ -313,12 +323,12 @@ mod tests {
         assert_eq!(of(Timeout::Precise(ms(20))), CallDeadline::At(NOW + ms(20)));
         assert_eq!(of(Timeout::Precise(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Coarse(ms(2000))), CallDeadline::WithinFrom(ms(2000), NOW));
-        // A socket treats a time-out of zero as no time-out.
+        // A socket treats a time-out of zero as no time-out, so the deadline is absolute.
         assert_eq!(of(Timeout::Coarse(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Never), CallDeadline::Never);
     }
 
-    /// Uses the lag of the real clock, which is not zero; the time of day does not matter.
+    /// The test uses the real clock, because the virtual clock has no lag.
     #[test]
     fn latest_moment_is_never_before_the_deadline() {
         assert!(clock::coarse_lag() > Duration::ZERO);

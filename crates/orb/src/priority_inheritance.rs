@@ -1,5 +1,5 @@
-//! A test helper for priority inheritance: it finds out if a waiting thread gives its priority to
-//! the holder of a resource.
+//! A test of priority inheritance: it checks if the holder of a resource inherits the priority of a
+//! waiting thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use corelane_sys::thread::{Scheduling, ThreadBuilder, current_tid};
 
-/// Returns the kernel's current priority of a thread of this process. For the fixed priority n this
-/// is -1 - n.
+/// Returns the effective priority of a thread of this process, as the kernel reports it: -1 - n for
+/// the fixed priority n.
 fn effective_priority(tid: i32) -> i32 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap();
@@ -16,8 +16,8 @@ fn effective_priority(tid: i32) -> i32 {
 }
 
 /// Returns true if a holder of priority 1 inherits the priority of a waiter of priority 10. The
-/// holder's thread calls `hold(f)`, which takes the resource and calls `f` while it holds it. The
-/// waiter's thread calls `wait`, which blocks on the resource.
+/// holder's thread calls `hold(f)`, which takes the resource, and calls `f` before it releases the
+/// resource. The waiter's thread calls `wait`, which blocks on the resource.
 pub(crate) fn inherits_priority(
     hold: impl FnOnce(&dyn Fn()) + Send + 'static,
     wait: impl FnOnce() + Send + 'static,
@@ -42,7 +42,7 @@ pub(crate) fn inherits_priority(
         pause();
         high.is_finished() || effective_priority(holder.load(Ordering::SeqCst)) == -11
     });
-    // If the waiter did not have to wait, the result says nothing.
+    // The result is valid only if the waiter had to wait.
     let waited = !high.is_finished();
     done.store(true, Ordering::SeqCst);
     low.join().unwrap();

@@ -1,10 +1,10 @@
-//! The buffer for bytes received from a connection that are not yet a whole message.
+//! The receive buffer of a connection, for bytes that have been received and not yet consumed.
 //!
-//! Up to 64 KiB the buffer is ordinary memory that is reused. A larger buffer is a reservation of
+//! A buffer of up to 64 KiB is ordinary memory that is reused. A larger buffer is a reservation of
 //! addresses, of the size that the message's header announces. Memory is committed only as bytes
-//! arrive, so a header that announces 60 MiB costs nothing until the bytes come. The memory of a
-//! large message is used again for the next message of about the same size
-//! (`corelane_sys::buffer::RegionCache`), and counts as held from then on.
+//! arrive, so a header that announces 60 MiB costs no memory until the bytes arrive. The memory of
+//! a large message is used again for the next message of about the same size
+//! (`corelane_sys::buffer::RegionCache`), and then counts as held in full.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use corelane_wire::Octets;
 
 /// Minimum number of bytes for which a new buffer has room.
 const MIN_READ_BYTES: usize = 16 * 1024;
-/// Room in bytes behind the expected message.
+/// Number of bytes of room behind the expected message.
 const TAIL_ROOM: usize = 64;
 
-/// Larger memory is returned to the system after its message, or when no thread uses the memory.
+/// Maximum size in bytes of memory that is kept for reuse. Larger memory is returned to the kernel
+/// after its message, or when no thread uses it.
 pub(crate) const MAX_RETAINED_BYTES: usize = 256 << 10;
 
-/// Bytes that were received and not yet consumed, in one piece.
+/// A contiguous buffer of bytes that were received and not yet consumed.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer(Buffer);
 
@@ -38,18 +39,18 @@ impl ReceiveBuffer {
         self.0.is_empty()
     }
 
-    /// Returns room for the next read. Large memory comes from the ORB's `spares`. `wanted` is the
-    /// expected number of bytes, from the first unread one. The room is empty only if the process
-    /// has no addresses left; the connection then ends.
+    /// Returns the room for the next read. `wanted` is the expected number of bytes, counted from
+    /// the first unread byte. Large memory comes from the ORB's `spares`. The room is empty only if
+    /// the process has no addresses left; the connection then ends.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize, spares: &RegionCache) -> &mut [u8] {
-        // If the reservation fails, the room that is left in the old memory is returned.
+        // If the reservation fails, the remaining room of the old memory is returned.
         let _ = self.0.reserve_from(self.min_capacity(wanted), spares);
         self.0.spare_capacity()
     }
 
-    /// Returns a size a little above the expected one. A read that ends with the message then does
-    /// not fill the room, which shows that nothing more has arrived.
+    /// Returns the capacity for `wanted` bytes and a little more. A read that ends with the message
+    /// then does not fill the room, which shows that no more bytes have arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)
@@ -67,7 +68,7 @@ impl ReceiveBuffer {
         self.0.consume(count.min(self.0.len()));
     }
 
-    /// Appends bytes to the unread ones. If the process has no addresses left, changes nothing and
+    /// Appends bytes to the unread bytes. If the process has no addresses left, changes nothing and
     /// returns false.
     #[must_use]
     pub(crate) fn append(&mut self, octets: &[u8]) -> bool {
@@ -81,8 +82,8 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Moves the bytes after the first `count` unread ones to another buffer. Returns `None` if the
-    /// process has no addresses left; the position in the stream is then lost.
+    /// Keeps the first `count` unread bytes and moves the others to the buffer `rest`. Returns
+    /// `None` if the process has no addresses left; the moved bytes are then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {
         let at = count.min(self.0.len());
@@ -100,13 +101,13 @@ impl ReceiveBuffer {
         self.0.clear();
     }
 
-    /// Returns the number of bytes of memory held. Reserved addresses above the maximum heap size
-    /// count only once a message has filled them.
+    /// Returns the number of bytes of memory that the buffer holds. Reserved addresses above the
+    /// maximum heap size count only once a message has filled them.
     pub(crate) fn held(&self) -> usize {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }
 
-    /// Returns the number of bytes of memory or addresses held.
+    /// Returns the number of bytes of memory or addresses that the buffer holds.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

@@ -1,12 +1,12 @@
-//! A macro for the methods of references, which generated code selects by name.
+//! A macro that defines the methods of typed references. Generated code selects the methods by
+//! name.
 
-/// For generated code: gives `$name` the methods of [`Reference`](crate::Reference) as inherent
-/// methods, so that programs need no import:
-/// `reference_methods! { EchoRef }`.
+/// For generated code: defines the methods of [`Reference`](crate::Reference) as inherent methods
+/// of `$name`, so that programs need no import: `reference_methods! { EchoRef }`.
 ///
-/// If operations of the interface use some of these names, only the remaining methods are listed:
-/// `reference_methods! { EchoRef: as_object from_object }`. The IDL compiler knows all the names
-/// (`REFERENCE_METHODS`).
+/// If operations of the interface have some of these names, the macro gets a list of the other
+/// methods: `reference_methods! { EchoRef: as_object from_object }`. The IDL compiler has a list of
+/// all the names (`REFERENCE_METHODS`).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reference_methods {
@@ -34,7 +34,7 @@ macro_rules! reference_methods {
         }
     };
     (@from_object) => {
-        /// Converts an untyped reference without a check.
+        /// Converts an untyped reference without a check of the object's interface.
         #[must_use]
         #[inline]
         pub fn from_object(object: $crate::ObjectRef) -> Self {
@@ -42,8 +42,8 @@ macro_rules! reference_methods {
         }
     };
     (@is_equivalent) => {
-        /// Returns true if both references denote one object, as far as the references show it. No
-        /// server is asked.
+        /// Returns true if both references certainly denote the same object. The method compares
+        /// the references and makes no call.
         #[must_use]
         #[inline]
         pub fn is_equivalent(&self, other: &impl $crate::Reference) -> bool {
@@ -51,11 +51,11 @@ macro_rules! reference_methods {
         }
     };
     (@narrow) => {
-        /// Returns a typed reference if the object has this interface. Asks the object unless the
-        /// reference itself states the interface.
+        /// Returns a typed reference if the object has this interface. Calls the object to check,
+        /// unless the reference itself states the interface.
         ///
         /// # Errors
-        /// The exceptions of a call.
+        /// The exceptions that the call of the object may raise.
         #[inline]
         pub fn narrow(
             object: &$crate::ObjectRef,
@@ -64,8 +64,8 @@ macro_rules! reference_methods {
         }
     };
     (@unchecked_narrow) => {
-        /// Returns a typed reference without a check. Calls of operations that the object does not
-        /// have raise BAD_OPERATION.
+        /// Returns a typed reference without a check of the object's interface. Calls of operations
+        /// that the object does not have raise BAD_OPERATION.
         #[must_use]
         #[inline]
         pub fn unchecked_narrow(object: &$crate::ObjectRef) -> Self {
@@ -73,7 +73,7 @@ macro_rules! reference_methods {
         }
     };
     (@with_canceller) => {
-        /// Returns a copy of the reference whose calls `canceller` can cancel.
+        /// Returns a copy whose calls `canceller` can cancel.
         #[must_use]
         #[inline]
         pub fn with_canceller(&self, canceller: &$crate::Canceller) -> Self {
@@ -89,7 +89,8 @@ macro_rules! reference_methods {
         }
     };
     (@with_context) => {
-        /// Returns a copy that sends these properties to the operations that ask for them.
+        /// Returns a copy that sends the properties of `context` with operations that have a
+        /// context clause in their IDL.
         #[must_use]
         #[inline]
         pub fn with_context(&self, context: &$crate::Context) -> Self {
@@ -97,8 +98,8 @@ macro_rules! reference_methods {
         }
     };
     (@with_policies) => {
-        /// Returns a copy with these policies. They override the policies that the reference
-        /// already has.
+        /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as
+        /// they are.
         #[must_use]
         #[inline]
         pub fn with_policies(&self, policies: $crate::CallPolicies) -> Self {
@@ -106,7 +107,7 @@ macro_rules! reference_methods {
         }
     };
     (@with_timeout) => {
-        /// Returns a copy whose calls have the time-out `timeout`, from the call to the result.
+        /// Returns a copy whose calls have the time-out `timeout`.
         #[must_use]
         #[inline]
         pub fn with_timeout(&self, timeout: impl ::std::convert::Into<$crate::Timeout>) -> Self {

@@ -16,51 +16,53 @@ use crate::service_contexts::{ContextList, context};
 use crate::trail::unwritable;
 
 /// The dispatcher of an interface: decodes requests, calls the servant and encodes replies. The IDL
-/// compiler generates it.
+/// compiler generates an implementation for each interface.
 ///
-/// A servant without generated code implements this trait itself.
+/// A servant without generated code implements this trait directly.
 pub trait Skeleton: Send + Sync + 'static {
-    /// Returns the repository ids of the interface and of all its bases, most derived first.
-    /// `CORBA::Object` is left out.
+    /// Returns the repository ids of the interface and of all its bases, most derived first,
+    /// without `CORBA::Object`.
     fn repository_ids(&self) -> &'static [&'static str];
 
     /// Runs `operation` with the arguments of `call`, and writes the results to `call`.
     ///
     /// # Errors
-    /// BAD_OPERATION 2 for an unknown operation, before anything is read; MARSHAL for arguments
-    /// that do not decode; any exception that the servant raises.
+    /// BAD_OPERATION 2 for an unknown operation, whose arguments are not read; MARSHAL for
+    /// arguments that do not decode; any exception that the servant raises.
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException>;
 
-    /// For calls within the process: [offers](InterfaceQuery::provide) the servant as the interface
-    /// and as each of its bases. If a servant offers nothing, its calls are encoded and decoded.
+    /// For collocated calls: [provides](InterfaceQuery::provide) the servant as an implementation
+    /// of the interface and of each of its bases. If a skeleton provides nothing, collocated calls
+    /// are encoded and decoded.
     fn query_interface<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         let _ = cast;
     }
 }
 
-/// A question to a servant for its implementation of an interface. The servant's skeleton
+/// A query for a servant's implementation of an interface, which the servant's skeleton
 /// [answers](Skeleton::query_interface).
 pub struct InterfaceQuery<'s> {
     interface: TypeId,
     found: Option<ErasedRef<'s>>,
-    /// An `Option<Arc<I>>`, which is filled if the caller wants to own the servant.
+    /// An `Option<Arc<I>>` that the skeleton fills, if the caller wants a shared pointer and not a
+    /// borrow.
     owned: Option<&'s mut dyn Any>,
 }
 
 impl<'s> InterfaceQuery<'s> {
-    /// Makes a query that borrows the servant as the `dyn I` of this type.
+    /// Makes a query that borrows the servant as the trait object with the type id `interface`.
     #[inline]
     pub(crate) fn new(interface: TypeId) -> Self {
         InterfaceQuery { interface, found: None, owned: None }
     }
 
-    /// Returns the servant as the type of the query, if the skeleton offered it.
+    /// Returns the servant as the queried type, if the skeleton provided it.
     #[inline]
     pub(crate) fn found(&self) -> Option<&ErasedRef<'s>> {
         self.found.as_ref()
     }
 
-    /// Offers the servant as an implementation of `I`; `borrow` and `share` convert the servant.
+    /// Provides the servant as an implementation of `I`; `borrow` and `share` convert the servant.
     /// Does nothing if the query is for another interface.
     #[inline]
     pub fn provide<S: ?Sized, I: ?Sized + 'static>(
@@ -100,15 +102,15 @@ impl Servant {
         self.0.repository_ids().first().copied().unwrap_or(crate::object::OBJECT_REPOSITORY_ID)
     }
 
-    /// Returns true if the servant has the interface with the repository id `id`, itself or by
-    /// inheritance.
+    /// Returns true if the servant's interface has the repository id `id`, or inherits the
+    /// interface that has it.
     #[must_use]
     pub fn is_a(&self, id: &str) -> bool {
         id == crate::object::OBJECT_REPOSITORY_ID || self.0.repository_ids().contains(&id)
     }
 
-    /// Returns the servant as an implementation of an interface: `servant.implements::<dyn
-    /// Echo>()`.
+    /// Returns the servant as an implementation of the interface `I`, if it implements `I`:
+    /// `servant.implements::<dyn Echo>()`.
     #[must_use]
     pub fn implements<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -120,8 +122,8 @@ impl Servant {
         slot
     }
 
-    /// Answers `cast` with a borrow of the servant. If the servant has the interface,
-    /// [`found`](InterfaceQuery::found) then returns it.
+    /// Answers the query `cast` with a borrow of the servant. [`found`](InterfaceQuery::found) then
+    /// returns the servant, if it has the interface.
     #[inline]
     pub(crate) fn cast<'s>(&'s self, cast: &mut InterfaceQuery<'s>) {
         self.0.query_interface(cast);
@@ -152,11 +154,11 @@ impl fmt::Debug for Servant {
     }
 }
 
-/// A request that a skeleton handles, with its arguments and the reply that is written.
+/// A request in a skeleton: its arguments, and the reply that the skeleton writes.
 pub struct ServerCall<'m> {
     arguments: Decoder<'m>,
     reply: Encoder<'m>,
-    /// Version and request id of the reply. `None` for a call within the process, which has no
+    /// Version and request id of the reply. `None` for a collocated call, whose reply has no
     /// header.
     head: Option<(Version, u32)>,
     /// The priority of the request, which the reply carries back.
@@ -165,9 +167,9 @@ pub struct ServerCall<'m> {
 }
 
 impl<'m> ServerCall<'m> {
-    /// Makes a call that will return `priority` (RTCorbaPriority). The caller then
-    /// [begins](Self::begin) the reply. There are two steps so that the call is in its final place
-    /// before it changes; otherwise it would have to be moved there.
+    /// Makes a call whose reply will carry `priority` (RTCorbaPriority). The caller then
+    /// [begins](Self::begin) the reply in a second step, because a result with a begun reply would
+    /// have to be moved.
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,
@@ -192,7 +194,7 @@ impl<'m> ServerCall<'m> {
                 None => giop::begin_reply(&mut self.reply, version, id, status, &[]),
                 Some(_) => self.begin_with_contexts(version, id, status),
             };
-            // These service contexts are short, so this cannot fail.
+            // Encoding cannot fail, because these service contexts are short.
             debug_assert!(begun.is_ok());
         }
     }
@@ -213,20 +215,21 @@ impl<'m> ServerCall<'m> {
         &mut self.reply
     }
 
-    /// Returns the decoder of the in and inout arguments, in the order of the parameters.
+    /// Returns the decoder for the in and inout arguments, which follow the order of the
+    /// parameters.
     #[inline]
     pub fn arguments(&mut self) -> &mut Decoder<'m> {
         &mut self.arguments
     }
 
-    /// Returns the encoder of the result and then of the inout and out arguments, in the order of
-    /// the parameters.
+    /// Returns the encoder for the reply: first the result, then the inout and out arguments in the
+    /// order of the parameters.
     #[inline]
     pub fn reply(&mut self) -> &mut Encoder<'m> {
         &mut self.reply
     }
 
-    /// Replies with a user exception, and discards the reply written so far.
+    /// Discards the reply written so far, and replies with a user exception.
     ///
     /// # Errors
     /// If a member cannot be marshalled.
@@ -237,7 +240,7 @@ impl<'m> ServerCall<'m> {
         exception.encode(&mut self.reply).map_err(|error| unwritable(error, "exception member ", &self.reply))
     }
 
-    /// Replies with a user exception. `write` writes its id and members.
+    /// Replies with a user exception, whose id and members `write` writes.
     #[cfg(feature = "any")]
     #[cold]
     pub(crate) fn raise_with(

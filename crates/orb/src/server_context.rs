@@ -1,7 +1,7 @@
-//! The context of an ORB's server side: its lanes, thread pools and the queue of its main thread.
+//! The server context of an ORB: its lanes, its thread pools and the queue of its main thread.
 //!
-//! POAs refer to this context, but it does not know them: [`PoaTable`](crate::poa::PoaTable) has
-//! the POAs.
+//! POAs refer to this context. The context has no list of POAs: [`PoaTable`](crate::poa::PoaTable)
+//! has them.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,15 @@ use crate::object::ObjectRef;
 use crate::rt::registry::{RtRegistry, report_reachable};
 use crate::server::strategy::Lane;
 
-/// The context of an ORB's server side: the context of calls, and the state that POAs share.
+/// The server context of an ORB: the client context, and the state that POAs share.
 #[derive(Debug)]
 pub(crate) struct ServerContext {
     client: Arc<ClientContext>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     main_queue: MainQueue,
     rt: RtRegistry,
-    /// True if much memory was in use at the last maintenance. Maintenance swaps it `Relaxed`.
+    /// True if running requests used memory of their budget at the last maintenance. Maintenance
+    /// swaps the flag `Relaxed`.
     memory_was_high: AtomicBool,
 }
 
@@ -40,7 +41,7 @@ impl ServerContext {
         }
     }
 
-    /// Returns the context of calls, which references keep.
+    /// Returns the client context, which references keep.
     #[inline]
     pub(crate) fn client(&self) -> &Arc<ClientContext> {
         &self.client
@@ -54,38 +55,38 @@ impl ServerContext {
         &self.main_queue
     }
 
-    /// Sets the lanes of the builder's pools. Called once.
+    /// Sets the lanes of the pools that the ORB's builder makes. Called once.
     pub(crate) fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
-        // Never set before, because an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.lanes.set(lanes);
     }
 
-    /// Returns the lanes of the builder's pools.
+    /// Returns the lanes of the pools that the ORB's builder made.
     pub(crate) fn lanes(&self) -> &[Arc<Lane>] {
         self.lanes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the lanes of the builder's pools and of all thread pools.
+    /// Returns the lanes of the builder's pools and of all Real-time CORBA thread pools.
     pub(crate) fn all_lanes(&self) -> Vec<Arc<Lane>> {
         self.lanes().iter().cloned().chain(self.rt.lanes()).collect()
     }
 
-    /// Records the first use of real-time features. From then on every lane can be reached through
-    /// the builder's endpoints, so the first use reports these endpoints.
+    /// Records the use of real-time features. From the first use on, requests at the builder's
+    /// endpoints can reach every lane, so the first use reports these endpoints.
     pub(crate) fn enable_rt(&self) {
         if self.rt.mark_used() {
             report_reachable(self, self.lanes());
         }
     }
 
-    /// Returns freed memory to the system if large messages came before the last call of this
-    /// function and none since then.
+    /// Returns freed memory to the kernel, if large messages arrived before the last call of this
+    /// method and none since.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
             return;
         }
-        // Trimming takes the allocator's locks, and real-time threads must not wait for them.
+        // Trimming takes the allocator's locks, for which real-time threads must not wait.
         let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
         if !is_real_time {
             corelane_sys::memory::trim();
@@ -101,7 +102,7 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // This cannot fail: the ORB's own type ids and addresses can always be encoded.
+        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
@@ -109,7 +110,7 @@ impl ServerContext {
     /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // This cannot fail: the ORB's own type ids and addresses can always be encoded.
+        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);
@@ -126,8 +127,8 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate` until [`notify`] is called. The main thread of `orb` waits at its own queue
-/// instead, and meanwhile runs the ends of activations.
+/// Waits at `gate` until `look` returns a value; [`notify`] makes the thread call `look` again. The
+/// main thread of `orb` waits at its own queue instead, and runs deactivations meanwhile.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,
@@ -140,7 +141,8 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Wakes the threads that [wait](wait_for) at `gate`. They then check their condition again.
+/// Wakes the threads that [wait](wait_for) at `gate`. The threads then check their conditions
+/// again.
 pub(crate) fn notify(orb: &Weak<ServerContext>, gate: &EventCount) {
     gate.notify_all();
     if let Some(orb) = orb.upgrade() {

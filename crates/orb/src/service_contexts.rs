@@ -9,8 +9,8 @@ pub(crate) struct ContextList<'d, const N: usize> {
 }
 
 impl<'d, const N: usize> ContextList<'d, N> {
-    /// Makes a list from one place for each feature of the ORB. The place is `None` if the message
-    /// does not need the feature's context.
+    /// Makes a list from the contexts of the ORB's features. The element of a feature is `None` if
+    /// the message does not need the feature's context.
     #[inline]
     pub(crate) fn new(contexts: [Option<ServiceContext<'d>>; N]) -> Self {
         let mut list = [ServiceContext { id: 0, data: &[] }; N];
@@ -28,7 +28,7 @@ impl<'d, const N: usize> ContextList<'d, N> {
     }
 }
 
-/// Makes a service context with this id from `data`; `None` without data.
+/// Makes a service context with this id from `data`. Returns `None` without data.
 #[inline]
 pub(crate) fn context<const LEN: usize>(id: u32, data: &Option<[u8; LEN]>) -> Option<ServiceContext<'_>> {
     data.as_ref().map(|data| ServiceContext { id, data })

@@ -1,8 +1,8 @@
-//! A macro for setters that can be chained. With setters, configuration structs can get more fields
-//! without breaking their users.
+//! A macro for chained setters of configuration structs. With setters, a struct can get more fields
+//! without breaking programs that use it.
 
-/// Generates a setter for each listed field of a configuration struct. A setter takes the struct
-/// and returns it.
+/// Generates a setter for each listed field of a configuration struct. A setter takes the struct by
+/// value and returns the changed struct.
 macro_rules! setters {
     ($config:ident { $($field:ident: $kind:ty),* $(,)? }) => {
         impl $config {

@@ -1,36 +1,37 @@
-//! Text from peers, made fit for one line of a log: operation names, repository ids, host names.
+//! Conversion of text from peers for one line of a log: operation names, repository ids, host
+//! names.
 //!
 //! Invariant: the output is bounded. It has no control characters, no line or paragraph separators
 //! and no marks of text direction.
 
 use std::fmt::{self, Write};
 
-/// Maximum number of bytes shown of a peer's text.
+/// Maximum number of bytes of a peer's text that are shown.
 pub(crate) const MAX_SHOWN: usize = 256;
-/// Maximum number of bytes shown of a message, in which text of a peer may be part of the ORB's own
-/// words.
+/// Maximum number of bytes of a message that are shown. A message is text of the ORB that may
+/// contain text of a peer.
 pub(crate) const MAX_MESSAGE: usize = 1024;
 
-/// Writes numbers with commas between them.
+/// Returns the values as text, with commas between them.
 #[cold]
 pub(crate) fn join(values: impl Iterator<Item = impl ToString>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Shows a peer's bytes as text. Special characters are escaped. After [`MAX_SHOWN`] bytes the text
-/// is cut, and its full length is stated.
+/// Returns a peer's bytes as text for a log line. Special characters are escaped. After
+/// [`MAX_SHOWN`] bytes the text is cut, and its full length is added.
 #[cold]
 pub(crate) fn shown(octets: &[u8]) -> String {
     Escaped { octets, most: MAX_SHOWN }.to_string()
 }
 
-/// Shows a message that may hold text of peers. Text that [`shown`] returned is not escaped a
-/// second time.
+/// Returns a message that may contain text of peers, for display in a log line. Text that [`shown`]
+/// returned is not escaped a second time.
 pub(crate) fn message(text: &str) -> Escaped<'_> {
     Escaped { octets: text.as_bytes(), most: MAX_MESSAGE }
 }
 
-/// Bytes that `Display` writes as text with escapes.
+/// Bytes of text that `Display` writes with special characters escaped.
 pub(crate) struct Escaped<'o> {
     octets: &'o [u8],
     most: usize,
@@ -66,17 +67,18 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The escape of a character that must not appear in a log line.
+/// The form of the escape for a character that must not appear in a log line.
 #[derive(Clone, Copy)]
 enum Escape {
-    /// A backslash, then this letter.
+    /// A backslash and this letter.
     Letter(char),
     /// `\u{...}`, with the character's number in hexadecimal.
     Number,
 }
 
-/// Returns the escape of a character that must not appear in a log line: control characters, line
-/// and paragraph separators, and marks of text direction and byte order.
+/// Returns the escape for a character that must not appear in a log line; `None` for other
+/// characters. The escaped characters are control characters, line and paragraph separators, and
+/// marks of text direction and byte order.
 fn escape(character: char) -> Option<Escape> {
     match character {
         '\0' => Some(Escape::Letter('0')),
@@ -128,6 +130,6 @@ mod tests {
         assert_eq!(shown("ä".repeat(200).as_bytes()), format!("{}... (400 octets)", "ä".repeat(128)));
         let escaped = shown(&[b'\n'; 1000]);
         assert_eq!(escaped, format!("{}... (1000 octets)", r"\n".repeat(128)));
-        assert_eq!(message(&escaped).to_string(), escaped, "once is enough");
+        assert_eq!(message(&escaped).to_string(), escaped, "escaped text must not be escaped again");
     }
 }

@@ -1,5 +1,5 @@
-//! The thread-local context of a thread: the lane that the thread serves, its native priority and
-//! its current request.
+//! The context of a thread, in thread-local variables: the lane that the thread serves, its native
+//! priority and its current request.
 //!
 //! Invariant: only the thread itself writes its context, and it records only changes that it has
 //! made.
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::thread::{self, Scheduling};
 
-/// Identifies a thread pool of an ORB (`RTCORBA::ThreadpoolId`). The id is not used again after the
-/// pool's end.
+/// The id of a Real-time CORBA thread pool in its ORB (`RTCORBA::ThreadpoolId`). Ids are never used
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadpoolId(u32);
 
@@ -29,7 +29,7 @@ impl ThreadpoolId {
 
 /// Pool number of a thread that belongs to the application.
 const NO_POOL: u32 = u32::MAX;
-/// Pool number shared by all pools that the ORB's builder made.
+/// Pool number of all pools that the ORB's builder made.
 pub(crate) const DEFAULT_POOL: u32 = 0;
 
 /// The lane that a thread serves.
@@ -40,10 +40,10 @@ pub(crate) struct LaneIdentity {
     pub(crate) pool: u32,
     /// Index of the lane in its pool.
     pub(crate) lane: u32,
-    /// CORBA priority of the lane, or the default priority of a pool without lanes. Negative if
-    /// there is none.
+    /// CORBA priority of the lane, or the default priority of a pool without lanes. Negative in the
+    /// builder's pools, which have no priority.
     pub(crate) priority: i16,
-    /// True for the thread of a lane, whose priority never changes.
+    /// True in a pool with lanes, whose threads never change their priority.
     pub(crate) has_fixed_priority: bool,
 }
 
@@ -52,7 +52,7 @@ const OUTSIDE_LANES: LaneIdentity =
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
-    /// Number of the request's connection; 0 for a call within the process.
+    /// Id of the request's connection; 0 for a collocated call.
     connection: u64,
     handed_over: bool,
 }
@@ -62,10 +62,10 @@ thread_local! {
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`; it wraps. Two numbers are cheaper to compare than two
+    /// Number of writes to `SCHEDULING`, wrapping. Two numbers are cheaper to compare than two
     /// schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
-    /// The scheduling that the kernel reported when the thread first asked.
+    /// The scheduling that the kernel reported at the thread's first query.
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, handed_over: false }) };
 }
@@ -80,8 +80,8 @@ pub(crate) fn is_owned_by(stamp: u64) -> bool {
     OWNER.get() == stamp
 }
 
-/// Records that the calling thread serves `lane` with the scheduling `native` (`None`: with the
-/// scheduling that it had at its start).
+/// Records that the calling thread serves `lane` with the scheduling `native`. `None` means the
+/// scheduling that the thread had at its start.
 pub(crate) fn enter_lane(lane: LaneIdentity, native: Option<Scheduling>) {
     SERVED_LANE.set(lane);
     record_scheduling(native);
@@ -121,19 +121,19 @@ impl LaneIdentity {
     }
 }
 
-/// A visit of a borrowed thread to another lane, at that lane's priority. Dropping it restores the
-/// thread's own lane and priority.
+/// The visit of a borrowed thread to another lane, at this lane's priority. Dropping the visit
+/// restores the thread's own lane and priority.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    /// Begins a visit to `lane`, whose threads have the scheduling `native` (`None`: the thread
-    /// keeps its own scheduling).
+    /// Begins a visit to `lane`, whose threads have the scheduling `native`. With `None` the thread
+    /// keeps its own scheduling.
     pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
         if let Some(native) = native {
-            // The borrowing lane has already set this scheduling; this call records it. If the
-            // kernel refuses, the thread keeps the scheduling that it has.
+            // The borrowing lane has already set this scheduling, so the call only records it. If
+            // the kernel refuses, the thread keeps its present scheduling.
             let _ = set_scheduling(native);
         }
         visit
@@ -147,8 +147,8 @@ impl Drop for LaneVisit {
     }
 }
 
-/// Returns the calling thread's scheduling: the one that the ORB set, otherwise the one that the
-/// kernel reports.
+/// Returns the calling thread's scheduling: the scheduling that the ORB set, otherwise the
+/// scheduling that the kernel reports.
 pub(crate) fn current_scheduling() -> io::Result<Scheduling> {
     match SCHEDULING.get() {
         Some(native) => Ok(native),
@@ -171,9 +171,9 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if a thread with the scheduling `now` can be lowered to `to` for a time. False for
-/// a reservation: it bounds its thread in any case, and might not be granted again once it is given
-/// up.
+/// Returns true if a thread with the scheduling `now` can temporarily get the lower scheduling
+/// `to`. Returns false for a SCHED_DEADLINE reservation: a reservation bounds its thread by itself,
+/// and the kernel might not grant it again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }
@@ -183,7 +183,7 @@ pub(crate) fn record_lowered(to: Scheduling) {
     record_scheduling(Some(to));
 }
 
-/// A thread's scheduling at some moment, if it was known at that moment.
+/// A thread's scheduling at an earlier time, to which it can be restored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedScheduling {
     native: Option<Scheduling>,
@@ -205,16 +205,17 @@ impl SavedScheduling {
 
     #[cold]
     fn restore_slow(self) {
-        // If the scheduling was unknown when it was saved, `current_scheduling` asked the kernel
-        // before the first change.
+        // If the scheduling was unknown when it was saved, `current_scheduling` has queried the
+        // kernel before the first change.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // The kernel does not refuse to restore. If it did, the next change would try again.
+            // The kernel does not refuse an earlier scheduling. After a refusal the next change
+            // would try again.
             let _ = set_scheduling(then);
         }
     }
 }
 
-/// A minimum priority for a thread, until this is dropped. Dropping it restores the previous
+/// A minimum priority of the calling thread for a scope. Dropping the boost restores the previous
 /// scheduling.
 pub(crate) struct PriorityBoost(SavedScheduling);
 
@@ -223,7 +224,7 @@ impl PriorityBoost {
     /// priority. With `None` nothing changes.
     ///
     /// # Errors
-    /// The system refuses the scheduling.
+    /// If the kernel refuses the scheduling.
     #[inline]
     pub(crate) fn at_least(least: Option<Scheduling>) -> io::Result<Self> {
         let raised = PriorityBoost(SavedScheduling::capture());
@@ -243,12 +244,13 @@ impl Drop for PriorityBoost {
     }
 }
 
-/// The current request of the calling thread. Dropping it restores the previous one.
+/// A guard for the current request of the calling thread. Dropping the guard restores the previous
+/// request.
 pub(crate) struct RequestScope(CurrentRequest);
 
 impl RequestScope {
-    /// Begins a request of the connection with the number `connection`. `arrived_at` holds the
-    /// numbers of the pool and lane at which the request arrived.
+    /// Begins a request of the connection with the id `connection`. `arrived_at` has the numbers of
+    /// the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
         let station = SERVED_LANE.get();
@@ -264,11 +266,12 @@ impl Drop for RequestScope {
     }
 }
 
-/// The thread, lane and connection that serve a request. For tests and for servants.
+/// The thread, lane and connection that serve a request, for tests and diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServedBy {
-    /// The pool; `None` for a pool of the ORB's builder, and for a thread of the application.
+    /// The Real-time CORBA thread pool; `None` for a pool of the ORB's builder, and for a thread of
+    /// the application.
     pub threadpool: Option<ThreadpoolId>,
     /// Index of the lane in its pool.
     pub lane: usize,
@@ -282,10 +285,9 @@ pub struct ServedBy {
     pub native: Option<Scheduling>,
     /// The core that runs the thread.
     pub core: Option<usize>,
-    /// Number of the request's connection, unique within the ORB; `None` for a call within the
-    /// process.
+    /// Id of the request's connection, unique within the ORB; `None` for a collocated call.
     pub connection: Option<u64>,
-    /// True if the request arrived at another lane.
+    /// True if the request arrived at another lane than the lane that serves it.
     pub handed_over: bool,
 }
 

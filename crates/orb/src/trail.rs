@@ -1,13 +1,13 @@
 //! The path to a member of an argument or result that could not be encoded or decoded. Exceptions
-//! show it.
+//! contain the path.
 
 use corelane_wire::cdr::{PathRecorder, PathStep};
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use crate::exception::SystemException;
 
-/// Functions with which generated code adds each member's name to an error. They do nothing without
-/// an error.
+/// Functions with which generated code adds the names of members to an error. Without an error they
+/// do nothing.
 #[derive(Debug)]
 pub struct At;
 
@@ -40,7 +40,7 @@ impl At {
         result
     }
 
-    /// Converts the error of an argument that a server reads to an exception.
+    /// Converts the error of an argument that a server decodes to an exception.
     ///
     /// # Errors
     /// The errors of `result`, with the path and the byte position.
@@ -53,7 +53,7 @@ impl At {
         result.map_err(|error| unreadable_argument(error, name, d))
     }
 
-    /// Converts the error of a result or an out argument that a server writes to an exception.
+    /// Converts the error of a result or out argument that a server encodes to an exception.
     ///
     /// # Errors
     /// The errors of `result`, with the path.
@@ -82,14 +82,14 @@ fn unwritable_result(error: CdrError, name: &'static str, e: &mut Encoder<'_>) -
     unwritable(error, "", e)
 }
 
-/// Makes the exception for a value that cannot be written. In its message `what` precedes the path.
+/// Makes the exception for a value that cannot be encoded. In the message `what` precedes the path.
 #[cold]
 pub(crate) fn unwritable(error: CdrError, what: &str, e: &Encoder<'_>) -> SystemException {
     let place = place(what, e);
     SystemException::from(error).because(format!("{}{place}", error.text()))
 }
 
-/// Returns `, in ` and the path; empty if there is no path.
+/// Returns the text `, in ` and the path to the member. The text is empty if there is no path.
 #[cold]
 pub(crate) fn place(what: &str, coder: &impl PathRecorder) -> String {
     coder.value_path().map_or_else(String::new, |trail| format!(", in {what}{trail}"))

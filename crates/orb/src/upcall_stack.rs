@@ -1,9 +1,9 @@
-//! The upcalls that each thread runs, innermost last.
+//! The stack of upcalls that a thread runs.
 //!
-//! Each thread has a stack of frames, one for each nested upcall or callback. Frames are copied,
-//! never borrowed. A frame names its ORB, POA and object by numbers, so pushing one touches no
-//! reference count and allocates nothing. An object id that does not fit into a frame is kept
-//! beside the stack.
+//! Each thread has a stack with a frame for each nested upcall or callback, innermost last. Frames
+//! are copied, never borrowed. A frame identifies its ORB, POA and object by numbers, so pushing a
+//! frame changes no reference count and allocates nothing. An object id that does not fit into a
+//! frame is kept in a separate list.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,22 +14,22 @@ use crate::thread_context;
 pub(crate) const MAX_DEPTH: usize = 32;
 /// Maximum length in bytes of an object id stored in a frame.
 const MAX_INLINE_ID: usize = 24;
-/// Stands in place of an id's length if the id is kept beside the stack.
+/// Value of a frame's id length if the id is in the separate list.
 const SPILLED: u8 = u8::MAX;
-/// Stands in place of an id's length while a servant manager or adapter activator runs, which has
-/// no object.
+/// Value of a frame's id length for a callback without an object: a servant manager or an adapter
+/// activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
 pub(crate) struct UpcallFrame {
-    /// Stamp of the ORB.
+    /// Stamp of the upcall's ORB.
     pub(crate) stamp: u64,
     pub(crate) poa: SlotId,
     /// Number that identifies the servant; 0 if the servant is not known yet.
     pub(crate) servant: usize,
     id: [u8; MAX_INLINE_ID],
     length: u8,
-    /// True if the servant is kept beside the stack.
+    /// True if the servant is kept in the thread's list of servants.
     pub(crate) spills_servant: bool,
 }
 
@@ -43,7 +43,8 @@ const EMPTY: UpcallFrame = UpcallFrame {
 };
 
 impl UpcallFrame {
-    /// Makes a frame for an object. If the id does not fit, [`push`] keeps it beside the stack.
+    /// Makes a frame for an upcall on an object. If the id does not fit, [`push`] keeps it in the
+    /// separate list.
     #[inline]
     pub(crate) fn for_object(stamp: u64, poa: SlotId, id: &[u8]) -> Self {
         let mut frame = UpcallFrame { stamp, poa, length: SPILLED, ..EMPTY };
@@ -54,7 +55,7 @@ impl UpcallFrame {
         frame
     }
 
-    /// Makes a frame for a callback that does not run for an object.
+    /// Makes a frame for a callback without an object.
     pub(crate) fn for_callback(stamp: u64, poa: SlotId) -> Self {
         UpcallFrame { stamp, poa, ..EMPTY }
     }
@@ -65,14 +66,14 @@ impl UpcallFrame {
     }
 }
 
-/// A frame's place on the stack. Its parts are written and read one by one. Copying a whole frame
-/// just after its parts were written would make the processor wait for these writes
+/// The storage for a frame on the stack. The fields of a frame are written and read one by one: a
+/// copy of the whole frame just after these writes would make the processor wait for them
 /// (docs/performance.md).
 pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,
     servant: Cell<usize>,
-    /// The id in words of eight bytes; ids that POAs make have this length.
+    /// The object id in words of eight bytes. Ids that POAs make have one word.
     id: [Cell<u64>; MAX_INLINE_ID / 8],
     length: Cell<u8>,
     spills_servant: Cell<bool>,
@@ -120,7 +121,7 @@ impl FrameSlot {
 struct UpcallStack {
     depth: Cell<usize>,
     frames: [FrameSlot; MAX_DEPTH],
-    /// Stamp of the ORB of the last frame.
+    /// Stamp of the ORB of the frame that was pushed last.
     known_orb: Cell<u64>,
 }
 
@@ -132,7 +133,7 @@ thread_local! {
 }
 
 impl FrameSlot {
-    /// Writes a frame for an object of the active object map whose id has eight bytes.
+    /// Writes a frame for an object in the active object map with an id of eight bytes.
     #[inline]
     pub(crate) fn set_mapped(&self, stamp: u64, poa: SlotId, servant: usize, id: [u8; 8]) {
         self.stamp.set(stamp);
@@ -144,8 +145,8 @@ impl FrameSlot {
     }
 }
 
-/// Pushes a frame that `fill` writes. If the last frame belonged to another ORB, calls `register`
-/// first. Returns `None` if too many upcalls are nested.
+/// Pushes a frame that `fill` writes. If the frame that was pushed last belongs to another ORB,
+/// calls `register` first. Returns `None` if too many upcalls are nested.
 #[inline]
 pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&FrameSlot)) -> Option<()> {
     STACK.with(|stack| {
@@ -160,7 +161,7 @@ pub(crate) fn push_with(stamp: u64, register: impl FnOnce(), fill: impl FnOnce(&
     })
 }
 
-/// Pushes a frame. If its object id does not fit, keeps the id beside the stack.
+/// Pushes a frame. If its object id does not fit, keeps the id in the separate list.
 pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce()) -> Option<()> {
     push_with(frame.stamp, register, |slot| slot.set(frame))?;
     if frame.spills_id() {
@@ -169,7 +170,8 @@ pub(crate) fn push(frame: &UpcallFrame, id: Option<&[u8]>, register: impl FnOnce
     Some(())
 }
 
-/// Removes the innermost frame. Returns true if the frame's servant is kept beside the stack.
+/// Removes the innermost frame. Returns true if the frame's servant is in the thread's list of
+/// servants.
 #[inline]
 pub(crate) fn pop() -> bool {
     let (spills_id, spills_servant) = STACK.with(|stack| {
@@ -216,8 +218,7 @@ pub(crate) fn frames_below(depth: usize) -> impl Iterator<Item = UpcallFrame> {
     (1..depth).filter_map(frame_at)
 }
 
-/// Returns the object id of the frame at `depth`; `None` for a callback, which does not run for an
-/// object.
+/// Returns the object id of the frame at `depth`. Returns `None` for a callback without an object.
 pub(crate) fn object_id(frame: &UpcallFrame, depth: usize) -> Option<Box<[u8]>> {
     match frame.length {
         NO_OBJECT => None,
@@ -235,9 +236,9 @@ pub(crate) fn in_upcall_of(stamp: u64) -> bool {
     frames().any(|(frame, _)| frame.stamp == stamp)
 }
 
-/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. The
-/// thread would wait for itself if it runs one of the ORB's upcalls, or is one of its threads. The
-/// ORB's threads also run event handlers and drop servants.
+/// Returns true if the calling thread must not wait for the end of the ORB with this stamp. A
+/// thread that runs an upcall of the ORB, or that the ORB started, would wait for itself. Threads
+/// of the ORB also run event callbacks and drop servants.
 pub(crate) fn is_inside(stamp: u64) -> bool {
     thread_context::is_owned_by(stamp) || in_upcall_of(stamp)
 }

@@ -235,7 +235,7 @@ fn system_ids_of_other_poas_and_of_the_future_are_foreign() {
     }
 }
 
-/// A servant activator that records etherealizations. A test can make it stay in them.
+/// A servant activator that records etherealizations. A test can make `etherealize` wait.
 #[derive(Default)]
 struct Keeper {
     told: Mutex<Vec<(ObjectId, bool, bool)>>,
@@ -292,8 +292,8 @@ fn deactivation_takes_effect_after_the_running_requests() {
             poa.deactivate_object(&id).unwrap();
             assert_eq!(poa.deactivate_object(&id).unwrap_err(), PoaError::ObjectNotActive);
             assert_eq!(poa.id_to_reference(&id).unwrap_err(), PoaError::ObjectNotActive);
-            // Six calls and an activation wait for the etherealization. They occupy none of the
-            // server's four threads.
+            // Six calls and an activation wait for the etherealization. These requests occupy none
+            // of the server's four threads.
             let waiting: Vec<_> = (0..6).map(|_| scope.spawn(|| world.call(Way::Remote, &object))).collect();
             let local = scope.spawn(|| world.call(Way::Direct, &object));
             a_while();

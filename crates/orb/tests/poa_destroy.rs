@@ -104,7 +104,7 @@ impl ServantActivator for Never {
     fn etherealize(&self, _: &ObjectId, _: &Poa, _: &Servant, _: bool, _: bool) {}
 }
 
-/// A servant activator that records its calls and checks what the POA refuses meanwhile.
+/// A servant activator that records its calls, and checks in them that the POA refuses changes.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -212,11 +212,11 @@ fn held_requests_are_refused_when_their_poa_is_destroyed() {
         poa.destroy(true, true).unwrap();
         for (way, call) in calls {
             let answer = refused(call.join().unwrap());
-            // The destruction may be complete when the request looks for the POA again.
+            // The destruction may already be complete when the request looks for the POA again.
             assert!(answer == ENDING || answer == NO_OBJECT, "{way:?} {answer:?}");
         }
         a_while();
-        assert!(!unaffected.is_finished(), "another POA's requests go on being held");
+        assert!(!unaffected.is_finished(), "requests of another POA must still be held");
         sibling.manager().activate().unwrap();
         assert_eq!(unaffected.join().unwrap().unwrap(), 2);
     });
@@ -363,8 +363,8 @@ impl AdapterActivator for Maker {
     }
 }
 
-/// Returns a reference to an object of a POA that no longer exists, nor do its ancestors in
-/// `names`.
+/// Returns a reference to an object of a POA that no longer exists. `names` are the names of the
+/// POA and its ancestors, which do not exist either.
 fn orphan(world: &World, names: &[&str]) -> ObjectRef {
     let mut poa = world.root.clone();
     for name in names {
@@ -450,7 +450,7 @@ fn requests_wait_until_the_adapter_activator_returns() {
         let find = scope.spawn(|| world.root.find_poa("a", true));
         a_while();
         assert!(!find.is_finished() && calls.iter().all(|call| !call.is_finished()));
-        // Five remote calls wait, but occupy none of the server's four threads.
+        // Five remote calls wait without occupying any of the server's four threads.
         let free = world.root.activate(&number(9)).unwrap();
         assert_eq!(world.call(Way::Remote, &free).unwrap(), 9);
         slow.go_on();

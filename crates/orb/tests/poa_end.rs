@@ -1,5 +1,5 @@
-//! Tests of the end of objects, POAs and ORBs: which thread waits for which event, and what is
-//! called back meanwhile.
+//! Tests of the end of objects, POAs and ORBs: the threads that wait for it, and the callbacks that
+//! run meanwhile.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;
@@ -24,8 +24,8 @@ impl ServantActivator for Counts {
     }
 }
 
-/// Returns a POA with the main thread policy, where the calling thread is the main thread. Another
-/// thread has deactivated an object of the POA, and the end of the object waits in the main
+/// Returns a POA with MAIN_THREAD, whose main thread is the calling thread. Another thread has
+/// deactivated an object of the POA, and the job that ends the activation waits in the main
 /// thread's queue.
 fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
@@ -70,8 +70,8 @@ fn the_main_thread_runs_the_ends_that_it_waits_for() {
     }
 }
 
-/// The main thread waits for a servant. The servant waits for the end of an object, which waits for
-/// the main thread.
+/// The main thread waits for a servant. The servant waits for a deactivation, which waits for the
+/// main thread.
 #[test]
 fn the_main_thread_runs_ends_that_its_awaited_servant_waits_for() {
     let world = World::new();
@@ -94,7 +94,7 @@ fn the_main_thread_runs_ends_that_its_awaited_servant_waits_for() {
     world.no_panics();
 }
 
-/// A servant that calls the function when it is dropped.
+/// A servant that calls a function when it is dropped.
 struct Last<F: Fn() + Send + Sync + 'static>(F);
 
 impl<F: Fn() + Send + Sync + 'static> Drop for Last<F> {
@@ -171,7 +171,7 @@ fn shutdown_with_completion_waits_for_servants_on_other_threads() {
     });
 }
 
-/// A servant locator that makes a new servant for each request with a function.
+/// A servant locator that makes a new servant for each request by calling a function.
 struct Lends<F>(F);
 
 impl<F: Fn() -> Servant + Send + Sync + 'static> ServantLocator for Lends<F> {
@@ -205,8 +205,8 @@ fn the_drop_of_a_locators_servant_cannot_wait_for_the_orb() {
     assert!(refusals.len() == 2 && refusals.iter().all(|(kind, minor, _)| (*kind, *minor) == UPCALL), "{refusals:?}");
 }
 
-/// The end of the ORB waits for the last thread in an object. The thread drops the servant, and the
-/// servant's `Drop` must not wait for the end of the ORB.
+/// The shutdown of the ORB waits for the last thread in an object. This thread drops the servant,
+/// so the servant's `Drop` must not wait for the shutdown.
 #[test]
 fn the_drop_of_a_servant_cannot_wait_for_the_orb() {
     let mut world = World::new();
@@ -241,7 +241,7 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     struct Fragile;
     impl Drop for Fragile {
         fn drop(&mut self) {
-            panic!("as the test wants it");
+            panic!("the test makes this drop panic");
         }
     }
     impl ServantActivator for Fragile {
@@ -285,7 +285,7 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);
-    // Servants that live only through references.
+    // Only references keep these servants alive.
     for name in ["plain key", "initial reference", "another initial reference"] {
         let id = world.root.activate_object(&fragile()).unwrap();
         let direct = world.root.id_to_reference(&id).unwrap().with_poa_bypass();

@@ -95,7 +95,7 @@ fn discarding_and_inactive_managers_turn_requests_away() {
         }
         assert_eq!(refused(world.remote(&object).validate_connection()), DISCARDED);
         assert_eq!(refused(object.validate_connection()), DISCARDED);
-        // GIOP 1.0 has no way to send the reason.
+        // A LocateReply of GIOP 1.0 cannot carry the exception.
         let old = Orb::builder().giop_version(Version::GIOP_1_0).build().unwrap();
         let object_of_old = old.string_to_object(&object.to_string()).unwrap().unwrap();
         assert_eq!(refused(object_of_old.validate_connection()), NO_OBJECT);
@@ -108,7 +108,7 @@ fn discarding_and_inactive_managers_turn_requests_away() {
     }
 }
 
-/// Calls an object on a thread of its own. Joining the thread gives the answer.
+/// Calls an object on a new thread. The join of the thread returns the result.
 fn later<'s>(
     scope: &'s std::thread::Scope<'s, '_>,
     way: Way,
@@ -150,7 +150,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             }
             assert_eq!(located.join().unwrap().is_ok(), state == ManagerState::Active);
         });
-        // This fails if the manager is already inactive.
+        // An error means that the manager is already inactive.
         let _ = poa.manager().hold_requests(false);
     }
 }
@@ -275,7 +275,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
     poa.manager().activate().unwrap();
     eventually(|| ran.load(Ordering::SeqCst));
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(stream.read(&mut reply).is_err(), "one answer is enough");
+    assert!(stream.read(&mut reply).is_err(), "the server must send only one reply");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn more_requests_than_fit_are_turned_away() {
     assert!(text.contains("IDL:omg.org/CORBA/TRANSIENT:1.0"), "{text}");
     let mut more = [0];
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    assert!(stream.read(&mut more).is_err(), "one was too many, no more");
+    assert!(stream.read(&mut more).is_err(), "only one request must be turned away");
 }
 
 #[test]
@@ -368,8 +368,8 @@ fn an_upcall_cannot_wait_for_completion() {
             let world = outer.upgrade().unwrap();
             let shutdown = world.server.shutdown(true).unwrap_err();
             assert_eq!((shutdown.kind(), shutdown.minor() & 0xfff), UPCALL);
-            // Requests of another ORB are not those of the running upcall, so waiting for them is
-            // allowed.
+            // The running upcall is not a request of the other ORB, so a wait for this ORB's
+            // requests is permitted.
             elsewhere.root.manager().hold_requests(true).unwrap();
             elsewhere.root.manager().activate().unwrap();
             Ok(1)
@@ -440,8 +440,8 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
     }
 }
 
-/// From its second call on, a reference finds its object without looking for the POA. Operations
-/// that wait for requests wait for such calls too.
+/// From the second call on, a reference finds its object without a look-up of the POA. Operations
+/// that wait for requests also wait for such calls.
 #[test]
 fn later_calls_within_the_process_are_waited_for() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;

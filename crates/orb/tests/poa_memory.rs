@@ -1,4 +1,4 @@
-//! Measures the memory of an active object, and shows that a look-up allocates nothing and takes no
+//! Measures the memory of an active object, and tests that a look-up allocates nothing and takes no
 //! lock.
 
 mod poa;
@@ -27,13 +27,14 @@ fn orb() -> Orb {
     orb
 }
 
-/// Numbers of active objects at which the memory is measured. The first two follow a doubling of
-/// the key index and of the table of servants. The memory for each object is highest there, and
-/// again after each later doubling.
+/// Numbers of active objects at which the memory is measured. The first two numbers follow directly
+/// after a doubling of the key index and of the table of servants, where the memory for each object
+/// is highest.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
-/// Returns the size of the C library's memory block for so many bytes, on a machine with 64-bit
-/// addresses. It is a multiple of 16 and at least 32, and includes 8 bytes of the allocator.
+/// Returns the size of the C library's memory block for an allocation of `octets` bytes, on a
+/// machine with 64-bit addresses. The size is a multiple of 16 and at least 32, and includes 8
+/// bytes of the allocator.
 fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }

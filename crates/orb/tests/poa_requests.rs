@@ -1,5 +1,5 @@
-//! Tests of the request processing algorithm (CORBA 3.0.3, section 11.2.6), for each way of
-//! calling.
+//! Tests of the request processing algorithm (CORBA 3.0.3, section 11.2.6), for remote, encoded and
+//! direct calls.
 
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
@@ -61,7 +61,8 @@ fn transient_references_of_another_orb_are_stale() {
     let (old, new) = (World::new(), World::new());
     for poa in [old.root.clone(), old.poa("a", RETAINING)] {
         let object = poa.activate(&number(1)).unwrap();
-        // Sends the key of one ORB to the address of the other, as after a restart of the server.
+        // The request has the key of one ORB and the address of the other, as after a restart of
+        // the server.
         let key = object.ior().profiles.last().and_then(|profile| profile.parse().ok()).unwrap().object_key.to_vec();
         let text: String = key.iter().map(|octet| format!("%{octet:02x}")).collect();
         let port = new.server.endpoints()[0].to_string().rsplit(':').next().unwrap().to_owned();
@@ -155,7 +156,7 @@ fn a_servant_activator_is_asked_once() {
         } else {
             poa.create_reference(VALUE).unwrap()
         };
-        // A LocateRequest does not ask the servant activator.
+        // A LocateRequest does not call the servant activator.
         world.remote(&object).validate_connection().unwrap();
         assert!(maker.told.lock().unwrap().is_empty());
         for _ in 0..2 {
@@ -166,7 +167,7 @@ fn a_servant_activator_is_asked_once() {
         poa.deactivate_object(&id).unwrap();
         assert_eq!(maker.told.lock().unwrap()[1..], [format!("etherealize {id:?} {name} false false")]);
         assert_eq!(world.call(way, &object).unwrap(), 2, "{way:?}");
-        // An object that was activated explicitly is etherealized too.
+        // An explicitly activated object is also etherealized.
         poa.deactivate_object(&id).unwrap();
         poa.activate_object_with_id(&id, &number(9)).unwrap();
         assert_eq!(world.call(way, &object).unwrap(), 9, "{way:?}");
@@ -348,7 +349,7 @@ fn a_servant_of_another_interface_is_the_locators_fault() {
     for object in [world.remote(&object), object] {
         let answer = object.invoke(&OTHER, &|_| Ok(()));
         assert_eq!(refused(answer.map(drop)), (Kind::ObjAdapter, 2, Completion::No));
-        assert_eq!(std::mem::take(&mut *lender.told.lock().unwrap()).len(), 2, "it goes back like any");
+        assert_eq!(std::mem::take(&mut *lender.told.lock().unwrap()).len(), 2, "the servant goes back to the locator");
     }
 }
 
@@ -469,12 +470,12 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     named.validate_connection().unwrap();
     let answer = named.invoke(&IS_A, &|e| e.write_str(VALUE)).unwrap().read(|d| d.read_bool());
     assert!(answer.unwrap());
-    // The plain key also works within the process, both directly and marshalled.
+    // The plain key also works for collocated calls, direct and encoded.
     let local = world.server.string_to_object(&corbaloc.replace("Key", "Here")).unwrap().unwrap();
     assert_eq!((call(&local).unwrap(), call_marshalled(&local).unwrap()), (1, 1));
 
-    // If the object no longer exists, calls by the plain key get this answer. They are not
-    // forwarded.
+    // If the object no longer exists, calls by the plain key raise OBJECT_NOT_EXIST. The calls are
+    // not forwarded.
     poa.deactivate_object(&id).unwrap();
     assert_eq!(refused(call_marshalled(&named)), NO_OBJECT);
     assert_eq!(refused(named.validate_connection()).0, Kind::ObjectNotExist);
@@ -482,7 +483,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     poa.activate_object_with_id(&id, &number(3)).unwrap();
     assert_eq!(call_marshalled(&named).unwrap(), 3);
 
-    // A plain key that leads to itself makes a loop of forwards, which the client ends.
+    // A plain key that is bound to itself causes a loop of forwards, which the client ends.
     world.server.bind_key("Loop", &by_key("Loop")).unwrap();
     assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
 }
@@ -555,8 +556,8 @@ fn hints_lead_to_the_same_objects_and_never_to_another() {
             assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
         }
     }
-    // Another ORB has the same POA, as in a later run of a server. There the hint is wrong, but the
-    // key still finds the object.
+    // Another ORB has a POA of the same name, as in a later run of a server. In this ORB the hint
+    // is wrong, but the key still finds the object.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
@@ -596,7 +597,8 @@ fn current_tells_the_innermost_upcall() {
         assert_eq!(call(&inner)? + call_marshalled(&inner)?, 2);
         look(&before.poa, &before.object_id);
         assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "another thread has no context");
-        // The object is deactivated while its servant still runs. `current` still returns it.
+        // The object is deactivated while its servant still runs. `current` still returns the
+        // servant.
         before.poa.deactivate_object(&before.object_id).unwrap();
         assert_eq!(current().unwrap().servant(), before.servant());
         assert_eq!(current().unwrap().reference().unwrap().type_id(), VALUE);

@@ -15,12 +15,12 @@ use poa::*;
 /// Time for which each mix of operations runs.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Maximum time of a mix that has not yet met the situation under test, for example on a busy
-/// machine.
+/// Maximum time for which a mix of operations runs on until the situation under test has occurred,
+/// for example on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns true if a mix that began at `begin` must continue. It runs for `time`, and longer if it
-/// has not met its situation.
+/// Returns true if a mix of operations that began at `begin` must continue. A mix runs for `time`,
+/// and longer if its situation has not occurred yet.
 fn goes_on(begin: Instant, time: Duration, has_met: bool) -> bool {
     let so_far = begin.elapsed();
     so_far < time || (!has_met && so_far < PATIENCE)
@@ -44,7 +44,7 @@ impl Drop for Living {
     }
 }
 
-/// A servant activator that keeps its servants, so that `etherealize` can mark the right one.
+/// A servant activator that keeps its servants, so that `etherealize` can mark its servant.
 #[derive(Default)]
 struct Maker {
     life: Arc<Life>,
@@ -125,8 +125,8 @@ fn deactivation_against_calls_with_a_servant_activator() {
                 scope.spawn(|| {
                     while runs() {
                         for id in &ids {
-                            // Fails if another thread was faster, or if no call has activated the
-                            // object since.
+                            // An error means that another thread has deactivated the object, or
+                            // that no call has activated it again.
                             let _ = poa.deactivate_object(id);
                             std::thread::sleep(Duration::from_micros(50));
                         }
@@ -200,7 +200,7 @@ fn activation_and_deactivation_against_calls() {
             }
         });
         world.no_panics();
-        assert_eq!(Arc::strong_count(&living), 1, "every servant is gone");
+        assert_eq!(Arc::strong_count(&living), 1, "a servant was not dropped");
         assert!(hits.load(Ordering::SeqCst) > 100 && misses.load(Ordering::SeqCst) > 100, "{hits:?} {misses:?}");
         poa.destroy(true, true).unwrap();
     }
@@ -220,7 +220,7 @@ fn destruction_and_new_creation_against_calls() {
             match parent.create_poa(name, Some(parent.manager()), policies) {
                 Ok(poa) => {
                     self.0.fetch_add(1, Ordering::SeqCst);
-                    // Fails if the POA is already being destroyed.
+                    // An error means that the POA is already being destroyed.
                     let maker = ServantManager::Activator(Arc::new(Maker::default()));
                     Ok(poa.set_servant_manager(maker).is_ok())
                 }

@@ -12,7 +12,8 @@ use corelane::poa::*;
 use corelane::{CallPolicies, Completion, ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind};
 use poa::*;
 
-/// Fails if two threads are inside at the same time. One thread may enter several times.
+/// A check that fails if two threads are inside at the same time. One thread may enter several
+/// times.
 #[derive(Default)]
 struct Alone {
     owner: Mutex<Option<ThreadId>>,
@@ -39,7 +40,7 @@ impl Alone {
     }
 }
 
-/// A servant manager of either kind, which fails if two threads are inside at the same time.
+/// A servant manager of both kinds, which fails if two threads are inside at the same time.
 struct Managed(Arc<Alone>);
 
 impl Managed {
@@ -100,7 +101,8 @@ fn a_single_thread_poa_runs_one_thing_at_a_time() {
                         for round in 0..20 {
                             assert_eq!(world.call(way, &object).unwrap(), 1, "{name} {way:?}");
                             if name == "b" && way == Way::Direct && round % 4 == 0 {
-                                // Fails if another thread deactivated the object first.
+                                // An error means that another thread has already deactivated the
+                                // object.
                                 let _ = poa.deactivate_object(&id.into());
                             }
                             if round % 5 == 0 {
@@ -136,7 +138,7 @@ fn runs_in(thread: ThreadId) -> Servant {
     servant(move || Ok(i32::from(std::thread::current().id() == thread)))
 }
 
-/// A servant manager that gives each object its own servant, made by [`runs_in`].
+/// A servant manager that supplies a servant from [`runs_in`] for each object.
 struct Answers(ThreadId);
 
 impl ServantActivator for Answers {
@@ -155,8 +157,8 @@ impl ServantLocator for Answers {
     }
 }
 
-/// Makes one object of each kind that the POA can have. One is activated. The other has no servant
-/// of its own; the default servant or the servant manager serves it.
+/// Makes one object of each kind that the POA can have: an active object, and an object without a
+/// servant of its own, which the default servant or the servant manager serves.
 fn one_of_each_kind(poa: &Poa, thread: ThreadId) -> Vec<ObjectRef> {
     let (mut objects, policies) = (Vec::new(), poa.policies());
     let retains = policies.servant_retention == ServantRetention::Retain;
@@ -212,8 +214,8 @@ fn every_legal_combination_serves_under_every_thread_policy() {
                 made += 1;
             }
         }
-        // POAs that retain servants have an active object. POAs with a default servant or servant
-        // manager have an object of the other kind.
+        // 30 of the 42 combinations have an active object (RETAIN). 30 have an object without a
+        // servant of its own (default servant or servant manager).
         assert_eq!((made, called), (3 * 42, 3 * 3 * (30 + 30)));
         world.server.shutdown(true).unwrap();
     });

@@ -1,16 +1,17 @@
-//! Admission of streams: a stream is admitted only if the streams admitted before keep their
+//! Admission of streams: a stream is admitted only if all streams admitted before keep their
 //! guarantees.
 //!
-//! Each stream is a periodic task, whose cost is a period's packets times the cost of a packet.
-//! Four bounds must hold with the new stream:
+//! Each stream is a periodic task, whose cost is the packets of a period times the cost of a
+//! packet. Four bounds must hold with the new stream:
 //!
-//! 1. on its core every stream and every task of dispatch meets its deadline (exact response times,
+//! 1. on its core every stream and every dispatch task meets its deadline (exact response times,
 //!    `corelane_sched`);
 //! 2. the streams of a core leave best effort its minimum of the processor;
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
 //! 4. the memory of all streams fits.
 //!
-//! A refusal names the bound, the excess, and the largest number of packets that would fit.
+//! A refusal states the violated bound, the excess, and the largest number of packets that would
+//! fit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +31,7 @@ pub const MIN_ETHERNET_PAYLOAD: u64 = 46;
 /// Size in bytes of the shortest TCP packet: an IPv4 and a TCP header.
 pub const MIN_PACKET: u32 = 40;
 
-/// The share that a link and every core keep for best effort, in thousandths.
+/// Minimum shares that the link and every core keep for best effort, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Minimum {
     /// Share of the link.
@@ -39,10 +40,10 @@ pub struct Minimum {
     pub processor: u16,
 }
 
-/// The processor time of protocol processing, as measured on this machine.
+/// Processor time of protocol processing, as measured on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketCost {
-    /// Time for each period: waking up and going to sleep.
+    /// Time for each period: wake-up and going to sleep of the thread.
     pub wake_up: Nanos,
     /// Time for each packet.
     pub packet: Nanos,
@@ -59,25 +60,25 @@ pub struct Resources {
     pub vlan_tags: u8,
     /// Cost of protocol processing.
     pub cost: PacketCost,
-    /// Memory for all streams together, in bytes.
+    /// Memory in bytes for all streams together.
     pub memory: u64,
-    /// Share kept for best effort.
+    /// Minimum shares for best effort.
     pub minimum: Minimum,
-    /// Tasks of dispatch on each core, with the native priorities of their threads.
+    /// Dispatch tasks on each core, with the native priorities of their threads.
     pub dispatch: BTreeMap<u32, Vec<(u8, Timing)>>,
 }
 
-/// The load of a stream.
+/// Load that a stream causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// A budget in each period.
+    /// A budget of packets or bytes in each period.
     Periodic {
         /// The budget.
         budget: Budget,
-        /// Latest time after the start of a period at which its packets are processed.
+        /// Latest time after the start of a period at which the period's packets must be processed.
         deadline: Nanos,
     },
-    /// A rate of packets in the receive context, which interrupts every thread of the core.
+    /// A maximum rate of packets in the receive context, which interrupts every thread of the core.
     Capped(PacketRate),
 }
 
@@ -86,29 +87,29 @@ pub enum Load {
 pub struct StreamRequest {
     /// The stream.
     pub stream: StreamId,
-    /// Core of its protocol thread, or of its receive queue for [`Load::Capped`].
+    /// Core of the stream's protocol thread, or of its receive queue for [`Load::Capped`].
     pub core: u32,
-    /// Native priority of its protocol thread; ignored for [`Load::Capped`].
+    /// Native priority of the stream's protocol thread; ignored for [`Load::Capped`].
     pub priority: u8,
     /// The stream's load.
     pub load: Load,
-    /// Size in bytes of its largest packet, with IP and TCP headers. A number below [`MIN_PACKET`]
-    /// counts as [`MIN_PACKET`].
+    /// Size in bytes of the stream's largest packet, with IP and TCP headers. A number below
+    /// [`MIN_PACKET`] counts as [`MIN_PACKET`].
     pub max_packet: u32,
-    /// Maximum time for which work of lower priority, such as a softirq, keeps its thread from
-    /// running.
+    /// Maximum time for which work of lower priority, such as a softirq, keeps the stream's thread
+    /// from running.
     pub blocking: Nanos,
-    /// Maximum memory in bytes that it holds
+    /// Maximum memory of the stream in bytes
     /// ([`MemoryBound::total`](crate::memory::MemoryBound::total)).
     pub memory: u64,
 }
 
-/// A task in a refusal.
+/// Name of a task in a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskName {
     /// The protocol thread of a stream.
     Stream(StreamId),
-    /// A task of dispatch, by its index on the core.
+    /// A dispatch task, by its index on the core.
     Dispatch(usize),
 }
 
@@ -127,7 +128,7 @@ impl fmt::Display for TaskName {
 pub enum ViolatedBound {
     /// The budget is invalid.
     Budget(BudgetError),
-    /// The period's packets cannot be processed by the deadline even if no other task runs, or
+    /// The packets of a period cannot be processed by the deadline even if no other task runs, or
     /// another time is out of range.
     Timing(TimingError),
     /// The stream is admitted already.
@@ -136,28 +137,28 @@ pub enum ViolatedBound {
     ResponseTime {
         /// The task.
         task: TaskName,
-        /// The task's worst-case response time with the stream; `None` if unbounded.
+        /// The task's worst-case response time beside the new stream; `None` if unbounded.
         response: Option<Nanos>,
         /// The task's deadline.
         deadline: Nanos,
     },
-    /// The core would not have its minimum for best effort.
+    /// The core would keep less than its minimum for best effort.
     Processor {
         /// The core.
         core: u32,
-        /// Utilization that the processor's tasks need.
+        /// Utilization that the core's tasks need.
         needed: Utilization,
-        /// Utilization that the processor's tasks may use.
+        /// Utilization that the core's tasks may use.
         available: Utilization,
     },
-    /// The link would not have its minimum for best effort.
+    /// The link would keep less than its minimum for best effort.
     Link {
         /// Bits per second of all streams, with framing.
         needed: u64,
         /// Bits per second that streams may use.
         available: u64,
     },
-    /// The memory is insufficient.
+    /// The memory does not suffice.
     Memory {
         /// Bytes that all streams need.
         needed: u64,
@@ -166,14 +167,14 @@ pub enum ViolatedBound {
     },
 }
 
-/// A refused stream. The refusal changes no state.
+/// Refusal of a stream. It changes no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRefusal {
     /// The first violated bound, in the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
-    /// nothing else changes. For [`Load::Capped`] it counts packets in each second. `None` if there
-    /// is no such number.
+    /// nothing else changes. For [`Load::Capped`] it is the number of packets in each second.
+    /// `None` if no number would be admitted.
     pub would_fit: Option<u32>,
 }
 
@@ -212,7 +213,7 @@ impl fmt::Display for StreamRefusal {
 
 impl std::error::Error for StreamRefusal {}
 
-/// The state of admission: the resources and the admitted streams.
+/// State of admission: the resources, and the admitted streams.
 ///
 /// # Examples
 /// ```
@@ -250,7 +251,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Creates an admission without streams.
+    /// Creates the state of admission without streams.
     #[must_use]
     pub fn new(resources: Resources) -> Self {
         Self { resources, admitted: Vec::new() }
@@ -262,10 +263,10 @@ impl Admission {
         &self.admitted
     }
 
-    /// Admits a stream if every bound holds with it.
+    /// Admits a stream if every bound holds with the stream.
     ///
     /// # Errors
-    /// [`StreamRefusal`] with the bound and the number of packets that would fit.
+    /// [`StreamRefusal`] with the violated bound and the number of packets that would fit.
     pub fn admit(&mut self, request: StreamRequest) -> Result<(), StreamRefusal> {
         if let Err(bound) = self.check(&request) {
             return Err(StreamRefusal { bound, would_fit: self.would_fit(&request) });
@@ -281,7 +282,7 @@ impl Admission {
         self.admitted.len() < before
     }
 
-    /// Checks every bound for the admitted streams and `request`.
+    /// Checks every bound for the admitted streams and `request` together.
     ///
     /// # Errors
     /// The first violated bound.
@@ -327,7 +328,7 @@ impl Admission {
         let tasks = self.tasks(request);
         for (place, (priority, task, timing)) in tasks.iter().enumerate() {
             if *priority == u16::MAX {
-                // Packets in the receive context have no deadline: only the link waits for them.
+                // Packets in the receive context have no deadline.
                 continue;
             }
             let above = tasks.iter().enumerate().filter(|(other, (above, ..))| *other != place && above >= priority);
@@ -374,8 +375,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Finds the largest number of packets with which every bound holds. It uses binary search,
-    /// because each bound is tighter with more packets.
+    /// Returns the largest number of packets with which every bound holds. Binary search finds it,
+    /// because more packets make each bound harder to keep.
     fn would_fit(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());
@@ -395,7 +396,7 @@ impl Admission {
 }
 
 impl StreamRequest {
-    /// Returns the size in bytes of the largest packet that the stream can have.
+    /// Returns the size in bytes of the stream's largest possible packet.
     fn largest_packet(&self) -> u64 {
         self.max_packet.max(MIN_PACKET).into()
     }
@@ -408,7 +409,7 @@ impl StreamRequest {
         }
     }
 
-    /// Returns the stream with this number of packets in each period or second; `None` for 0.
+    /// Returns the request with another number of packets in each period or second; `None` for 0.
     fn with_packets(&self, packets: u32) -> Option<Self> {
         let packets = std::num::NonZeroU32::new(packets)?;
         let load = match self.load {
@@ -429,8 +430,8 @@ fn max_packets(budget: &Budget) -> u32 {
 }
 
 impl Resources {
-    /// Returns the task for a stream's protocol processing. Times that overflow saturate, and no
-    /// analysis accepts such times.
+    /// Returns the task for a stream's protocol processing. Times that overflow are saturated, and
+    /// no analysis accepts saturated times.
     fn timing(&self, stream: &StreamRequest) -> Timing {
         match stream.load {
             Load::Periodic { budget, deadline } => {
@@ -456,15 +457,15 @@ impl Resources {
         let largest = stream.largest_packet();
         let (packets, bytes, period) = match stream.load {
             Load::Periodic { budget, .. } => {
-                // The excess of the last packet is a debt of the next period, which then sends
-                // less.
+                // The last packet may exceed the bytes. The next period pays for the excess and
+                // sends less.
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
             Load::Capped(rate) => (1, largest, rate.interval()),
         };
         let framing = ETHERNET_OVERHEAD + 4 * u64::from(self.vlan_tags);
-        // All packets but one may be of minimum size beside a long one. Each of these has its own
-        // padding.
+        // All packets but one may have the minimum size beside one long packet. Each of the short
+        // packets has its own padding.
         let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD - u64::from(MIN_PACKET));
         let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);

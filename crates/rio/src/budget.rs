@@ -1,9 +1,9 @@
-//! Budgets: how many packets and bytes of a stream are processed in each period.
+//! Budgets: bounds on the packets and bytes of a stream that are processed in each period.
 //!
-//! Periods do not drift: period n begins n periods after the origin, however late the thread wakes.
+//! Periods do not drift: period n begins n periods after the origin, even if the thread wakes late.
 //! An unused budget expires at the end of its period. The last packet of a period may exceed the
-//! remaining bytes; the next period pays the excess. So a stream that always has packets gets
-//! exactly its bytes in the long run, and is never ahead by more than one packet.
+//! remaining bytes, and the next period pays for the excess. So a stream that always has packets
+//! gets exactly its bytes in the long run, and is never ahead by more than one packet.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use corelane_sched::task::{MAX_PERIOD, MIN_PERIOD, Nanos};
 
 use crate::rate::PacketRate;
 
-/// The packets and bytes that a stream may process in each period.
+/// Packets and bytes that a stream may process in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Length of a period.
     pub period: Nanos,
-    /// Number of packets in each period; `None` is no bound.
+    /// Number of packets in each period; `None` if packets are unbounded.
     pub packets: Option<u32>,
-    /// Number of bytes of IP packets in each period; `None` is no bound.
+    /// Number of bytes of IP packets in each period; `None` if bytes are unbounded.
     pub bytes: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Budget {
         Self { period, packets: None, bytes: Some(bytes) }
     }
 
-    /// Creates a budget for best effort: `thousandths` of a link with `bits_per_second`.
+    /// Creates a budget for best effort: `thousandths` of a link of `bits_per_second`.
     #[must_use]
     pub fn of_share(thousandths: u32, bits_per_second: u64, period: Nanos) -> Self {
         let bits = u128::from(bits_per_second) * u128::from(thousandths) / 1_000;
@@ -43,7 +43,7 @@ impl Budget {
         Self::of_bytes(u64::try_from(bytes).unwrap_or(u64::MAX), period)
     }
 
-    /// Checks that the budget has a bound, and a period that a thread can follow.
+    /// Checks that packets or bytes are bounded, and that a thread can keep the period.
     ///
     /// # Errors
     /// [`BudgetError`] with the field that is out of range.
@@ -60,7 +60,7 @@ impl Budget {
     }
 }
 
-/// Maximum bytes in a period: those of a link of 1 Tbit/s in an hour.
+/// Maximum number of bytes in a period: the bytes of a 1 Tbit/s link in an hour.
 pub const MAX_BYTES: u64 = 450_000_000_000_000;
 
 /// The reason why a budget is invalid.
@@ -68,7 +68,7 @@ pub const MAX_BYTES: u64 = 450_000_000_000_000;
 pub enum BudgetError {
     /// The period is out of range.
     Period(Nanos),
-    /// There is no bound, or one is 0 or larger than [`MAX_BYTES`].
+    /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_BYTES`].
     Amount {
         /// The bound in packets.
         packets: Option<u32>,
@@ -94,18 +94,19 @@ impl fmt::Display for BudgetError {
 
 impl std::error::Error for BudgetError {}
 
-/// The time at which an unused budget expires.
+/// Rule for when an unused budget expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetServer {
-    /// When no packet waits; the thread then sleeps until the next period.
+    /// It expires when no packet waits. The thread then sleeps until the next period.
     Polling,
-    /// At the end of the period; a packet that arrives later in the period is processed at once.
+    /// It expires at the end of the period. A packet that arrives later in the period is processed
+    /// at once.
     Deferrable,
 }
 
-/// The consumption of a budget over time.
+/// Consumption of a budget over time.
 ///
-/// The caller asks [`take`](Self::take) for each packet, with the current time.
+/// The caller calls [`take`](Self::take) for each packet, with the current time.
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
@@ -114,7 +115,7 @@ pub struct BudgetState {
     /// Number of the current period.
     period: u64,
     packets_left: u32,
-    /// Bytes left in the current period; a negative number is a debt.
+    /// Bytes left in the current period; a negative number is a debt from the previous one.
     bytes_left: i64,
     skipped_periods: u64,
 }
@@ -123,7 +124,7 @@ impl BudgetState {
     /// Starts the first period at `origin`.
     ///
     /// # Errors
-    /// The errors of [`Budget::check`].
+    /// As for [`Budget::check`].
     pub fn new(budget: Budget, service: BudgetServer, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
         let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
@@ -153,8 +154,8 @@ impl BudgetState {
         true
     }
 
-    /// Records that no packet waits. Under [`BudgetServer::Polling`] the rest of this period's budget
-    /// expires.
+    /// Records that no packet waits. Under [`BudgetServer::Polling`] the remaining budget of the
+    /// period expires.
     pub fn find_empty(&mut self, now: Nanos) {
         self.advance(now);
         if self.service == BudgetServer::Polling && now >= self.origin {
@@ -169,15 +170,14 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of periods in which the thread never asked for a packet, because it was
-    /// late by more than a period.
+    /// Returns the number of periods for which the thread did not ask, because it was late by more
+    /// than a period.
     #[must_use]
     pub fn skipped_periods(&self) -> u64 {
         self.skipped_periods
     }
 
-    /// Returns the packets and bytes left in the current period; `None` for an amount without a
-    /// bound.
+    /// Returns the packets and bytes left in the current period; `None` for an unbounded amount.
     #[must_use]
     pub fn left(&self) -> (Option<u32>, Option<u64>) {
         let bytes = self.budget.bytes.map(|_| u64::try_from(self.bytes_left).unwrap_or(0));
@@ -200,8 +200,8 @@ impl BudgetState {
         }
     }
 
-    /// Starts the last of `periods` new periods. Each of them pays part of a debt; an unused budget
-    /// does not accumulate.
+    /// Starts the last of `periods` new periods. Each new period pays for a part of the debt; an
+    /// unused budget does not accumulate.
     fn refill(&mut self, periods: u64) {
         self.packets_left = self.budget.packets.unwrap_or(0);
         let bytes = i64::try_from(self.budget.bytes.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -211,11 +211,11 @@ impl BudgetState {
     }
 }
 
-/// The class of a stream, which determines when its packets are processed.
+/// Service class of a stream, which determines when its packets are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The receive context processes up to this many packets per second. Packets above the cap
-    /// are processed as those of [`Priority`](Self::Priority).
+    /// The receive context processes packets up to this rate. Packets above the cap are processed
+    /// like those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
     /// At the start of each period, as many packets are processed as the budget permits.
     Guaranteed(Budget),
@@ -225,7 +225,7 @@ pub enum Class {
     BestEffort(Option<Budget>),
 }
 
-/// The next step of a stream's thread.
+/// Next step of a stream's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadStep {
     /// Process the packet at the head of the queue.
@@ -236,7 +236,7 @@ pub enum ThreadStep {
     Wait,
 }
 
-/// The scheduler of a stream's thread, which decides its next step.
+/// Scheduler of a stream's thread, which decides the thread's next step.
 #[derive(Clone, Debug)]
 pub struct StreamScheduler {
     budget: Option<BudgetState>,
@@ -247,7 +247,7 @@ impl StreamScheduler {
     /// Starts the first period at `origin`.
     ///
     /// # Errors
-    /// The errors of [`Budget::check`].
+    /// As for [`Budget::check`].
     pub fn new(class: Class, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
             Class::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
@@ -258,7 +258,7 @@ impl StreamScheduler {
         Ok(Self { sleeps_by_period: service == BudgetServer::Polling, budget })
     }
 
-    /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue,
+    /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue;
     /// `None` if the queue is empty.
     pub fn next(&mut self, head: Option<u32>, now: Nanos) -> ThreadStep {
         let Some(budget) = &mut self.budget else {
@@ -276,16 +276,17 @@ impl StreamScheduler {
         }
     }
 
-    /// Returns the budget, if the class has one.
+    /// Returns the state of the budget, if the class has one.
     #[must_use]
     pub fn budget(&self) -> Option<&BudgetState> {
         self.budget.as_ref()
     }
 }
 
-/// Orders streams by the priority of their threads, highest first. Compares the lane's priority,
-/// then the period (shorter first, rate-monotonic), then the index. Low latency and priority
-/// streams come before the guaranteed ones of their lane's priority. Best effort comes last.
+/// Returns the indices of the streams by the priority of their threads, highest first. The order
+/// compares the lane's priority, then the period (shorter first, rate-monotonic), then the index.
+/// At equal lane priority, low latency and priority streams come before guaranteed streams. Best
+/// effort comes last.
 #[must_use]
 pub fn processing_order(streams: &[(u8, Class)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..streams.len()).collect();
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(turn.next(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
         assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
         assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
-        // The late wake-up does not move the next period.
+        // The late wake-up does not change the start of the next period.
         assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::SleepUntil(20 * MS));
     }
 
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
         assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
         assert_eq!(turn.next(Some(900), 5 * MS + 2), ThreadStep::SleepUntil(6 * MS));
-        // The debt of 800 bytes is paid; 200 bytes are left.
+        // The debt of 800 bytes is paid, and 200 bytes are left.
         assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::Process);
         assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::SleepUntil(7 * MS));
     }
@@ -389,8 +390,8 @@ mod tests {
     }
 
     proptest! {
-        /// However often the thread asks, no run of periods grants more than its budgets and one
-        /// packet.
+        /// No run of periods grants more than its budgets and one packet, even if the thread asks
+        /// often.
         #[test]
         fn no_run_of_periods_exceeds_its_budget(
             budget in any_budget(),
@@ -419,7 +420,7 @@ mod tests {
             }
         }
 
-        /// A thread that always has packets and asks in every period, however late, gets its whole
+        /// A thread that always has packets and asks in every period, even late, gets its whole
         /// budget.
         #[test]
         fn a_stream_with_packets_gets_its_whole_budget(
@@ -449,8 +450,8 @@ mod tests {
             }
         }
 
-        /// A thread that is late by whole periods gets one period's budget. The missed periods add
-        /// nothing.
+        /// A thread that is late by whole periods gets the budget of one period. The missed periods
+        /// add nothing.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
             let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();

@@ -1,17 +1,16 @@
-//! Frames in the form in which the driver receives them, and the decision which frames may belong
-//! to a stream.
+//! Parsing of frames as the driver receives them, to find frames that may belong to a stream.
 //!
-//! [`parse`] is the specification of the XDP program in [`steering`](crate::steering): the
-//! program's instructions are tested against it. Every length is checked before use, so a frame
-//! that is truncated or claims a wrong length is [`ParsedFrame::BestEffort`].
+//! [`parse`] is the specification for parsing in the XDP program of [`steering`](crate::steering),
+//! and tests compare the program with it. Every length is checked before use. So a frame that is
+//! truncated, or has a wrong length field, is [`ParsedFrame::BestEffort`].
 //!
 //! ```text
 //! | Ethernet 14 | VLAN tag 4, up to two | IPv4 20, no options | TCP 20..60 | payload | padding |
 //!                                       | IPv6 40             |
 //! ```
 //!
-//! Checksums are not verified here: the kernel's IP and TCP do that in the thread that the frame
-//! reaches.
+//! Checksums are not verified here. The kernel's IP and TCP verify them in the thread that
+//! processes the frame.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,17 +44,18 @@ pub(crate) mod protocol {
     pub(crate) const ICMPV6: u8 = 58;
 }
 
-/// First byte of an IPv4 header: version 4 and a length of five words, without options.
+/// First byte of an IPv4 header: version 4, and a length of five words, without options.
 pub(crate) const IPV4_WITHOUT_OPTIONS: u8 = 0x45;
-/// More-fragments flag and fragment offset of an IPv4 header; both are 0 in a whole datagram.
+/// Mask of the more-fragments flag and the fragment offset of an IPv4 header; both are 0 in a whole
+/// datagram.
 pub(crate) const FRAGMENT_BITS: u16 = 0x3fff;
 /// First and last ICMPv6 type of neighbour discovery (RFC 4861): router solicitation to redirect.
 pub(crate) const NEIGHBOUR_DISCOVERY: (u8, u8) = (133, 137);
-/// Hop limit of a neighbour discovery message; a router would have lowered it (RFC 4861, section
+/// Hop limit of a neighbour discovery message. A router would have lowered it (RFC 4861, section
 /// 6.1.1).
 pub(crate) const ON_LINK_HOP_LIMIT: u8 = 255;
 
-/// The two ends of a TCP connection, as in the frames that its local end receives.
+/// The two ends of a TCP connection, in the order of the frames that its local end receives.
 ///
 /// The bytes are the key of the kernel's table, in network order:
 ///
@@ -74,9 +74,9 @@ impl ConnectionKey {
     pub const SIZE: usize = 40;
 
     /// Returns the key of the frames that `remote` sends to `local`. `None` if one address is IPv4
-    /// and the other IPv6.
+    /// and the other is IPv6.
     ///
-    /// An IPv4 address mapped into IPv6, which a dual-stack socket reports, counts as IPv4, because
+    /// An IPv4 address mapped into IPv6, as a dual-stack socket reports it, counts as IPv4, because
     /// its frames are IPv4.
     #[must_use]
     pub fn new(remote: SocketAddr, local: SocketAddr) -> Option<Self> {
@@ -96,7 +96,7 @@ impl ConnectionKey {
         &self.0
     }
 
-    /// Returns the port at the receiver.
+    /// Returns the port of the receiver.
     #[must_use]
     pub const fn local_port(&self) -> u16 {
         u16::from_be_bytes([self.0[6], self.0[7]])
@@ -116,20 +116,20 @@ impl ConnectionKey {
     }
 }
 
-/// The kind of a frame, before any table lookup.
+/// Kind of a frame, determined before any table look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParsedFrame {
     /// The kernel handles the frame in the receive context: ARP, IPv6 neighbour discovery,
     /// multicast and broadcast.
     Pass,
-    /// The frame belongs to no stream: another protocol, IP options, a fragment, an extension
-    /// header, or malformed.
+    /// The frame belongs to no stream: it has another protocol, IP options, a fragment or an
+    /// extension header, or is malformed.
     BestEffort,
     /// A TCP segment in one whole IP datagram.
     Tcp(ConnectionKey),
 }
 
-/// Determines the kind of a frame. It never panics, for any bytes.
+/// Determines the kind of a frame. Never panics.
 #[must_use]
 pub fn parse(frame: &[u8]) -> ParsedFrame {
     parse_ethernet(frame).unwrap_or(ParsedFrame::BestEffort)
@@ -138,7 +138,7 @@ pub fn parse(frame: &[u8]) -> ParsedFrame {
 /// Parses an Ethernet frame; `None` if it belongs to no stream.
 fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
     let first = *frame.get(..ETHERNET_HEADER)?.first()?;
-    // The group bit of the destination address: multicast or broadcast.
+    // The group bit of the destination address is set for multicast and broadcast.
     if first & 1 == 1 {
         return Some(ParsedFrame::Pass);
     }
@@ -188,7 +188,7 @@ fn parse_ipv6(packet: &[u8]) -> Option<ParsedFrame> {
     Some(ParsedFrame::Tcp(ConnectionKey::from_fields(6, source_port, local_port, source, destination)))
 }
 
-/// Returns true for a message of neighbour discovery from this link; `None` if the ICMPv6 header is
+/// Returns true for a neighbour discovery message from this link; `None` if the ICMPv6 header is
 /// truncated.
 fn is_neighbour_discovery(header: &[u8], message: &[u8]) -> Option<bool> {
     let kind = *message.get(..4)?.first()?;
@@ -196,7 +196,8 @@ fn is_neighbour_discovery(header: &[u8], message: &[u8]) -> Option<bool> {
     Some(*header.get(7)? == ON_LINK_HOP_LIMIT && (first..=last).contains(&kind))
 }
 
-/// Returns the ports of sender and receiver; `None` if the header does not fit into the segment.
+/// Returns the ports of sender and receiver; `None` if the TCP header does not fit into the
+/// segment.
 fn parse_tcp(segment: &[u8]) -> Option<(u16, u16)> {
     let header_words = segment.get(..TCP_HEADER)?.get(12)? >> 4;
     let header_length = usize::from(header_words) * 4;
@@ -213,7 +214,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 pub(crate) mod build {
     use super::*;
 
-    /// Builds a TCP frame between two ends of the same IP version, with `tags` VLAN tags and
+    /// Builds a TCP frame between two ends with equal IP versions, with `tags` VLAN tags and
     /// `payload` bytes.
     pub(crate) fn tcp(remote: SocketAddr, local: SocketAddr, tags: usize, payload: usize) -> Vec<u8> {
         let mut segment = [remote.port().to_be_bytes(), local.port().to_be_bytes()].concat();

@@ -1,4 +1,4 @@
-//! The maximum memory of a stream, fixed before it begins.
+//! The maximum memory of a stream, fixed before the stream begins.
 //!
 //! The figures are upper bounds of the memory that Linux uses. Linux doubles socket buffer sizes
 //! (socket(7)), checks a buffer's limit only before it adds a packet, and rounds rings up to pages.
@@ -18,10 +18,10 @@ const PACKET_OVERHEAD: u64 = 1024;
 /// Upper bound in bytes of an entry in the connection table, with key, value and links.
 const CONNECTION_ENTRY: u64 = 128;
 
-/// The buffers of a stream.
+/// Sizes of the buffers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// Number of receive queues of the interface; the stream has a ring on each.
+    /// Number of receive queues of the interface. The stream has a ring on each queue.
     pub queues: u16,
     /// Number of frames in each receive ring, a power of two.
     pub ring_frames: u32,
@@ -39,12 +39,12 @@ pub struct Buffers {
     pub max_packet: u32,
 }
 
-/// The maximum number of bytes that a stream holds, by place.
+/// Maximum number of bytes that a stream holds, by kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryBound {
     /// Frames of the receive rings.
     pub frames: u64,
-    /// Descriptors of the receive rings, and the stream's share of the fill ring.
+    /// Descriptors of the receive rings, with the stream's share of the fill ring.
     pub rings: u64,
     /// Frames that wait for a kernel thread.
     pub thread_queue: u64,
@@ -55,7 +55,7 @@ pub struct MemoryBound {
 }
 
 impl MemoryBound {
-    /// Returns the sum of all places.
+    /// Returns the sum of all kinds of memory.
     #[must_use]
     pub fn total(&self) -> u64 {
         let Self { frames, rings, thread_queue, sockets, tables } = *self;
@@ -75,7 +75,7 @@ impl fmt::Display for MemoryBound {
     }
 }
 
-/// The reason why the kernel would refuse buffers.
+/// The reason why the kernel would refuse the buffers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuffersError {
     /// The number of frames in a ring is not a power of two.
@@ -99,10 +99,10 @@ impl fmt::Display for BuffersError {
 impl std::error::Error for BuffersError {}
 
 impl Buffers {
-    /// Checks the kernel's requirements for rings.
+    /// Checks the kernel's requirements on rings.
     ///
     /// # Errors
-    /// [`BuffersError`] for the first wrong field.
+    /// [`BuffersError`] for the first invalid field.
     pub fn check(&self) -> Result<(), BuffersError> {
         if self.queues == 0 {
             return Err(BuffersError::Queues);
@@ -119,15 +119,15 @@ impl Buffers {
     /// Returns the maximum memory of the stream.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check).
+    /// As for [`check`](Self::check).
     pub fn bound(&self) -> Result<MemoryBound, BuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
         let [thread_queue_frames, connections] = [self.thread_queue_frames, self.max_connections].map(u64::from);
         let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
-        // Rounding up to a power of two at most doubles the sum of the receive rings
-        // (`fill_ring_frames`).
+        // The size of the fill ring is rounded up to a power of two, which at most doubles the sum
+        // of the receive rings (`fill_ring_frames`).
         let fill_share = (RING_HEADER + 2 * ring_frames * FILL_DESCRIPTOR).next_multiple_of(PAGE);
         let socket = 2 * (u64::from(self.receive_buffer) + u64::from(self.send_buffer)) + 2 * largest;
         Ok(MemoryBound {
@@ -141,10 +141,10 @@ impl Buffers {
 }
 
 /// Returns the size of the fill ring that the streams of a receive queue share. It is the smallest
-/// power of two larger than the sum of their receive rings.
+/// power of two that is larger than the sum of their receive rings.
 ///
-/// With fewer frames, a stream whose thread is stalled would hold frames that others need. `None`
-/// if the size exceeds 2^31 frames.
+/// With fewer frames, a stream whose thread is stalled would hold frames that other streams need.
+/// `None` if the size exceeds 2^31 frames.
 #[must_use]
 pub fn fill_ring_frames(ring_frames: impl IntoIterator<Item = u32>) -> Option<u32> {
     let sum = ring_frames.into_iter().try_fold(0_u32, u32::checked_add)?;

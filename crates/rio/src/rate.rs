@@ -1,13 +1,13 @@
-//! A cap in packets per second, whose state is one number and which needs no division.
+//! Rate caps in packets per second. The state is one number, and no division is needed.
 
 use std::num::NonZeroU32;
 
 use corelane_sched::task::Nanos;
 
-/// A cap in packets per second with a burst (the generic cell rate algorithm of ITU-T I.371).
+/// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// In any time span `t` it grants at most `burst + t / interval` packets, rounded up. The XDP
-/// program implements it too.
+/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded up. The XDP
+/// program implements this algorithm, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
     interval: Nanos,
@@ -16,34 +16,34 @@ pub struct PacketRate {
 }
 
 impl PacketRate {
-    /// Creates a cap of `packets_per_second`, with `burst` packets at once after a pause.
+    /// Creates a cap of `packets_per_second`, with up to `burst` packets at once after a pause.
     #[must_use]
     pub fn new(packets_per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         let interval = 1_000_000_000_u64.div_ceil(u64::from(packets_per_second.get()));
         Self { interval, tolerance: interval * u64::from(burst.get() - 1), burst }
     }
 
-    /// Returns the time between two packets at the cap.
+    /// Returns the time between two packets at the maximum rate.
     #[must_use]
     pub const fn interval(&self) -> Nanos {
         self.interval
     }
 
-    /// Returns the time by which packets may arrive early. A burst without its first packet takes
-    /// this time at the cap.
+    /// Returns the time by which packets may arrive early: the time that a burst without its first
+    /// packet takes at the maximum rate.
     #[must_use]
     pub const fn tolerance(&self) -> Nanos {
         self.tolerance
     }
 
-    /// Returns the maximum number of packets that are granted together after a pause.
+    /// Returns the maximum number of packets that are granted at once after a pause.
     #[must_use]
     pub const fn burst(&self) -> NonZeroU32 {
         self.burst
     }
 
-    /// Grants or refuses a packet. `state` is the time at which the next packet is due; it starts
-    /// at 0.
+    /// Returns true if a packet is granted. `state` is the time at which the next packet is due,
+    /// and must start at 0.
     pub fn grant(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {
@@ -85,8 +85,8 @@ mod tests {
     }
 
     proptest! {
-        /// From any grant to any later one, both included, lie at most the burst and the packets
-        /// that the time permits.
+        /// The number of grants between any two times is at most the burst and the packets that the
+        /// time permits.
         #[test]
         fn no_span_of_time_gets_more_than_the_cap(
             pps in 1_u32..2_000_000,

@@ -1,8 +1,8 @@
-//! Rungs: sets of features in use, and changes of the set while the system runs.
+//! Rungs: sets of features in use, and changes between them while the system runs.
 //!
-//! The sockets are the same on every rung. A change moves frames from one queue to another and
-//! never breaks a connection: TCP retransmits the segments that are lost during the change.
-//! [`Ladder`] decides the steps; its caller executes them.
+//! Every rung uses the same sockets. A change moves frames from one queue to another and never
+//! breaks a connection: TCP retransmits the segments that are lost during the change. [`Ladder`]
+//! decides the steps, and its caller executes them.
 //!
 //! ```text
 //! rung         steps, in the order in which they are done
@@ -19,7 +19,7 @@ use std::fmt;
 
 use corelane_sched::task::Nanos;
 
-/// A set of features that are used together.
+/// A set of features that are in use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rung {
     /// Plain TCP.
@@ -37,7 +37,7 @@ impl Rung {
     /// Every rung, the lowest first.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Sockets, Self::Steered, Self::Streams];
 
-    /// Returns the rung below; the lowest returns itself.
+    /// Returns the next lower rung; the lowest rung returns itself.
     #[must_use]
     pub const fn below(self) -> Self {
         match self {
@@ -47,7 +47,7 @@ impl Rung {
         }
     }
 
-    /// Returns the number of steps in place on this rung.
+    /// Returns the number of steps that are in place on this rung.
     const fn steps(self) -> usize {
         match self {
             Self::Plain => 0,
@@ -57,7 +57,7 @@ impl Rung {
         }
     }
 
-    /// Returns the highest rung whose steps are all done, if the first `done` steps are.
+    /// Returns the highest rung whose steps are all among the first `done` steps.
     fn reached(done: usize) -> Self {
         Self::ALL.into_iter().rev().find(|rung| rung.steps() <= done).unwrap_or_default()
     }
@@ -74,23 +74,23 @@ impl fmt::Display for Rung {
     }
 }
 
-/// A step between two rungs. Undoing it restores the earlier state.
+/// A step between two rungs. Undoing the step restores the earlier state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RungStep {
     /// Sets budgets, buffers, pacing and priorities of the sockets.
     SocketOptions,
-    /// Writes the interface's settings to a file, so that the next start restores them after a
-    /// crash.
+    /// Writes the interface's settings to a file. After a crash, the next start restores the
+    /// settings from it.
     Journal,
-    /// Moves receive processing into kernel threads with priority and core.
+    /// Moves receive processing into kernel threads with a priority and a core.
     ThreadedNapi,
-    /// Creates transmit classes (HTB) by stream.
+    /// Creates a transmit class (HTB) for each stream.
     TransmitClasses,
-    /// Creates frames, AF_XDP sockets and the TUN device. Undoing it waits for frames that the
-    /// kernel still holds.
+    /// Creates frames, AF_XDP sockets and the TUN device. Undoing the step waits for frames that
+    /// the kernel still holds.
     Rings,
-    /// Starts protocol threads. Undoing it first writes the frames waiting in the rings to the TUN
-    /// device.
+    /// Starts protocol threads. Undoing the step first writes the frames that wait in the rings to
+    /// the TUN device.
     Threads,
     /// Fills the tables of ports and connections.
     Connections,
@@ -111,7 +111,7 @@ impl RungStep {
         Self::Program,
     ];
 
-    /// Returns the lowest rung that needs the step.
+    /// Returns the lowest rung that includes the step.
     #[must_use]
     pub fn rung(self) -> Rung {
         let place = Self::ALL.iter().position(|step| *step == self).unwrap_or_default();
@@ -119,7 +119,7 @@ impl RungStep {
     }
 }
 
-/// The process capabilities that features need.
+/// Capabilities of the process that rungs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Capabilities {
@@ -151,10 +151,10 @@ impl Capabilities {
     }
 }
 
-/// The state of the interface.
+/// State of the network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InterfaceState {
-    /// There is no such interface.
+    /// The interface does not exist.
     Absent,
     /// The link is down.
     Down,
@@ -162,39 +162,39 @@ pub enum InterfaceState {
     Up,
 }
 
-/// The program on the interface.
+/// The XDP program on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// No program.
+    /// The interface has no XDP program.
     Free,
-    /// The steering program of this process.
+    /// The interface has the steering program of this process.
     Ours,
-    /// A program of another owner, which is left alone.
+    /// The interface has a program of another owner, which is not replaced.
     Foreign,
 }
 
-/// The result of probing the machine.
+/// Result of probing the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbeResult {
     /// Capabilities of the process.
     pub capabilities: Capabilities,
-    /// State of the interface.
+    /// State of the network interface.
     pub interface: InterfaceState,
-    /// Program on the interface.
+    /// XDP program on the interface.
     pub hook: Hook,
 }
 
-/// The reason why the rung is not higher.
+/// The reason why no higher rung is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The configuration asks for no higher rung.
+    /// The configuration requests no higher rung.
     Wanted,
     /// The machine has not been probed yet.
     NotProbed,
-    /// The process lacks this capability.
+    /// The process lacks the named capability.
     Capability(&'static str),
-    /// There is no such interface.
+    /// The interface does not exist.
     InterfaceAbsent,
     /// The link is down.
     LinkDown,
@@ -202,31 +202,31 @@ pub enum Limit {
     HookTaken,
     /// The steering program was detached from outside.
     ProgramLost,
-    /// This step failed; it is retried later.
+    /// The step failed. It will be retried later.
     StepFailed(RungStep),
 }
 
-/// Time spans of a [`Ladder`].
+/// Times of a [`Ladder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Time between two probes. A loss is noticed within it.
+    /// Time between two probes, within which a lost feature is noticed.
     pub probe_interval: Nanos,
     /// Time until the first retry of a failed step.
     pub first_retry: Nanos,
-    /// Maximum time until a retry. Each failure doubles the time up to this.
+    /// Maximum time until a retry. Each failure doubles the time, up to this maximum.
     pub max_retry: Nanos,
 }
 
 impl Default for Pace {
-    /// Sets 250 ms between probes, so that a loss is noticed, and the rung left, within a second.
-    /// Retries come after 250 ms to 30 s.
+    /// Returns the default times: 250 ms between probes, so that a lost feature is noticed and its
+    /// rung left within a second. Retries come after 250 ms to 30 s.
     fn default() -> Self {
         Self { probe_interval: 250_000_000, first_retry: 250_000_000, max_retry: 30_000_000_000 }
     }
 }
 
-/// An action for the caller. The caller answers each with a [`RungEvent`] before it polls for the
-/// next one.
+/// An action for the caller of a [`Ladder`]. The caller answers each action with a [`RungEvent`]
+/// before it polls for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RungAction {
     /// Probe the machine and answer with [`RungEvent::Probed`].
@@ -237,22 +237,22 @@ pub enum RungAction {
     Undo(RungStep),
 }
 
-/// An answer to an [`RungAction`].
+/// The caller's answer to a [`RungAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RungEvent {
     /// The result of a probe.
     Probed(ProbeResult),
     /// The step was done or undone.
     Done,
-    /// The step was left out, for example to keep another owner's queueing discipline. The rung
-    /// counts as reached without it.
+    /// The step was skipped, for example to keep a queueing discipline of another owner. The rung
+    /// counts as reached without the step.
     Skipped,
-    /// The step was not done and left no trace. Or it could not be undone, because its changes are
-    /// already gone.
+    /// The step was not done and left no trace. For an undo, it means that the changes were already
+    /// gone.
     Failed,
 }
 
-/// A change of rung, for events and the log.
+/// A change of the rung in use, for events and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RungChange {
     /// The rung before.
@@ -265,13 +265,14 @@ pub struct RungChange {
 
 /// The state machine that selects and changes rungs.
 ///
-/// The caller asks [`poll`](Self::poll) for actions and answers each with [`handle`](Self::handle).
+/// The caller asks [`poll`](Self::poll) for actions and answers each action with
+/// [`handle`](Self::handle).
 #[derive(Clone, Debug)]
 pub struct Ladder {
     pace: Pace,
     wanted: Rung,
     facts: Option<ProbeResult>,
-    /// Number of steps in place: the first ones of [`RungStep::ALL`], skipped ones included.
+    /// Number of steps in place, in the order of [`RungStep::ALL`]; skipped steps count.
     done: usize,
     /// Bit set of the skipped steps, by their index in [`RungStep::ALL`].
     skipped: u8,
@@ -279,9 +280,9 @@ pub struct Ladder {
     probe_at: Nanos,
     /// True if the program was detached from outside and its step has not been undone yet.
     is_program_lost: bool,
-    /// The last failure. Its rung is not retried before `retry_at`.
+    /// The last failure. Its rung is not tried again before `retry_at`.
     failure: Option<RungFailure>,
-    /// Time until the retry after the next failure.
+    /// Delay of the retry after the next failure.
     retry: Nanos,
 }
 
@@ -293,8 +294,8 @@ struct RungFailure {
 }
 
 impl Ladder {
-    /// Creates a ladder on the rung plain, which climbs up to `wanted` as far as the machine
-    /// permits.
+    /// Creates a ladder on the rung [`Rung::Plain`]. It climbs up to `wanted`, as far as the
+    /// machine permits.
     #[must_use]
     pub fn new(wanted: Rung, pace: Pace, now: Nanos) -> Self {
         Self {
@@ -311,8 +312,8 @@ impl Ladder {
         }
     }
 
-    /// Sets the rung that the configuration asks for. [`Rung::Plain`] undoes all steps, as at
-    /// shutdown.
+    /// Sets the rung that the configuration requests. [`Rung::Plain`] undoes all steps, for example
+    /// at shutdown.
     pub fn want(&mut self, wanted: Rung) {
         self.wanted = wanted;
     }
@@ -331,7 +332,7 @@ impl Ladder {
         place < self.done && self.skipped >> place & 1 == 0
     }
 
-    /// Returns the highest rung that is tried now, and the reason why it is not higher.
+    /// Returns the highest rung that the ladder tries now, and the reason why it is not higher.
     #[must_use]
     pub fn target(&self, now: Nanos) -> (Rung, Limit) {
         let Some(facts) = self.facts else { return (Rung::Plain.min(self.wanted), Limit::NotProbed) };
@@ -360,7 +361,7 @@ impl Ladder {
         target
     }
 
-    /// Returns the next action. `None` while an action is in progress, or until
+    /// Returns the next action, or `None` while an action is in progress or nothing is due before
     /// [`next_at`](Self::next_at).
     pub fn poll(&mut self, now: Nanos) -> Option<RungAction> {
         if self.running.is_some() {
@@ -371,19 +372,21 @@ impl Ladder {
         Some(action)
     }
 
-    /// Returns the time after `now` at which [`poll`](Self::poll) has work even without an event.
+    /// Returns the time after `now` at which [`poll`](Self::poll) has an action even without an
+    /// event.
     #[must_use]
     pub fn next_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
         retry_at.map_or(self.probe_at, |retry_at| retry_at.min(self.probe_at))
     }
 
-    /// Takes the answer to the action in progress. Returns the change of rung, if there was one.
+    /// Processes the answer to the action in progress. Returns the change of rung, if the rung
+    /// changed.
     pub fn handle(&mut self, event: RungEvent, now: Nanos) -> Option<RungChange> {
         let before = self.rung();
         match (self.running.take(), event) {
             (Some(RungAction::Probe), RungEvent::Probed(facts)) => self.take_facts(facts, now),
-            // If the probe failed, the earlier facts hold until the next probe.
+            // If the probe failed, its earlier result holds until the next probe.
             (Some(RungAction::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
             (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
             (Some(RungAction::Do(_)), event) => self.climb(event == RungEvent::Skipped),
@@ -423,7 +426,7 @@ impl Ladder {
         let bit = 1_u8.checked_shl(u32::try_from(self.done).unwrap_or(u32::MAX)).unwrap_or(0);
         self.skipped = if is_skipped { self.skipped | bit } else { self.skipped & !bit };
         self.done += 1;
-        // The rung of the last failure, or a higher one, has been reached.
+        // The ladder has reached the rung of the last failure, or a higher one.
         if self.failure.is_some_and(|failure| self.done >= failure.rung.steps()) {
             self.failure = None;
             self.retry = self.pace.first_retry;

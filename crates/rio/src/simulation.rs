@@ -1,9 +1,9 @@
-//! A simulation of senders, a network that loses and reorders frames, and one core that processes
-//! them, in virtual time.
+//! A simulation, in virtual time, of senders, a network that loses and reorders frames, and one
+//! core that processes the frames.
 //!
-//! The steering tables, the schedulers of the protocol threads and the ladder are the real ones of
+//! The steering tables, the schedulers of the protocol threads and the ladder are the real code of
 //! this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission
-//! timer) and the kernel's queues are simulated. A seed determines everything.
+//! timer) and the kernel's queues are simulated. A seed determines the whole run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -20,7 +20,7 @@ use crate::steering::{Delivery, PortRule, Route, Steering, StreamEntry, StreamId
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
-/// Processor time of a packet.
+/// Processor time for one packet.
 const COST: Nanos = 20 * US;
 const RETRANSMISSION: Nanos = 60 * MS;
 /// Maximum number of segments in flight on a connection.
@@ -41,12 +41,12 @@ impl LinearCongruence {
 struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
-    /// Number of segments to send; `u64::MAX` is no end.
+    /// Number of segments to send; `u64::MAX` stands for an endless stream.
     total: u64,
     sent: u64,
     acknowledged: u64,
     received: BTreeSet<u64>,
-    /// Number of segments that the receiver has delivered in order.
+    /// Number of segments delivered in order to the receiver.
     delivered: u64,
     timer_at: Nanos,
 }
@@ -54,7 +54,7 @@ struct SimulatedConnection {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Owner(u16);
 
-/// A frame in flight or in a queue, by connection and segment.
+/// A frame in flight or in a queue, identified by its connection and segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SimulatedSegment {
     connection: usize,
@@ -76,12 +76,12 @@ enum SimulatedArrival {
     Wake,
 }
 
-/// Parameters of the network: loss in thousandths, and times.
+/// Parameters of the network: frames lost of each thousand, and times.
 #[derive(Clone, Copy, Default)]
 struct Network {
     loss: u64,
     delay: Nanos,
-    /// Maximum additional delay of a frame, so that frames overtake each other.
+    /// Maximum additional delay of a frame. It lets frames overtake each other.
     jitter: Nanos,
 }
 
@@ -109,7 +109,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Creates a simulation. Streams 1 and up have the budgets `lanes`; stream 0 is best effort.
+    /// Creates a simulation. Streams from 1 on have the budgets `lanes`; stream 0 is best effort.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
         let mut steering = Steering::new(TableSizes { streams, queues: 1, max_connections: 64 });
@@ -144,8 +144,8 @@ impl Simulation {
         }
     }
 
-    /// Adds a connection to the lane's port. A connection that is not accepted stands for a spoofed
-    /// peer, whose frames are best effort.
+    /// Adds a connection to the port of a lane. A connection that is not accepted represents a
+    /// spoofed peer, whose frames are best effort.
     fn connect(&mut self, stream: u16, total: u64, is_accepted: bool) -> usize {
         let number = u16::try_from(self.connections.len()).unwrap();
         let remote = SocketAddr::from(([10, 0, 0, 1], 1000 + number));
@@ -214,7 +214,7 @@ impl Simulation {
         }
     }
 
-    /// Goes back to the first unacknowledged segment if there was no progress for the
+    /// Sends again from the first unacknowledged segment if no acknowledgement came within the
     /// retransmission time.
     fn expire(&mut self, connection: usize) {
         let state = &mut self.connections[connection];
@@ -239,7 +239,7 @@ impl Simulation {
         self.schedule(at, arrival);
     }
 
-    /// Takes a frame that arrives at the interface.
+    /// Processes a frame that arrives at the interface.
     fn receive(&mut self, segment: SimulatedSegment) {
         let owner = self.connections[segment.connection].stream.0;
         let route = if self.is_attached {
@@ -283,8 +283,8 @@ impl Simulation {
         self.transmit(SimulatedArrival::Acknowledgement { connection: segment.connection, up_to });
     }
 
-    /// Gives the core to the first thread, in the order of priorities, that has a packet and a
-    /// budget.
+    /// Gives the core to the first thread, in the order of priorities, that has a packet and budget
+    /// left.
     fn dispatch(&mut self) {
         if self.is_core_busy || !self.has_threads {
             return;
@@ -303,7 +303,7 @@ impl Simulation {
         }
     }
 
-    /// Processes the segments waiting in the rings, as the threads do before they end.
+    /// Processes the segments that wait in the rings, as the threads do before they end.
     fn drain(&mut self) {
         for stream in 0..self.queues.len() {
             while let Some(segment) = self.queues[stream].pop_front() {
@@ -312,8 +312,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the number of segments of a connection that were processed in each of these periods
-    /// of 10 ms.
+    /// Returns the number of segments of a connection that were processed in each period of 10 ms.
     fn periods(&self, connection: usize, periods: std::ops::Range<usize>) -> Vec<u64> {
         let count = |period: &Vec<u64>| period.get(connection).copied().unwrap_or(0);
         self.by_period[periods].iter().map(count).collect()
@@ -335,7 +334,8 @@ fn guaranteed_streams_get_what_they_asked_for_and_best_effort_the_rest() {
     }
     simulation.run_until(5 * MS);
     let lanes = [1, 2, 3].map(|stream| {
-        // Several connections are used, so that the window of one does not limit the stream.
+        // Several connections are used, so that the window of a single connection does not limit
+        // the stream.
         [0; 3].map(|_| simulation.connect(stream, u64::MAX, true))
     });
     simulation.run_until(200 * MS);
@@ -359,7 +359,7 @@ fn best_effort_stays_below_its_ceiling() {
     let sums: Vec<u64> = (1..10)
         .map(|period| (0..6).map(|connection| simulation.periods(connection, period..period + 1)[0]).sum())
         .collect();
-    // The last packet of a period may end in the next one.
+    // The last packet of a period may end in the next period.
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
@@ -398,7 +398,7 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
     assert_eq!(simulation.connections[other].delivered, 500);
 }
 
-/// Executes the ladder's steps on the simulated interface.
+/// Executes one action of the ladder on the simulated interface.
 fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> RungEvent {
     match action {
         RungAction::Probe => {
@@ -474,7 +474,7 @@ fn change_something(
             simulation.is_link_up = facts.interface == InterfaceState::Up;
         }
         1 => {
-            // Another program replaces ours.
+            // A program of another owner replaces the steering program.
             facts.hook = Hook::Foreign;
             simulation.is_attached = false;
         }

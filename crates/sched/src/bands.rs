@@ -18,7 +18,7 @@ impl PriorityBand {
     /// Creates a band from raw numbers.
     ///
     /// # Errors
-    /// [`BandError::Negative`], [`BandError::Reversed`].
+    /// [`BandError::Negative`] or [`BandError::Reversed`].
     pub fn new(low: i16, high: i16) -> Result<Self, BandError> {
         match (Priority::new(low), Priority::new(high)) {
             (Some(low), Some(high)) if low <= high => Ok(PriorityBand { low, high }),
@@ -34,14 +34,14 @@ impl PriorityBand {
     }
 }
 
-/// The reason why priorities are no valid bands.
+/// The reason why numbers do not form valid bands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandError {
     /// There is no band.
     Empty,
     /// A priority is below 0.
     Negative,
-    /// The low end is above the high one.
+    /// The low end is above the high end.
     Reversed,
     /// Two bands share a priority.
     Overlap,
@@ -82,8 +82,8 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // Stops at the first overlap, so the number of priorities bounds the work, not the number
-        // of bands.
+        // The loop stops at the first overlap. So the number of priorities bounds the work, and the
+        // number of bands does not matter.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {

@@ -1,27 +1,27 @@
-//! Random task sets for experiments: one seed gives one set on every machine.
+//! Random task sets for experiments: a seed gives the same set on every machine.
 //!
 //! The shares of a group are uniformly distributed over all combinations that have the group's sum
-//! and in which no share exceeds one processor. This is the distribution of UUniFast-Discard (Davis
-//! and Burns 2009) and of Stafford's RandFixedSum (Emberson, Stafford and Davis 2010).
+//! and in which no share exceeds one processor. UUniFast-Discard (Davis and Burns 2009) and
+//! Stafford's RandFixedSum (Emberson, Stafford and Davis 2010) have this distribution, too.
 
 use crate::random::Random;
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 
-/// The tasks of the first group in the workload of the MC-ORB paper.
+/// Number of tasks in the first group of the MC-ORB paper's workload.
 pub const FIRST_GROUP: usize = 10;
 
-/// Draws of UUniFast-Discard before the sampler uses a random walk instead.
+/// Number of failed draws of UUniFast-Discard after which the sampler uses a random walk instead.
 const MAX_DRAWS: u32 = 100;
 
-/// Steps of the random walk for each task of a group.
+/// Number of steps of the random walk for each task of a group.
 const STEPS_PER_TASK: usize = 100;
 
-/// The form of random task sets.
+/// Parameters of random task sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// The sum of all utilizations.
     pub utilization: Utilization,
-    /// The numbers of tasks in groups. Each group has an equal part of the utilization.
+    /// The numbers of tasks in the groups. Each group has an equal part of the utilization.
     pub groups: Vec<usize>,
     /// The shortest period.
     pub min_period: Nanos,
@@ -30,11 +30,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The workload of the MC-ORB paper: 10 tasks, and `balance` times as many in a second group.
-    /// Periods are uniformly distributed from 50 ms to 1 s; deadlines are periods.
+    /// Creates the workload of the MC-ORB paper: 10 tasks, and `balance` times as many in a second
+    /// group. Periods are uniformly distributed from 50 ms to 1 s; deadlines equal periods.
     ///
-    /// `balance` is a fraction as [`Utilization`] writes it: 0.3 is 300,000,000. The second group
-    /// has one task at least.
+    /// A `balance` of 0.3 is `Utilization(300_000_000)`. The second group has at least one task.
     #[must_use]
     pub fn two_groups(utilization: Utilization, balance: Utilization) -> Self {
         let tenth = Utilization::ONE.0 / 10;
@@ -42,15 +41,16 @@ impl Workload {
         Self { groups: vec![FIRST_GROUP, second.clamp(1, FIRST_GROUP)], ..Self::one_group(utilization, FIRST_GROUP) }
     }
 
-    /// Creates the form of sets with `tasks` tasks in one group, with the periods of the paper.
+    /// Creates the parameters of sets with `tasks` tasks in one group, with the periods of the
+    /// paper.
     #[must_use]
     pub fn one_group(utilization: Utilization, tasks: usize) -> Self {
         Self { utilization, groups: vec![tasks], min_period: 50_000_000, max_period: 1_000_000_000 }
     }
 
-    /// Returns the tasks of a seed, in random order, with ids from 0.
+    /// Returns the task set of a seed, in random order, with ids from 0.
     ///
-    /// If a group's part exceeds one processor for each task, each task gets one processor.
+    /// If a group's part exceeds one processor for each task, each of its tasks gets one processor.
     #[must_use]
     pub fn tasks(&self, seed: u64) -> Vec<Task> {
         let mut random = Random::new(seed);
@@ -75,7 +75,7 @@ impl Workload {
     }
 }
 
-/// Returns `count` shares in billionths of a processor with the sum `total`.
+/// Returns `count` shares in billionths of a processor, whose sum is `total`.
 fn shares(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let one = Utilization::ONE.0;
     let whole = u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(one);
@@ -101,10 +101,10 @@ fn spacings(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     points.into_iter().map(|point| point - std::mem::replace(&mut before, point)).collect()
 }
 
-/// Returns shares of at most one processor each by a random walk from equal shares.
+/// Returns shares of at most one processor each, by a random walk from equal shares.
 ///
-/// Each step divides the sum of two shares anew between them. The walk's stationary distribution is
-/// uniform over all shares with this sum and bound.
+/// Each step divides the sum of two shares between them at random. The walk's stationary
+/// distribution is uniform over all shares with this sum and bound.
 fn walked(random: &mut Random, total: u64, count: usize) -> Vec<u64> {
     let one = Utilization::ONE.0;
     let parts = u64::try_from(count).unwrap_or(u64::MAX);

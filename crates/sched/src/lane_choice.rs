@@ -12,9 +12,9 @@
 //! | no lanes | client propagated | | at the client's priority, which must be in a band if there are bands |
 //! | no lanes | none | yes | refused when the POA is created |
 //!
-//! The request of a client that sends no priority runs at the POA's server priority. In a pool with
-//! lanes it runs in the lane of that priority, or else in the lowest lane. So a client cannot
-//! choose a lane by connecting to it.
+//! The request of a client that sends no priority runs at the POA's server priority. A pool with
+//! lanes runs it in the lane of that priority, or else in the lowest lane. So a client cannot
+//! choose a lane by connecting to the lane's address.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub enum PriorityModel {
 }
 
 impl PriorityModel {
-    /// Returns the number on the wire.
+    /// Returns the number of the model on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -51,17 +51,17 @@ impl PriorityModel {
     }
 }
 
-/// The value of a `PriorityModelPolicy`.
+/// Value of a `PriorityModelPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeclaredModel {
     /// The priority model.
     pub model: PriorityModel,
-    /// The default priority. Server declared: of objects without their own. Client propagated: of
-    /// clients that send none.
+    /// The default priority. Server declared: priority of objects that have none of their own.
+    /// Client propagated: priority for clients that send none.
     pub server_priority: Priority,
 }
 
-/// The policies of a POA that determine where a request runs.
+/// Policies of a POA that determine the lane and the priority of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct LanePolicies<'p> {
     /// The priority model.
@@ -72,7 +72,7 @@ pub struct LanePolicies<'p> {
     pub lanes: &'p [Priority],
 }
 
-/// An invalid combination of policies, or a priority that they do not allow.
+/// An invalid combination of policies, or a priority that the policies do not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyViolation {
     /// A pool with lanes needs a priority model.
@@ -81,7 +81,7 @@ pub enum PolicyViolation {
     BandsWithoutModel,
     /// The priority is in no band.
     OutsideBands,
-    /// A band contains no lane.
+    /// A band contains the priority of no lane.
     BandWithoutLane,
     /// No lane has the priority.
     NoLane,
@@ -101,7 +101,7 @@ impl fmt::Display for PolicyViolation {
 
 impl std::error::Error for PolicyViolation {}
 
-/// The lane and priority at which a request runs.
+/// The lane and the priority at which a request runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneChoice {
     /// Index of the lane, in a pool with lanes.
@@ -139,10 +139,10 @@ impl LanePolicies<'_> {
         }
     }
 
-    /// Checks that an object may have `priority` as its own.
+    /// Checks that the policies allow an object to have the priority `priority`.
     ///
     /// # Errors
-    /// [`PolicyViolation::NoLane`], [`PolicyViolation::OutsideBands`].
+    /// [`PolicyViolation::NoLane`] or [`PolicyViolation::OutsideBands`].
     pub fn check_object(&self, priority: Priority) -> Result<(), PolicyViolation> {
         if !self.lanes.is_empty() && !self.lanes.contains(&priority) {
             return Err(PolicyViolation::NoLane);
@@ -153,8 +153,8 @@ impl LanePolicies<'_> {
         }
     }
 
-    /// Returns the lane for a priority; `bound` is the band of the request's connection. `None` in
-    /// a pool without lanes.
+    /// Returns the lane for a priority; `None` in a pool without lanes. `bound` is the band of the
+    /// request's connection.
     fn lane_of(&self, priority: Priority, bound: Option<PriorityBand>) -> Result<Option<usize>, PolicyViolation> {
         if self.lanes.is_empty() {
             return Ok(None);
@@ -167,13 +167,13 @@ impl LanePolicies<'_> {
             None => bound.filter(|band| band.contains(priority)).ok_or(PolicyViolation::NoLane)?,
         };
         let within = (0..self.lanes.len()).filter(|&lane| band.contains(self.lanes[lane]));
-        // Takes the lowest lane, which clients choose among endpoints too.
+        // Clients choose the lowest lane among the endpoints, too.
         within.min_by_key(|&lane| self.lanes[lane]).map(Some).ok_or(PolicyViolation::BandWithoutLane)
     }
 
-    /// Chooses the lane and the priority of a request with the client's priority `asked` to an object with its own priority
-    /// `object`. `bound` is the band that the client declared for its connection; it applies if the
-    /// policies have no bands.
+    /// Chooses the lane and the priority of a request. `asked` is the client's priority, and
+    /// `object` is the object's own priority. `bound` is the band that the client declared for its
+    /// connection; it applies if the policies have no bands.
     ///
     /// # Errors
     /// [`PolicyViolation::NoLane`], or [`PolicyViolation::OutsideBands`] for a client's priority.
@@ -200,9 +200,10 @@ impl LanePolicies<'_> {
         Ok(LaneChoice { lane, priority: Some(priority) })
     }
 
-    /// Returns the lanes in a reference, the lowest first, for an object with its own priority
-    /// `object`. With a server-declared priority this is the only lane that serves it; else all
-    /// lanes, or with bands those inside a band.
+    /// Returns the indices of the lanes whose endpoints a reference names, by increasing priority.
+    /// `object` is the object's own priority. With a server-declared priority this is the only lane
+    /// that serves the object. Otherwise these are all lanes, or with bands all lanes inside a
+    /// band.
     #[must_use]
     pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(of(Some(&bands), &[p(10), p(20)], 15), Err(PolicyViolation::NoLane));
     }
 
-    /// The table in the module's documentation, for every priority that a client can send.
+    /// Checks the table in the module's documentation for every priority that a client can send.
     #[test]
     fn a_request_runs_where_the_table_says() {
         let lanes = [p(30), p(10), p(20)];
@@ -328,7 +329,7 @@ mod tests {
         };
         assert_eq!((of(20).lane, of(20).priority), (Some(2), Some(p(20))));
         assert_eq!((of(7).lane, of(7).priority), (Some(1), Some(p(10))));
-        // The lowest lane is chosen wherever it stands in the list.
+        // The lowest lane is chosen at every position in the list.
         for (lanes, lowest) in [([p(10), p(30)], 0), ([p(30), p(10)], 1)] {
             let policies = LanePolicies { model: declared(CLIENT, 7), bands: None, lanes: &lanes };
             assert_eq!(policies.choose(None, None, None).unwrap().lane, Some(lowest));
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
     }
 
-    /// The numbers are part of references (`RTCORBA::PriorityModel`).
+    /// References contain these numbers (`RTCORBA::PriorityModel`).
     #[test]
     fn models_have_the_numbers_of_the_specification() {
         assert_eq!((CLIENT.number(), SERVER.number()), (0, 1));

@@ -18,7 +18,8 @@
 //! | [`random`] | the pseudo-random numbers of generator and simulator |
 //! | `task_file` | task files in TOML, and in the JSON of rt-app (feature `task-file`) |
 //!
-//! Invariant: every priority that leaves this crate is within 0 to 32767, whatever a peer sent.
+//! Invariant: every priority that leaves this crate is within 0 to 32767, even if a peer sent
+//! another number.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::cast_possible_truncation,

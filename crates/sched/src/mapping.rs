@@ -1,8 +1,8 @@
 //! Conversion between CORBA and native priorities (Real-time CORBA 1.2, `PriorityMapping`,
 //! `PriorityTransform`).
 //!
-//! An ORB's mapping is chosen once. It must be pure and fast: it is called while requests are
-//! processed.
+//! An ORB has one mapping, chosen when the ORB is made. The mapping must be pure and fast, because
+//! the ORB calls it while it processes requests.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::priority::Priority;
 /// A priority of the operating system.
 pub type NativePriority = i32;
 
-/// The usable native priorities, from the least to the most urgent. `min` may be the greater
+/// A range of native priorities, from the least to the most urgent. `min` may be the greater
 /// number, for systems where lower numbers are more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeRange {
@@ -22,7 +22,7 @@ pub struct NativeRange {
 }
 
 impl NativeRange {
-    /// The priorities of Linux' SCHED_FIFO and SCHED_RR.
+    /// The priorities of Linux's SCHED_FIFO and SCHED_RR.
     pub const FIXED: NativeRange = NativeRange { min: 1, max: 99 };
 
     /// Returns true if `native` is in the range.
@@ -31,30 +31,31 @@ impl NativeRange {
         (self.min.min(self.max)..=self.min.max(self.max)).contains(&native)
     }
 
-    /// Returns the number of steps between the ends, and the direction of one step.
+    /// Returns the number of steps between the ends of the range, and the direction of one step.
     fn steps(self) -> (i64, i64) {
         let span = i64::from(self.max) - i64::from(self.min);
         (span.abs(), span.signum())
     }
 
-    /// Returns the priority `steps` above the least urgent.
+    /// Returns the priority that is `steps` steps above the least urgent one.
     fn at(self, steps: i64) -> Option<NativePriority> {
         i32::try_from(i64::from(self.min) + steps * self.steps().1).ok()
     }
 }
 
-/// Maps CORBA priorities to native ones and back. `None` means that there is no such priority; it
-/// is raised as DATA_CONVERSION 2.
+/// A mapping of CORBA priorities to native priorities and back. `None` means that the priority has
+/// no counterpart; the ORB then raises DATA_CONVERSION 2.
 pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
-    /// Returns the native priority for a CORBA one.
+    /// Returns the native priority for a CORBA priority.
     fn to_native(&self, priority: Priority) -> Option<NativePriority>;
 
-    /// Returns the CORBA priority for a native one.
+    /// Returns the CORBA priority for a native priority.
     fn to_corba(&self, native: NativePriority) -> Option<Priority>;
 }
 
-/// Spreads all CORBA priorities evenly over the native range: `min + floor((max - min) * c /
-/// 32767)`, and back with `ceil`, so that native -> CORBA -> native is the identity.
+/// A mapping that spreads all CORBA priorities evenly over the native range. It computes `min +
+/// floor((max - min) * c / 32767)`, and back with `ceil`, so that native -> CORBA -> native is the
+/// identity.
 ///
 /// # Examples
 /// ```
@@ -85,7 +86,7 @@ impl PriorityMapping for LinearMapping {
     }
 }
 
-/// Uses the CORBA priority as the native one, if it is in the range.
+/// A mapping that uses the CORBA priority as native priority, if it is in the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectMapping(pub NativeRange);
 
@@ -99,8 +100,8 @@ impl PriorityMapping for DirectMapping {
     }
 }
 
-/// Maps CORBA priority 0 to the least urgent native one, 1 to the next, and so on. Greater ones
-/// cannot be mapped.
+/// A mapping of CORBA priority 0 to the least urgent native priority, 1 to the next, and so on.
+/// Greater CORBA priorities cannot be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsecutiveMapping(pub NativeRange);
 
@@ -118,14 +119,14 @@ impl PriorityMapping for ConsecutiveMapping {
     }
 }
 
-/// Changes the priorities of inbound and outbound requests. `None` means that a priority cannot be
-/// transformed; it is raised as DATA_CONVERSION 2.
+/// A change of the priorities of inbound and outbound requests. `None` means that a priority cannot
+/// be transformed; the ORB then raises DATA_CONVERSION 2.
 pub trait PriorityTransform: Send + Sync + fmt::Debug + 'static {
-    /// Returns the priority at which a request with `priority` runs. It may be called several times
-    /// for one request, by different threads: one that buffers the request and one that runs it.
+    /// Returns the priority at which a request with `priority` runs. Several threads may call this
+    /// for one request: one that buffers the request, and one that runs it.
     fn inbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 
-    /// Returns the priority that a call carries. `priority` is that of the calling thread.
+    /// Returns the priority that a call carries. `priority` is the priority of the calling thread.
     fn outbound(&self, priority: Priority, object_id: &[u8]) -> Option<Priority>;
 }
 
@@ -137,8 +138,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Checks that a mapping is monotonic for the priorities that it maps, and maps back to a
-    /// priority of the same native level.
+    /// Checks that a mapping is monotonic for the priorities that it maps, and that it maps each
+    /// native priority back to one of the same native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;

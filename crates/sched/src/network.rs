@@ -4,13 +4,14 @@ use std::fmt;
 
 use crate::priority::Priority;
 
-/// Maps a priority to the code point, 0 to 63, of its packets; `None` leaves the socket unchanged.
+/// A mapping of priorities to the code points of packets. `None` leaves the socket unchanged.
 pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
     /// Returns the code point for `priority`.
     fn to_dscp(&self, priority: Priority) -> Option<u8>;
 }
 
-/// Code points by thresholds. Each code point applies from its priority up to the next threshold.
+/// A table of code points. Each code point applies from its own priority up to the next priority of
+/// the table.
 ///
 /// # Examples
 /// ```
@@ -22,8 +23,8 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
 pub struct DscpTable(Vec<(Priority, u8)>);
 
 impl DscpTable {
-    /// Creates a table from pairs of the lowest priority and its code point, in any order. `None`
-    /// for a negative priority, a code point above 63, or two code points for one priority.
+    /// Creates a table from pairs of a lowest priority and its code point, in any order. `None` for
+    /// a negative priority, a code point above 63, or two code points for one priority.
     pub fn new(steps: impl IntoIterator<Item = (i16, u8)>) -> Option<Self> {
         let steps = steps.into_iter().map(|(from, dscp)| Some((Priority::new(from)?, dscp)).filter(|_| dscp < 64));
         let mut steps: Vec<_> = steps.collect::<Option<_>>()?;

@@ -1,5 +1,5 @@
-//! The decision about a request that arrives while every thread of its lane is busy. The overload
-//! thread tries in this order: a new thread, a borrowed one, the buffer, a refusal. If the rules
+//! Decisions about requests that arrive while every thread of their lane is busy. The overload
+//! thread tries in this order: a new thread, a borrowed thread, the buffer, a refusal. If the rules
 //! allow none of these, the request stays in the transport.
 
 /// Default maximum number of buffered requests.
@@ -7,7 +7,7 @@ pub const DEFAULT_MAX_REQUESTS: u32 = 1024;
 /// Default maximum size in bytes of all buffered requests.
 pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
-/// The bounds on buffered requests.
+/// Bounds on the requests that a lane buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferBounds {
     /// Maximum number of requests; 0 means [`DEFAULT_MAX_REQUESTS`].
@@ -26,39 +26,39 @@ impl BufferBounds {
     }
 }
 
-/// The overload rules of a pool.
+/// The overload rules of a thread pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverloadRules {
-    /// Maximum number of threads beyond the static ones.
+    /// Maximum number of dynamic threads, beyond the static threads.
     pub dynamic_threads: u32,
-    /// True if idle threads of lower lanes may be borrowed.
+    /// True if a lane may borrow idle threads of lower lanes.
     pub borrowing: bool,
-    /// The bounds on requests that wait in the server; `None` if no request may wait.
+    /// The bounds on requests that wait in the server; `None` if requests may not wait there.
     pub buffering: Option<BufferBounds>,
 }
 
 impl OverloadRules {
-    /// Returns true if a lane needs an overload thread for these rules.
+    /// Returns true if these rules require an overload thread.
     #[must_use]
     pub fn need_overload_thread(self) -> bool {
         self.dynamic_threads > 0 || self.borrowing || self.buffering.is_some()
     }
 }
 
-/// The load of a lane at the time of a decision.
+/// The load of a lane when its overload thread decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneLoad {
     /// Number of running dynamic threads.
     pub dynamic_threads: u32,
     /// True if a thread of a lower lane is idle.
     pub can_borrow: bool,
-    /// Number of requests that wait in the server.
+    /// Number of requests that wait in the server's buffer.
     pub waiting: u32,
     /// Total size in bytes of the waiting requests.
     pub waiting_bytes: u64,
 }
 
-/// The decision about a request.
+/// The decision of an overload thread about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverloadAction {
     /// A new dynamic thread runs the request.
@@ -67,7 +67,7 @@ pub enum OverloadAction {
     Borrow,
     /// The request waits for a thread.
     Buffer,
-    /// The request is refused for lack of room: TRANSIENT 1.
+    /// The request is refused with TRANSIENT 1, because the buffer is full.
     Refuse,
 }
 
@@ -95,7 +95,8 @@ impl OverloadRules {
             Some(bounds) if now.waiting >= bounds.max_requests() => OverloadAction::Refuse,
             Some(bounds) if now.waiting_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
             Some(_) => OverloadAction::Buffer,
-            // The request was read when a thread was available; the next free thread runs it.
+            // A thread was available when the request was read. The next free thread runs the
+            // request.
             None => OverloadAction::Buffer,
         }
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A CORBA priority: 0, the lowest, to 32767. It is machine-independent; a mapping converts it to a
-/// native priority.
+/// A CORBA priority, from 0, the lowest, to 32767. It is machine-independent; a mapping converts it
+/// to a native priority.
 ///
 /// # Examples
 /// ```
@@ -15,24 +15,24 @@ use std::fmt;
 pub struct Priority(i16);
 
 impl Priority {
-    /// `minPriority`.
+    /// The lowest priority, `minPriority`.
     pub const MIN: Priority = Priority(0);
-    /// `maxPriority`.
+    /// The highest priority, `maxPriority`.
     pub const MAX: Priority = Priority(i16::MAX);
 
-    /// Returns the priority with this number; `None` for a negative one.
+    /// Returns the priority with this number; `None` for a negative number.
     #[must_use]
     pub const fn new(number: i16) -> Option<Priority> {
         if number >= 0 { Some(Priority(number)) } else { None }
     }
 
-    /// Returns the priority with this number; `None` if it is out of range.
+    /// Returns the priority with this number; `None` if the number is out of range.
     #[must_use]
     pub fn from_i32(number: i32) -> Option<Priority> {
         i16::try_from(number).ok().and_then(Priority::new)
     }
 
-    /// Returns the number, as on the wire.
+    /// Returns the number of the priority, as on the wire.
     #[must_use]
     pub const fn get(self) -> i16 {
         self.0

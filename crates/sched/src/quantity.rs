@@ -7,10 +7,10 @@ use crate::task::{Nanos, Utilization};
 /// The units of times, in nanoseconds.
 const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// Maximum number of digits after the point of fractions and times.
+/// Maximum number of digits after the decimal point of a fraction or time.
 const MAX_DIGITS: usize = 9;
 
-/// A text that is not a time or a fraction.
+/// Error of a text that is not a time or a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     /// The text is not a number with one of the units ns, us, ms and s.
@@ -40,7 +40,7 @@ impl std::error::Error for QuantityError {}
 /// Reads a time: a decimal number and a unit, `ns`, `us`, `ms` or `s`.
 ///
 /// # Errors
-/// [`QuantityError`] if the text is no time, or not a whole number of nanoseconds.
+/// [`QuantityError`] if the text is not a time, or not a whole number of nanoseconds.
 ///
 /// # Examples
 /// ```
@@ -62,7 +62,7 @@ pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
     u64::try_from(nanos / one).map_err(|_| QuantityError::Range)
 }
 
-/// Returns a time as text for [`parse_time`], in the largest unit of which it is a whole number.
+/// Returns a time as text for [`parse_time`], in the largest unit that gives a whole number.
 #[must_use]
 pub fn time_text(time: Nanos) -> String {
     let fits = |(_, scale): &&(&str, u64)| time.is_multiple_of(*scale);
@@ -70,10 +70,10 @@ pub fn time_text(time: Nanos) -> String {
     if time == 0 { "0ns".to_owned() } else { format!("{}{unit}", time / scale) }
 }
 
-/// Reads a fraction such as `0.95` or `1.6`, in billionths.
+/// Reads a fraction such as `0.95` or `1.6`.
 ///
 /// # Errors
-/// [`QuantityError`] if the text is no such number.
+/// [`QuantityError`] if the text is not such a number.
 pub fn parse_fraction(text: &str) -> Result<Utilization, QuantityError> {
     let billionths = billionths(text, QuantityError::Fraction)?;
     u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::Range)

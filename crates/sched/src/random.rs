@@ -1,14 +1,14 @@
 //! A generator of pseudo-random numbers for task sets and simulations: splitmix64 (Steele, Lea and
-//! Flood 2014). One seed gives one sequence on every machine.
+//! Flood 2014). A seed gives the same sequence on every machine.
 
-/// A sequence of pseudo-random numbers.
+/// A reproducible sequence of pseudo-random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Creates the sequence of this seed.
+    /// Creates the sequence of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -23,9 +23,9 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number from `least` to `most`, both included; `least` if `most` is below it.
+    /// Returns a number from `least` to `most`, both included; `least` if `most` is smaller.
     ///
-    /// The probability of each number differs from that of the others by less than 2^-64.
+    /// The probabilities of two numbers differ by less than 2^-64.
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         let width = u128::from(most.saturating_sub(least)) + 1;
         let scaled = (u128::from(self.next_u64()) * width) >> 64;
@@ -38,7 +38,7 @@ impl Random {
         usize::try_from(self.within(0, last)).unwrap_or(0)
     }
 
-    /// Brings the elements into a random order (Fisher and Yates).
+    /// Shuffles the elements into a random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, elements: &mut [T]) {
         for last in (1..elements.len()).rev() {
             elements.swap(last, self.index(last + 1));

@@ -1,5 +1,5 @@
-//! The client's side: the effective policy value, the band of a call, and the endpoints that serve
-//! it.
+//! Decisions of the client: the effective value of a policy, the band of a call, and the endpoints
+//! for it.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::bands::{PriorityBand, PriorityBands};
 use crate::lane_choice::PriorityModel;
 use crate::priority::Priority;
 
-/// The reason why a call cannot be made: INV_POLICY, except for [`Unreachable::NoEndpoint`], which
-/// is TRANSIENT 2.
+/// The reason why a call cannot be made. The client raises INV_POLICY, and TRANSIENT 2 for
+/// [`Unreachable::NoEndpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// Reference and client both set the policy.
@@ -34,11 +34,11 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Returns the value of a list policy that client or reference may set. An empty list counts as
-/// unset.
+/// Returns the value of a policy with a list, which either the client or the reference may set. An
+/// empty list counts as unset.
 ///
 /// # Errors
-/// [`Unreachable::Conflict`] if both set it.
+/// [`Unreachable::Conflict`] if both set the policy.
 pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], Unreachable> {
     match (client.is_empty(), reference.is_empty()) {
         (false, false) => Err(Unreachable::Conflict),
@@ -48,10 +48,10 @@ pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], 
 }
 
 /// Returns the band whose connection a call at `priority` uses; `None` without bands. `priority` is
-/// the client's, or the object's priority under the server-declared model.
+/// the client's, or the object's under the server-declared model.
 ///
 /// # Errors
-/// [`Unreachable::BandsWithoutModel`], [`Unreachable::OutsideBands`].
+/// [`Unreachable::BandsWithoutModel`] or [`Unreachable::OutsideBands`].
 pub fn band(
     model: Option<PriorityModel>,
     bands: Option<&PriorityBands>,
@@ -64,9 +64,9 @@ pub fn band(
     bands.band_of(priority).map(Some).ok_or(Unreachable::OutsideBands)
 }
 
-/// Returns true if an endpoint serves a call, by the rule of [`endpoints`]. `endpoint` is its
-/// priority in the reference (-1: none); `equal` is true if no endpoint of the reference has a
-/// priority.
+/// Returns true if an endpoint serves a call, by the rule of [`endpoints`]. `endpoint` is the
+/// endpoint's priority in the reference (-1: none). `equal` is true if no endpoint of the reference
+/// has a priority.
 #[must_use]
 pub fn serves(
     model: Option<PriorityModel>,
@@ -83,12 +83,13 @@ pub fn serves(
     }
 }
 
-/// Returns the endpoints that serve a call, as indices into `endpoints`, the endpoint priorities in
-/// the reference (-1: none).
+/// Returns the indices of the endpoints that serve a call. `endpoints` are the endpoint priorities
+/// in the reference (-1: none).
 ///
-/// Without a priority model, and with a server-declared priority, all endpoints serve it. Otherwise
-/// the endpoints that have exactly the client's priority, or one inside its band, serve it. If no
-/// endpoint has a priority, as for a pool without lanes, all of them do.
+/// Without a priority model, and with a server-declared priority, all endpoints serve the call.
+/// Otherwise only endpoints with exactly the client's priority serve it, or with bands the
+/// endpoints inside its band. If no endpoint has a priority, as for a pool without lanes, all
+/// endpoints serve it.
 ///
 /// # Errors
 /// [`Unreachable::NoEndpoint`].

@@ -6,30 +6,32 @@
 use crate::random::Random;
 use crate::task::{Nanos, Timing};
 
-/// The order in which ready jobs run.
+/// Scheduling rule of a simulated system: the order in which ready jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Jobs run by [`System::levels`], and within a level in the order in which they became ready.
+    /// Jobs run by [`System::levels`]. Jobs of one level run in the order in which they became
+    /// ready.
     FixedPriority,
-    /// Jobs run by deadline, and with equal deadlines in the order of the tasks.
+    /// Jobs run by deadline. Jobs with equal deadlines run in the order of their tasks.
     EarliestDeadlineFirst,
 }
 
-/// The cores that jobs may run on.
+/// Assignment of jobs to cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreAssignment {
-    /// The number of each task's core, in the order of the tasks.
+    /// Each task has its own core. The list holds the core's number of each task, in the order of
+    /// the tasks.
     Partitioned(Vec<usize>),
-    /// The number of cores. Every job may run on each of them, and move.
+    /// The system has this number of cores. Every job may run on each of them, and may migrate.
     Global(usize),
 }
 
-/// The arrivals of one task's jobs.
+/// Arrival pattern of one task's jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrivals {
-    /// The first arrival.
+    /// The time of the first arrival.
     pub offset: Nanos,
-    /// Seed of the random delays: of sporadic arrivals, and of the release jitter. `None`: periodic
+    /// Seed of the random delays of sporadic arrivals and of the release jitter. `None`: periodic
     /// arrivals without jitter.
     pub seed: Option<u64>,
     /// Longest delay of a sporadic arrival beyond the period.
@@ -37,27 +39,27 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// One job arrives in each period, the first at 0.
+    /// Arrivals of one job in each period, the first at 0.
     pub const PERIODIC: Self = Self { offset: 0, seed: None, max_delay: 0 };
 }
 
-/// A system to simulate.
+/// A system of tasks and cores to simulate.
 #[derive(Clone, Debug)]
 pub struct System {
     /// The tasks.
     pub tasks: Vec<Timing>,
-    /// The priority level of each task, 0 the most urgent. A task beyond the list has its own index
-    /// as its level.
+    /// The priority level of each task; 0 is the most urgent. A task beyond the list has its own
+    /// index as its level.
     pub levels: Vec<u32>,
-    /// The arrivals of each task. A task beyond the list is periodic from 0.
+    /// The arrivals of each task. A task beyond the list is periodic from time 0.
     pub arrivals: Vec<Arrivals>,
-    /// The cores.
+    /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
-    /// The order of jobs.
+    /// The scheduling rule.
     pub rule: Rule,
-    /// Execution time that the simulator adds to each job.
+    /// Execution time that the simulator adds to each job as overhead.
     pub overhead: Nanos,
-    /// A core that stops, and the instant. Jobs bound to it wait from then on.
+    /// A core that stops, and the time at which it stops. Jobs bound to the core wait from then on.
     pub lost_core: Option<(usize, Nanos)>,
 }
 
@@ -70,21 +72,21 @@ impl System {
     }
 }
 
-/// The observations of one task.
+/// Observations of one task during a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Jobs that completed.
+    /// Number of jobs that completed.
     pub done: u64,
-    /// Jobs that completed after their deadline, and open jobs whose deadline passed before the end
-    /// of the simulation.
+    /// Number of jobs that completed after their deadline, and of open jobs whose deadline passed
+    /// before the end of the simulation.
     pub missed: u64,
-    /// Longest time from an arrival to a completion.
+    /// Longest observed time from an arrival to a completion.
     pub worst: Nanos,
-    /// The number of times that another job preempted one of the task's.
+    /// Number of times that another job preempted a job of this task.
     pub preempted: u64,
 }
 
-/// An interval in which a core ran one job without a break.
+/// An interval in which a core ran one job without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutionInterval {
     /// The core.
@@ -116,11 +118,11 @@ impl SimulationOutcome {
     }
 }
 
-/// The number of events at which a simulation ends.
+/// Number of events at which a simulation ends.
 pub const MAX_EVENTS: u32 = 10_000_000;
-/// The number of open jobs beyond which a simulation ends.
+/// Number of open jobs beyond which a simulation ends.
 pub const MAX_OPEN: usize = 100_000;
-/// The number of execution intervals that an outcome keeps.
+/// Maximum number of execution intervals that an outcome keeps.
 pub const MAX_EXECUTION_INTERVALS: usize = 100_000;
 
 #[derive(Clone, Copy)]
@@ -144,12 +146,12 @@ struct SimulationRun<'a> {
     now: Nanos,
     /// The next arrival of each task.
     next: Vec<Nanos>,
-    /// For each task the instant at which its last job is ready, and its random numbers.
+    /// For each task the time at which its last job is ready, and its random numbers.
     last_ready: Vec<Option<Nanos>>,
     random: Vec<Random>,
     /// Open jobs, in the order of arrival.
     open: Vec<Job>,
-    /// For each core the place in `open` of the job that runs there, and the start of its interval.
+    /// For each core the index in `open` of its running job, and the start of the job's interval.
     running: Vec<Option<(usize, Nanos)>>,
     outcome: SimulationOutcome,
 }
@@ -201,7 +203,7 @@ impl<'a> SimulationRun<'a> {
         self.outcome
     }
 
-    /// Adds all jobs that arrive now.
+    /// Adds all jobs that arrive at the present time.
     fn arrive(&mut self) {
         for task in 0..self.system.tasks.len() {
             while self.next[task] <= self.now && self.next[task] < self.until {
@@ -231,7 +233,7 @@ impl<'a> SimulationRun<'a> {
         }
         let longest = self.system.tasks[task].jitter;
         let random = &mut self.random[task];
-        // The two ends of the range are the worst cases.
+        // Both ends of the range must occur, because they are the worst cases.
         let jitter = match random.within(0, 3) {
             0 => 0,
             1 => longest,
@@ -250,7 +252,7 @@ impl<'a> SimulationRun<'a> {
             (0..self.open.len()).filter(|&place| self.open[place].ready_at <= self.now).collect();
         let own = |task: usize| u32::try_from(task).unwrap_or(u32::MAX);
         let level = |task: usize| self.system.levels.get(task).copied().unwrap_or(own(task));
-        // The sort is stable: one task's jobs stay in the order of arrival.
+        // The sort is stable, so the jobs of one task stay in the order of their arrival.
         match self.system.rule {
             Rule::FixedPriority => {
                 order.sort_by_key(|&place| (level(self.open[place].task), self.open[place].ready_at))
@@ -262,7 +264,7 @@ impl<'a> SimulationRun<'a> {
         order
     }
 
-    /// Assigns each core its job.
+    /// Assigns a job to each core.
     fn choose(&mut self) {
         let order = self.by_urgency();
         let chosen = match &self.system.cores {
@@ -295,7 +297,7 @@ impl<'a> SimulationRun<'a> {
         chosen
     }
 
-    /// Returns the most urgent jobs, one from each task, on all cores. A job that runs stays on its
+    /// Returns the most urgent jobs, one of each task, for all cores. A running job stays on its
     /// core.
     fn chosen_globally(&self, order: Vec<usize>) -> Vec<Option<usize>> {
         let mut chosen: Vec<Option<usize>> = vec![None; self.running.len()];
@@ -325,7 +327,7 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Returns the next instant at which something changes, `None` at the end of the simulation.
+    /// Returns the time of the next event; `None` at the end of the simulation.
     fn next_event(&self) -> Option<Nanos> {
         let arrival = self.next.iter().copied().filter(|&next| next < self.until).min();
         let release = self.open.iter().map(|job| job.ready_at).filter(|&at| at > self.now).min();
@@ -336,7 +338,7 @@ impl<'a> SimulationRun<'a> {
         (event < self.until).then_some(event)
     }
 
-    /// Lets time pass and removes the jobs that complete.
+    /// Advances the time and removes the jobs that complete.
     fn advance(&mut self, event: Nanos) {
         let passed = event - self.now;
         self.now = event;
@@ -364,7 +366,7 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Ends the simulation at this instant.
+    /// Ends the simulation at the time `end`.
     fn finish(&mut self, end: Nanos) {
         self.now = end;
         for core in 0..self.running.len() {
@@ -373,7 +375,8 @@ impl<'a> SimulationRun<'a> {
                 self.record(core, task, since);
             }
         }
-        // A job that completes exactly at the end counts as open, so its deadline decides.
+        // A job that completes exactly at the end counts as open, so its deadline decides if it
+        // counts as missed.
         for job in &self.open {
             self.outcome.tasks[job.task].missed += u64::from(job.deadline < end);
         }
@@ -453,7 +456,7 @@ mod tests {
     #[test]
     fn a_global_job_runs_on_one_core_at_a_time_and_a_lost_core_costs_its_share() {
         let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), Rule::EarliestDeadlineFirst);
-        // Two jobs of one task are open at once, and only one of them runs.
+        // Two jobs of one task are open at the same time, and only one of them runs.
         assert_eq!(simulate(&tried, 19).tasks[0].done, 2);
         tried.tasks = vec![Timing::new(4, 10); 4];
         assert!(!simulate(&tried, 101).has_misses());

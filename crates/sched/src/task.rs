@@ -1,12 +1,12 @@
 //! Periodic tasks, and the machine that runs them.
 //!
-//! [`Timing`] holds the numbers for the analysis, in any unit of time. [`Task`] is a timing in
-//! nanoseconds that admission accepts, with a name and an importance.
+//! [`Timing`] holds the numbers for the analysis, in any unit of time. [`Task`] has a timing in
+//! nanoseconds that admission accepts, an id and a criticality.
 
 use std::fmt;
 
 /// A span of time in nanoseconds. The functions of [`analysis`](crate::analysis) accept any unit,
-/// if a call uses only one.
+/// if all times of a call have it.
 pub type Nanos = u64;
 
 /// The shortest period that admission accepts: 100 us.
@@ -14,9 +14,9 @@ pub const MIN_PERIOD: Nanos = 100_000;
 /// The longest period that admission accepts: one hour.
 pub const MAX_PERIOD: Nanos = 3_600_000_000_000;
 
-/// The arrivals of a task's jobs, and the processor time of each.
+/// Arrivals and execution time of a task's jobs.
 ///
-/// Jobs arrive at least a `period` apart. Each may become ready up to `jitter` late, so the
+/// Jobs arrive at least one `period` apart. Each job may become ready up to `jitter` late, so the
 /// distance between two ready jobs may be as short as `min_distance`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
@@ -26,11 +26,11 @@ pub struct Timing {
     pub period: Nanos,
     /// Time from a job's arrival to its deadline. It may exceed the period.
     pub deadline: Nanos,
-    /// Longest time from a job's arrival until it is ready to run.
+    /// Longest time from a job's arrival until the job is ready to run.
     pub jitter: Nanos,
     /// Longest time for which a job of lower priority blocks a job of this task.
     pub blocking: Nanos,
-    /// Shortest time between two jobs that become ready; 0 if only the jitter bounds it.
+    /// Shortest time between two jobs that become ready; 0 if only the jitter bounds this time.
     pub min_distance: Nanos,
 }
 
@@ -41,35 +41,35 @@ impl Timing {
         Self { execution, period, deadline: period, jitter: 0, blocking: 0, min_distance: 0 }
     }
 
-    /// Replaces the deadline.
+    /// Returns the timing with another deadline.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Nanos) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Replaces the release jitter.
+    /// Returns the timing with another release jitter.
     #[must_use]
     pub const fn with_jitter(mut self, jitter: Nanos) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Replaces the blocking time.
+    /// Returns the timing with another blocking time.
     #[must_use]
     pub const fn with_blocking(mut self, blocking: Nanos) -> Self {
         self.blocking = blocking;
         self
     }
 
-    /// Replaces the shortest distance between jobs that become ready.
+    /// Returns the timing with another shortest distance between jobs that become ready.
     #[must_use]
     pub const fn with_min_distance(mut self, min_distance: Nanos) -> Self {
         self.min_distance = min_distance;
         self
     }
 
-    /// Returns execution time divided by period, in billionths, rounded up. A period of 0 counts as
+    /// Returns execution time divided by period, rounded up to a billionth. A period of 0 counts as
     /// one unit of time.
     #[must_use]
     pub fn utilization(&self) -> Utilization {
@@ -96,33 +96,33 @@ impl Utilization {
     /// A whole processor.
     pub const ONE: Self = Self(1_000_000_000);
 
-    /// Returns the sum of two shares; the maximum if it overflows.
+    /// Returns the sum of two shares. It saturates at the maximum.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Returns the part of `self` that exceeds `other`, or zero.
+    /// Returns the difference of two shares, or zero if `other` is greater.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Returns the sum over all timings.
+    /// Returns the sum of the utilizations of all timings.
     #[must_use]
     pub fn total<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
         timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization()))
     }
 
-    /// Returns the sum over all timings, each rounded down.
+    /// Returns the sum of the utilizations of all timings, each rounded down.
     #[must_use]
     pub fn total_floor<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
         timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization_floor()))
     }
 }
 
-/// Writes a fraction with three digits: `0.875`. It is rounded up, so a sum above 1 never appears
-/// as 1.
+/// Writes a fraction with three digits, such as `0.875`. The fraction is rounded up, so that a sum
+/// above 1 never appears as 1.
 impl fmt::Display for Utilization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let thousandths = self.0.div_ceil(1_000_000);
@@ -130,51 +130,50 @@ impl fmt::Display for Utilization {
     }
 }
 
-/// The name of a task in admission.
+/// Identifier of a task in admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// A machine of a distributed system.
+/// Identifier of a machine in a distributed system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u32);
 
-/// A core of a host, with the number that the operating system gives it.
+/// A core of a host. The operating system determines its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreId {
-    /// The machine.
+    /// The host of the core.
     pub host: HostId,
-    /// Number of the processor on that machine.
+    /// Number of the core on its host.
     pub core: u32,
 }
 
-/// The importance of a task. When a core is lost, the least critical tasks lose their promises
-/// first.
+/// Criticality of a task. When a core is lost, the least critical tasks lose their promises first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Criticality {
-    /// Comfort functions, whose promises are dropped first.
+    /// Tasks for comfort, whose promises are dropped first.
     Low,
     /// Ordinary tasks.
     #[default]
     Normal,
-    /// Tasks whose promises are kept while any core can run them.
+    /// Tasks whose promises are kept while any core has room for them.
     High,
 }
 
 /// A task that admission may accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The task's name.
+    /// The task's identifier.
     pub id: TaskId,
     /// The task's timing in nanoseconds.
     pub timing: Timing,
-    /// The task's importance.
+    /// The task's criticality.
     pub criticality: Criticality,
-    /// The only core that may run it, if the application declares one.
+    /// The only core on which the task may run, if the application declares one.
     pub pinned: Option<CoreId>,
 }
 
 impl Task {
-    /// Creates a task of ordinary importance that may run on any core.
+    /// Creates a task of ordinary criticality that may run on any core.
     ///
     /// # Errors
     /// [`TimingError`] if admission does not accept the timing.
@@ -185,10 +184,10 @@ impl Task {
 }
 
 impl Timing {
-    /// Checks that admission accepts these numbers as nanoseconds.
+    /// Checks that admission accepts this timing, with times in nanoseconds.
     ///
     /// # Errors
-    /// [`TimingError`] with the first field that is out of range, and the range.
+    /// [`TimingError`] with the first field that is out of range, and its range.
     pub fn check(&self) -> Result<(), TimingError> {
         let refuse = |field, value, least, most| Err(TimingError { field, value, least, most });
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&self.period) {
@@ -215,7 +214,7 @@ impl Timing {
     }
 }
 
-/// A field of [`Timing`].
+/// Name of a field of [`Timing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimingField {
     /// [`Timing::execution`].
@@ -245,16 +244,16 @@ impl fmt::Display for TimingField {
     }
 }
 
-/// A timing that admission does not accept.
+/// Error of a timing that admission does not accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingError {
     /// The field that is out of range.
     pub field: TimingField,
     /// The field's value in nanoseconds.
     pub value: Nanos,
-    /// The smallest value that is accepted together with the other fields.
+    /// The smallest accepted value, given the other fields.
     pub least: Nanos,
-    /// The largest value that is accepted together with the other fields.
+    /// The largest accepted value, given the other fields.
     pub most: Nanos,
 }
 

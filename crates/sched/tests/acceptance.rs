@@ -1,5 +1,5 @@
-//! The required shares of accepted tasks, over random sets of the MC-ORB paper's workload. The
-//! benchmark `cores-acceptance` runs 1,000 sets in each cell; `CORELANE_SEEDS` sets the number
+//! Checks of the minimum share of accepted tasks, over random sets of the MC-ORB paper's workload.
+//! The benchmark `cores-acceptance` runs 1,000 sets in each cell; `CORELANE_SEEDS` sets the number
 //! here.
 
 use corelane_sched::allocation::{Discipline, Machine, admit_all};
@@ -18,7 +18,7 @@ fn machine(cores: u32, discipline: Discipline) -> Machine {
     machine
 }
 
-/// Numbers and shares of the tasks that were accepted and offered.
+/// Numbers and utilizations of the tasks, accepted and offered.
 #[derive(Default)]
 struct Accepted {
     tasks: [u64; 2],
@@ -35,7 +35,8 @@ impl Accepted {
         self.share[1] += share(&mut tasks.iter());
     }
 
-    /// Returns accepted tasks and accepted utilization, in ten-thousandths of the offered ones.
+    /// Returns the accepted tasks and the accepted utilization, in ten-thousandths of the offered
+    /// ones.
     fn parts(&self) -> [u64; 2] {
         [self.tasks, self.share].map(|[accepted, offered]| accepted * 10_000 / offered.max(1))
     }

@@ -1,7 +1,7 @@
-//! The analysis compared with the simulator, over task sets made from seeds.
+//! Tests that compare the analysis with the simulator, over random task sets.
 //!
-//! A failed test names its seed: `CORELANE_SEED=n cargo test -p corelane-sched --test theory` runs
-//! it alone, and `CORELANE_SEEDS=n` runs that many seeds.
+//! A failed test prints its seed. `CORELANE_SEED=n cargo test -p corelane-sched --test theory` runs
+//! one seed, and `CORELANE_SEEDS=n` runs the first n seeds.
 
 use corelane_sched::allocation::baseline;
 use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
@@ -21,12 +21,13 @@ fn each_seed(usual: u64, mut work: impl FnMut(&mut Random, u64)) {
     }
 }
 
-/// Returns true if the usual seeds run. Only then may a test check the number of each outcome.
+/// Returns true if the usual seeds run. A test may check the number of each outcome only in this
+/// case.
 fn all_seeds_run() -> bool {
     ["CORELANE_SEED", "CORELANE_SEEDS"].iter().all(|name| std::env::var_os(name).is_none())
 }
 
-/// Periods that divide 240, so that a simulation of 240 sees every phase.
+/// Periods that divide 240, so that a simulation of 240 units covers every phase.
 const PERIODS: [u64; 10] = [4, 5, 6, 8, 10, 12, 20, 24, 30, 60];
 
 fn small_set(random: &mut Random, most: u64) -> Vec<Timing> {
@@ -58,7 +59,7 @@ fn response_times_are_those_that_the_critical_instant_shows() {
                 observed.missed == 0,
                 "seed {seed}, task {place} of {tasks:?}: {response:?}, {observed:?}"
             );
-            // All tasks before the first one without a bound have completed their jobs at the time
+            // All tasks before the first task without a bound have completed their jobs at time
             // 240.
             if meets {
                 let response = response.expect("it meets its deadline").from_arrival;
@@ -172,7 +173,7 @@ fn place(machine: &Machine, core: CoreId) -> usize {
 }
 
 /// Returns the admitted tasks as a system for the simulator, with random offsets, sporadic arrivals
-/// and jitter. Each job takes the machine's overhead in addition to its own time.
+/// and jitter. Each job takes the machine's overhead in addition to its own execution time.
 fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
@@ -220,7 +221,7 @@ fn random_machine(random: &mut Random, discipline: Discipline) -> Machine {
     machine
 }
 
-/// Creates a random task. Under the bound of Liu and Layland its deadline is its period.
+/// Creates a random task. Under the bound of Liu and Layland its deadline equals its period.
 fn random_task(random: &mut Random, id: u64, discipline: Discipline) -> Task {
     let period = random.within(5, 100) * MS;
     let execution = random.within(MS, period * 6 / 10);
@@ -283,7 +284,7 @@ fn with_interference(mut system: System, machine: &Machine, random: &mut Random)
     let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
     for (place, core) in machine.cores.iter().enumerate() {
         for timing in &core.interference {
-            // The simulator adds the overhead to every job, the analysis only to jobs of tasks.
+            // The simulator adds the overhead to every job, and the analysis only to jobs of tasks.
             system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
             system.levels.push(0);
             system.arrivals.push(Arrivals { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
@@ -299,7 +300,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
     each_seed(150, |random, seed| {
         for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
             let mut machine = random_machine(random, discipline);
-            // The simulator cannot run work before all deadlines.
+            // Under earliest deadline first the simulator cannot run work before all tasks.
             let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
             let has_jitter = discipline != Discipline::LiuLayland;
             for core in &mut machine.cores {
@@ -354,7 +355,7 @@ fn a_lost_core_costs_no_other_core_a_deadline() {
                 assert!(*core == lost || observed.missed == 0, "seed {seed}: {set:?}");
                 lost_jobs += observed.missed;
             }
-            // The promises are decided again, on the remaining cores.
+            // The tasks are admitted again, on the remaining cores.
             let survivor: Vec<Core> =
                 machine.cores.iter().filter(|core| core.id.core as usize != lost).cloned().collect();
             let rest = Machine { cores: survivor, ..machine.clone() };

@@ -125,7 +125,7 @@ fn references_that_lead_to_themselves_or_nowhere_are_refused() {
         let exception = refused(&client, text);
         assert_eq!((exception.kind(), exception.minor() & 0xfff), (Kind::BadParam, 10), "{text}: {exception}");
     }
-    assert!(refused(&client, "corbaloc:rir:/A").to_string().contains("leads to itself"));
+    assert!(refused(&client, "corbaloc:rir:/A").to_string().contains("refers to itself"));
     assert!(refused(&client, "corbaloc:rir:/C").to_string().contains("-ORBInitRef"));
     for (name, text) in [("", "corbaloc::h/K"), ("N", "h/K")] {
         let error = Orb::builder().initial_reference(name, text).build().unwrap_err().to_string();

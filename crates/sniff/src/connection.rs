@@ -1,4 +1,4 @@
-//! Connections in captured traffic: their messages, and each reply with its request.
+//! Connections in captured traffic: their messages, and the request of each reply.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use corelane_wire::{CdrError, Limits};
 use crate::packets::{NoSegment, Packet, Segment, segment};
 use crate::stream::{Stream, StreamStep};
 
-/// Maximum number of connections; beyond it the half that was used least recently is forgotten.
+/// Maximum number of connections. Beyond it the least recently used half is discarded.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: usize = 10_000;
-/// Maximum length in bytes of the name of an operation that is kept until its reply.
+/// Maximum length in bytes of an operation name that is kept until the reply.
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes that all connections hold of messages that are not complete.
+/// Maximum number of bytes of incomplete messages, over all connections.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -33,13 +33,13 @@ pub struct Call {
     pub at: u64,
 }
 
-/// The content of a message.
+/// Content of a GIOP message.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Content<'m> {
     /// A Request.
     Request(Request<'m>),
-    /// A Reply, with its request if the capture has it.
+    /// A Reply, with its request if the capture contains it.
     Reply(Reply<'m>, Option<Call>),
     /// A LocateRequest.
     LocateRequest(LocateRequest<'m>),
@@ -49,39 +49,41 @@ pub enum Content<'m> {
     CancelRequest(CancelRequest),
     /// CloseConnection or MessageError.
     Empty,
-    /// The header of the message's kind is malformed.
+    /// The header that follows the GIOP header is malformed.
     Malformed(CdrError),
 }
 
-/// An occurrence on a connection, without its time and place.
+/// An occurrence on a connection, without its time and its ends.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Sniffed<'m> {
     /// A message.
     Message {
-        /// The header; of a message in fragments it is the header of the whole.
+        /// The GIOP header. For a fragmented message it is the header of the whole message.
         header: Header,
         /// The content.
         content: Content<'m>,
-        /// Offsets in the message where fragments of GIOP 1.1 begin.
+        /// Offsets in the message at which fragments of GIOP 1.1 begin.
         fragment_starts: &'m [usize],
         /// The code sets of the connection.
         code_sets: CodeSets,
     },
-    /// The capture lacks this many octets at this place.
+    /// The capture lacks this number of octets.
     Lost(u64),
-    /// Octets that were captured were dropped: too many wait for the rest of their messages.
+    /// This number of captured octets was dropped, because too many octets waited for complete
+    /// messages.
     Dropped(usize),
-    /// The capture, or the connection, ends within a message, of which there are this many octets.
+    /// The capture or the connection ends within a message. Holds the number of the message's
+    /// octets that were captured.
     Unfinished(usize),
-    /// The octets are not GIOP.
+    /// The octets do not follow GIOP.
     Fault(ProtocolFault),
 }
 
-/// An occurrence with its time and place.
+/// An occurrence on a connection, with its time and its ends.
 #[derive(Debug)]
 pub struct Seen<'m> {
-    /// Time at which the last packet of it was captured, in nanoseconds since 1970.
+    /// Time at which the occurrence's last packet was captured, in nanoseconds since 1970.
     pub at: u64,
     /// The sender.
     pub from: SocketAddr,
@@ -91,16 +93,16 @@ pub struct Seen<'m> {
     pub what: Sniffed<'m>,
 }
 
-/// Numbers of packets and connections that were left out.
+/// Counts of packets, and of packets and connections that were ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SniffCounts {
     /// Packets with TCP segments.
     pub segments: u64,
-    /// Fragments of IP packets, which are not put together.
+    /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
-    /// Packets whose link layer is not known.
+    /// Packets whose link layer is not supported.
     pub unknown_links: u64,
-    /// Connections that were forgotten because there were too many.
+    /// Connections that were discarded because there were too many.
     pub forgotten: u64,
 }
 
@@ -109,18 +111,18 @@ type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Default)]
 struct Connection {
-    /// The octets that the first and the second end send.
+    /// Directions of the connection: octets from the first end, and octets from the second end.
     streams: [Stream; 2],
-    /// Requests without a reply: which end sent them, and their ids.
+    /// Requests without a reply, by the index of their sender and their request id.
     pending: HashMap<(usize, u32), Call>,
     code_sets: CodeSets,
-    /// Number of the last segment, counted over all connections.
+    /// Number of the connection's last segment, counted over all connections.
     used: u64,
-    /// Bytes that the streams held when they were last counted.
+    /// Number of bytes that the connection held when they were last counted.
     held: usize,
 }
 
-/// Finds the messages in packets.
+/// Finds the GIOP messages in captured packets.
 #[derive(Default)]
 pub struct Sniffer {
     ports: Vec<u16>,
@@ -130,19 +132,20 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Creates a sniffer of the connections of some TCP ports, or of all if there are none.
+    /// Creates a sniffer for connections of the given TCP ports, or of all ports if the list is
+    /// empty.
     #[must_use]
     pub fn new(ports: Vec<u16>) -> Self {
         Sniffer { ports, ..Sniffer::default() }
     }
 
-    /// Returns the counts up to now.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> SniffCounts {
         self.counts
     }
 
-    /// Takes a packet, and passes what it completes to `visit`.
+    /// Processes a packet, and passes each message that the packet completes to `visit`.
     pub fn packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(Seen<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,
@@ -227,7 +230,7 @@ impl Sniffer {
 }
 
 impl Connection {
-    /// Takes a segment of one end. Returns true if the connection is over.
+    /// Processes a segment from one end. Returns true if the connection is over.
     fn take(
         &mut self,
         side: usize,
@@ -251,7 +254,7 @@ impl Connection {
         segment.aborts || streams.iter().all(|stream| stream.is_closed && !stream.is_waiting())
     }
 
-    /// Counts what the connection holds, and returns it.
+    /// Counts the bytes that the connection holds, and returns the number.
     fn recount(&mut self) -> usize {
         let names: usize = self.pending.len() * (MAX_NAME + size_of::<Call>());
         self.held = names + self.streams.iter().map(Stream::held).sum::<usize>();
@@ -259,7 +262,7 @@ impl Connection {
     }
 }
 
-/// Converts a part of a stream. Remembers requests, and finds those of replies.
+/// Converts a stream step to an occurrence. Remembers requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,

@@ -1,9 +1,9 @@
-//! Entry point for fuzzing: a function over bytes that must return for any input. A violated
-//! property is a panic.
+//! Entry point for fuzzing: a function that must return for any input bytes. It panics if a
+//! property is violated.
 
 use crate::{Content, Sniffed, Sniffer, read_capture};
 
-/// Reads a capture file. Each reply that has a request must have one of its own.
+/// Reads a capture file, and checks that no two replies are matched with one request.
 ///
 /// # Panics
 /// If a property is violated.

@@ -1,12 +1,12 @@
 //! GIOP messages in captured traffic.
 //!
-//! [`read_capture`] takes the packets from a file (pcap or pcapng). A [`Sniffer`] finds the TCP
-//! connections in them, puts their segments in order, and takes the messages out; each reply comes
-//! with its request. Octets that the capture lacks are reported. The messages around them are left
-//! out and never guessed.
+//! [`read_capture`] reads packets from a file (pcap or pcapng). A [`Sniffer`] finds the TCP
+//! connections in the packets, orders their segments, and extracts the messages; each reply comes
+//! with its request. Octets that the capture lacks are reported. The messages that would contain
+//! them are omitted and never guessed.
 //!
-//! A connection is one of GIOP if its first octets are `GIOP`. If the capture begins later, or lacks
-//! octets, the next message is the first one that begins at the front of a segment.
+//! A connection carries GIOP if its first octets are `GIOP`. If the capture begins later, or lacks
+//! octets, the next message is the first one that begins at the start of a segment.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -8,7 +8,7 @@ use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
-/// Initial size in bytes of the buffer that holds a part of the file.
+/// Initial size in bytes of the buffer for the file's blocks.
 const BUFFER: usize = 256 << 10;
 /// Maximum size in bytes of a block of the file.
 const MAX_BLOCK: usize = 16 << 20;
@@ -23,11 +23,11 @@ pub struct Packet<'p> {
     pub at: u64,
     /// Number of the link layer in the registry of libpcap.
     pub link: i32,
-    /// The captured octets, perhaps fewer than were sent.
+    /// The captured octets. They may be fewer than the packet has.
     pub octets: &'p [u8],
 }
 
-/// The reason why a file was not read to its end.
+/// The reason why a capture file was not read to its end.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -35,11 +35,11 @@ pub enum CaptureError {
     Form,
     /// The file ends within a packet.
     Cut,
-    /// The file is damaged, or has parts that are too large.
+    /// The file is damaged, or has blocks that are too large.
     Damaged,
     /// Reading failed.
     Read,
-    /// The visitor refused a packet, with its reason.
+    /// The visitor refused a packet. Holds the visitor's reason.
     Refused(String),
 }
 
@@ -60,13 +60,13 @@ impl std::error::Error for CaptureError {}
 /// An interface of a pcapng file.
 struct Interface {
     link: i32,
-    /// Units of its clock per second; `None` if the number is nonsense.
+    /// Units of the interface's clock per second; `None` if the file's value is invalid.
     resolution: Option<u64>,
-    /// Seconds that its times lack.
+    /// Seconds to add to the interface's times.
     offset: i64,
 }
 
-/// The part of a file's header that the packets after it need.
+/// Contents of the file's header that later packets need.
 enum Form {
     Pcap { link: i32, is_nanoseconds: bool },
     PcapNg(Vec<Interface>),
@@ -75,7 +75,7 @@ enum Form {
 /// Passes each packet of a file to `visit`, in the order of the file.
 ///
 /// # Errors
-/// The reason why the rest of the file was not read.
+/// The reason why the file was not read to its end.
 pub fn read_capture(
     source: impl Read + Send,
     visit: &mut dyn FnMut(Packet<'_>) -> Result<(), String>,
@@ -120,12 +120,12 @@ pub fn read_capture(
     }
 }
 
-/// The condition on which the reader goes on.
+/// The condition under which the reader can continue.
 enum Need {
-    /// The file has been read.
+    /// The whole file has been read.
     Nothing,
     More,
-    /// A larger buffer.
+    /// The reader needs a larger buffer.
     Room,
     Error(CaptureError),
 }
@@ -147,7 +147,7 @@ fn refill(reader: &mut (dyn PcapReaderIterator + Send + '_)) -> Result<(), Captu
     reader.refill().map_err(|_| CaptureError::Read)
 }
 
-/// Repeats interrupted reads.
+/// A reader that repeats interrupted reads.
 struct WholeReads<R>(R);
 
 impl<R: Read> Read for WholeReads<R> {
@@ -161,7 +161,7 @@ impl<R: Read> Read for WholeReads<R> {
     }
 }
 
-/// Returns the packet in a block of a file, if it has one.
+/// Returns the packet in a block of the file, if the block has one.
 fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Packet<'p>>, CaptureError> {
     let captured = |octets: &'p [u8], length: u32| octets.get(..length as usize).unwrap_or(octets);
     match (block, form) {
@@ -197,7 +197,7 @@ fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Pack
     Ok(None)
 }
 
-/// Returns the units per second that the option `if_tsresol` stands for.
+/// Returns the units per second that a value of the option `if_tsresol` means.
 fn resolution(option: u8) -> Option<u64> {
     match option {
         0x80.. => 1_u64.checked_shl(u32::from(option & 0x7f)),
@@ -206,7 +206,8 @@ fn resolution(option: u8) -> Option<u64> {
 }
 
 impl Interface {
-    /// Returns a time of the interface in nanoseconds since 1970; 0 if it is nonsense.
+    /// Converts a time of the interface to nanoseconds since 1970. Returns 0 if the time is
+    /// invalid.
     fn time(&self, ticks: u64) -> u64 {
         let Some(resolution) = self.resolution else { return 0 };
         let time = i128::from(ticks) * i128::from(NANOSECONDS) / i128::from(resolution);
@@ -219,9 +220,10 @@ impl Interface {
 pub(crate) struct Segment<'p> {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
-    /// Number of the first octet of `octets`, or of SYN.
+    /// Sequence number of the first octet of `octets`, or of SYN.
     pub(crate) sequence: u32,
-    /// Number of the first octet of the other direction that the sender does not have.
+    /// Acknowledgement number: the first octet of the other direction that the sender has not
+    /// received.
     pub(crate) acknowledges: Option<u32>,
     pub(crate) begins: bool,
     pub(crate) ends: bool,
@@ -232,11 +234,11 @@ pub(crate) struct Segment<'p> {
 /// The reason why a packet has no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSegment {
-    /// It is not TCP over IP, or malformed.
+    /// The packet is not TCP over IP, or is malformed.
     Other,
-    /// It is a fragment of an IP packet.
+    /// The packet is a fragment of an IP packet.
     IpFragment,
-    /// Its link layer is not known here.
+    /// The packet's link layer is not supported.
     Link,
 }
 
@@ -252,11 +254,11 @@ pub(crate) fn segment<'p>(packet: &Packet<'p>) -> Result<Segment<'p>, NoSegment>
     let sliced = match packet.link {
         // Ethernet.
         1 => LaxSlicedPacket::from_ethernet(octets).map_err(|_| NoSegment::Other)?,
-        // The loopback interface of BSD: an address family of four octets.
+        // BSD's loopback interface, with an address family of four octets.
         0 | 108 => of_ip(behind(4)?)?,
         // IP without a link layer.
         12 | 14 | 101 | 228 | 229 => of_ip(octets)?,
-        // Linux's interface `any`, in two forms.
+        // Linux's interface `any`, in two formats.
         113 => of_type(14, 16)?,
         276 => of_type(0, 20)?,
         _ => return Err(NoSegment::Link),

@@ -1,47 +1,48 @@
-//! One direction of a TCP connection: segments in, the octets of GIOP messages out.
+//! One direction of a TCP connection: takes segments and returns GIOP messages.
 
 use corelane_wire::Limits;
 use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
 use corelane_wire::giop::Header;
 
-/// Maximum number of segments that wait for octets before them.
+/// Maximum number of segments that wait for earlier octets.
 const MAX_WAITING: usize = 256;
-/// Maximum number of their octets.
+/// Maximum number of octets in the waiting segments.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// A part of a stream.
+/// An event of a stream: a message, a gap or a fault.
 pub(crate) enum StreamStep<'m> {
-    /// A whole message. Its fragments are assembled; the offsets are where those of GIOP 1.1 begin.
+    /// A whole message, reassembled from its fragments. `fragment_starts` are the offsets at which
+    /// fragments of GIOP 1.1 begin.
     Message { header: Header, octets: &'m [u8], fragment_starts: &'m [usize] },
-    /// This many octets are not in the capture. The next message is the first one that begins at the
-    /// front of a segment.
+    /// This number of octets is not in the capture. The next message is the first one that begins
+    /// at the start of a segment.
     Lost(u32),
-    /// The octets are not GIOP from here on.
+    /// The octets from here on do not follow GIOP.
     Fault(ProtocolFault),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    /// The first octets of the connection are still to come.
+    /// The first octets of the connection have not come yet.
     Begin,
-    /// The next octet is the first one of a message.
+    /// The next octet is the first octet of a message.
     Synchronised,
-    /// The place of the next message is not known.
+    /// The start of the next message is not known.
     Searching,
     /// The connection carries another protocol.
     Foreign,
 }
 
-/// One direction of a connection.
+/// One direction of a TCP connection.
 pub(crate) struct Stream {
     state: StreamState,
-    /// Number of the first octet of the connection; `None` if the capture does not have SYN.
+    /// Sequence number of the connection's first octet; `None` if the capture lacks SYN.
     first: Option<u32>,
-    /// Number of the octet that follows those that came; `None` before the first.
+    /// Sequence number of the next expected octet; `None` before the first octet.
     next: Option<u32>,
     /// Octets of messages that are not complete.
     unread: Vec<u8>,
-    /// Segments that came before the octets in front of them, with the number of their first octet.
+    /// Segments that came before earlier octets, with the sequence number of their first octet.
     waiting: Vec<(u32, Vec<u8>)>,
     waiting_bytes: usize,
     framer: Framer,
@@ -64,12 +65,12 @@ impl Default for Stream {
     }
 }
 
-/// Receives the parts of a stream.
+/// A callback for the events of a stream.
 pub(crate) type Visit<'v> = dyn FnMut(StreamStep<'_>) + 'v;
 
 impl Stream {
-    /// Begins a connection whose first octet follows SYN. Returns false if it has begun already: SYN
-    /// may be sent again.
+    /// Begins a connection whose first octet follows SYN. Returns false if the connection has begun
+    /// already, because SYN may be sent again.
     pub(crate) fn begin(&mut self, sequence: u32) -> bool {
         let first = Some(sequence.wrapping_add(1));
         let is_new = self.first != first;
@@ -79,23 +80,23 @@ impl Stream {
         is_new
     }
 
-    /// Returns the octets that the stream holds.
+    /// Returns the number of octets that the stream holds.
     pub(crate) fn held(&self) -> usize {
         self.unread.len() + self.waiting_bytes + self.framer.partial_bytes()
     }
 
-    /// Returns true if segments wait for others.
+    /// Returns true if segments wait for earlier octets.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Takes the octets of a segment.
+    /// Processes the octets of a segment.
     pub(crate) fn take(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         if octets.is_empty() || self.state == StreamState::Foreign {
             return;
         }
         if self.next.is_none() && !begins_message(octets) {
-            // The capture begins within the connection.
+            // The capture begins after the start of the connection.
             return;
         }
         let next = *self.next.get_or_insert(sequence);
@@ -118,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// Takes the segments that no longer wait.
+    /// Processes the segments that no longer wait.
     fn append_waiting(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
         loop {
             let next = self.next.unwrap_or_default();
@@ -129,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Gives up the octets before the first segment that waits.
+    /// Skips the missing octets before the first waiting segment, and reports them.
     fn skip_gap(&mut self, limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(gap) = self.waiting.iter().map(|(sequence, _)| sequence.wrapping_sub(next)).min() else { return };
@@ -139,10 +140,10 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Takes the receiver's word that it has all octets before a number. Those that did not come are
-    /// not in the capture.
+    /// Processes an acknowledgement, by which the receiver has all octets before `number`. Octets
+    /// that did not come are not in the capture.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
-        // The number after FIN stands for no octet.
+        // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
         while let Some(next) = self.next.filter(|next| is_open && is_after(number, *next)) {
             if self.waiting.iter().any(|(sequence, _)| !is_after(*sequence, number)) {
@@ -155,30 +156,30 @@ impl Stream {
         }
     }
 
-    /// Ends the stream: nothing more comes. Returns the octets of a message that is not complete.
+    /// Ends the stream. Returns the number of octets of an incomplete message.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
-        // Each turn takes one segment at least.
+        // Each round processes at least one segment.
         while self.is_waiting() {
             self.skip_gap(limits, visit);
         }
         self.unread.len() + self.framer.partial_bytes()
     }
 
-    /// Drops the octets that are held, because the next ones do not follow them.
+    /// Drops the held octets, because the following octets are missing.
     pub(crate) fn lose(&mut self) {
         self.unread = Vec::new();
         self.framer = Framer::new();
         self.state = StreamState::Searching;
     }
 
-    /// Takes octets of which the first ones may have come before.
+    /// Processes octets, of which the first ones may have come before.
     fn append(&mut self, sequence: u32, octets: &[u8], limits: &Limits, visit: &mut Visit<'_>) {
         let next = self.next.unwrap_or_default();
         let Some(octets) = octets.get(next.wrapping_sub(sequence) as usize..).filter(|octets| !octets.is_empty())
         else {
             return;
         };
-        // A segment is far shorter than the numbers of TCP.
+        // A segment is far shorter than the range of sequence numbers.
         self.next = Some(next.wrapping_add(octets.len() as u32));
         match self.state {
             StreamState::Foreign => return,
@@ -225,7 +226,8 @@ impl Stream {
         }
         self.unread.drain(..at);
         if self.unread.is_empty() {
-            // A large message must not keep its memory for the rest of the connection.
+            // The memory of a large message is freed, because the connection may never need it
+            // again.
             self.unread = Vec::new();
         }
     }
@@ -233,12 +235,12 @@ impl Stream {
 
 const MAGIC: &[u8] = b"GIOP";
 
-/// Returns true if octets begin with the header of a message.
+/// Returns true if `octets` begin with a valid GIOP header.
 fn begins_message(octets: &[u8]) -> bool {
     octets.first_chunk().is_some_and(|octets| Header::parse(octets).is_ok())
 }
 
-/// Returns true if an octet's number comes after another one. Numbers wrap around.
+/// Returns true if a sequence number is after another one. Numbers wrap around.
 fn is_after(sequence: u32, next: u32) -> bool {
     let distance = sequence.wrapping_sub(next);
     distance != 0 && distance < 1 << 31

@@ -1,4 +1,4 @@
-//! Captures in which packets are in disorder, missing, repeated or damaged.
+//! Tests with captures whose packets are reordered, missing, repeated or damaged.
 
 mod capture;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use capture::{Conversation, Sent, pcap, pcapng};
 
-/// A number of TCP, near the end of the numbers: they begin anew within a conversation.
+/// A sequence number near the maximum, so that the numbers wrap around within a conversation.
 const NEAR_END: u32 = u32::MAX - 100;
 
 /// Returns a request without arguments.
@@ -57,7 +57,7 @@ fn line(seen: &Seen<'_>) -> String {
     }
 }
 
-/// Returns what is seen in a file, and how its reading ended.
+/// Returns the occurrences in a file, and the result of reading the file.
 fn seen_in(file: &[u8]) -> (Vec<String>, Result<(), CaptureError>) {
     let mut sniffer = Sniffer::new(Vec::new());
     let mut lines = Vec::new();
@@ -77,8 +77,8 @@ fn lines_of(packets: &[Sent]) -> Vec<String> {
     lines
 }
 
-/// A connection with two calls. Its packets: two SYN, one request in two parts, its reply, a request
-/// and its reply.
+/// Creates a connection with two calls. Its packets are two SYN, a request in two segments, its
+/// reply, a second request and its reply.
 fn conversation(first: u32) -> Conversation {
     let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", first);
     conversation.send(false, &request(1, "first"), 40);
@@ -100,16 +100,16 @@ fn replies_come_with_their_requests() {
 #[test]
 fn lost_octets_are_said_and_nothing_is_guessed() {
     let mut packets = conversation(NEAR_END).packets;
-    // The second part of the first request.
+    // The second segment of the first request is removed.
     let lost = packets.remove(3).octets.len();
     let found = lines_of(&packets);
-    // The reply shows that the server got them.
+    // The reply acknowledges the octets, so the server received them.
     let lost = format!("lost {lost}");
     assert_eq!(found, [&lost, "reply 1 alone", "request 2 second", "reply 2 second after 1000 us"]);
-    // A capture that begins within the connection.
+    // The capture begins after the start of the connection.
     let expected = ["reply 1 alone", "request 2 second", "reply 2 second after 1000 us"];
     assert_eq!(lines_of(&conversation(NEAR_END).packets[3..]), expected);
-    // A capture that ends within a message.
+    // The capture ends within a message.
     assert_eq!(lines_of(&conversation(NEAR_END).packets[..3]), ["unfinished 40"]);
 }
 
@@ -121,7 +121,8 @@ fn other_protocols_are_left_out_and_other_connections_begin_anew() {
     http.send(true, &[b"HTTP/1.0 200 OK\r\n\r\n", &request(7, "in_a_body")[..]].concat(), 19);
     packets.append(&mut http.packets);
     for first in [NEAR_END, 1_000] {
-        // Both connections have one pair of ports, and the capture lacks the end of the first one.
+        // Both connections use one pair of ports, and the capture lacks the end of the first
+        // connection.
         packets.append(&mut conversation(first).packets);
     }
     let mut faulty = Conversation::begin("192.0.2.3:4000", "192.0.2.2:2809", NEAR_END);
@@ -150,7 +151,7 @@ fn a_file_that_is_cut_or_damaged_is_read_to_that_place() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Segments in disorder and sent twice make the same messages.
+    /// Reordered and repeated segments give the same messages.
     #[test]
     fn disorder_changes_no_message(
         size in 1_usize..100,
@@ -162,7 +163,7 @@ proptest! {
             conversation.send(false, &request(id, "operation"), size);
         }
         let mut packets: Vec<(usize, Sent)> = conversation.packets.into_iter().enumerate().collect();
-        // SYN stays in front.
+        // The SYN segments stay first.
         for (place, (order, _)) in packets.iter_mut().enumerate().skip(2) {
             *order = place + 2 + keys.get(place % keys.len()).copied().unwrap_or_default();
         }
@@ -176,7 +177,7 @@ proptest! {
         prop_assert_eq!(lines_of(&packets), expected);
     }
 
-    /// Each message that is seen was sent, however many segments are missing.
+    /// Each reported message was sent, for any set of missing segments.
     #[test]
     fn no_message_is_made_of_a_gap(size in 1_usize..200, missing in prop::collection::vec(any::<bool>(), 300)) {
         let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", NEAR_END);
@@ -192,7 +193,7 @@ proptest! {
         }
     }
 
-    /// Any octets behind a file's beginning end the reading, and do no harm.
+    /// Random octets in a file may end the reading, and do no other harm.
     #[test]
     fn damaged_files_do_no_harm(at in any::<prop::sample::Index>(), octets in prop::collection::vec(any::<u8>(), 1..50), is_ng in any::<bool>()) {
         let packets = conversation(NEAR_END).packets;

@@ -1,6 +1,6 @@
 //! Prints the cost of this crate's primitives on this machine, in nanoseconds per operation. Each
-//! figure is the median of several runs, on one thread and in cache. A bare atomic addition stands
-//! beside them for comparison.
+//! figure is the median of several runs, on one thread and in cache. For comparison the program
+//! also measures a bare atomic addition.
 //!
 //! `cargo run -p corelane-sys --release --example costs`
 

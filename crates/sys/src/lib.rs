@@ -1,16 +1,16 @@
 //! Linux primitives for a real-time ORB, as safe functions and types.
 //!
-//! This crate exists because the rest of Corelane forbids `unsafe`: every system call, every memory
-//! mapping and every hand-made atomic protocol lives here, behind an interface that cannot be
-//! misused into undefined behaviour. It knows nothing of CORBA.
+//! The other crates of Corelane forbid `unsafe`. So every system call, every memory mapping and
+//! every hand-made atomic protocol is here. No use of the safe interface leads to undefined
+//! behaviour. The crate knows nothing of CORBA.
 //!
 //! Two invariants hold throughout:
 //!
-//! * Every system call is made through one private module, which counts it for the calling thread
-//!   ([`counters`]). So a test can check that an invocation makes two system calls.
+//! * The crate makes every system call through one private module, which counts it for the calling
+//!   thread ([`counters`]). So a test can check that an invocation makes two system calls.
 //! * Protocols over atomics (`slab`, `rcu_cell`, `mpsc`, `ring`, `idle_threads`, `burst`,
-//!   `lock::CheckoutCell`) are written against a shim. It is the standard library normally and
-//!   `loom` under `--cfg loom`, where they are model-checked.
+//!   `lock::CheckoutCell`) use a shim. The shim is the standard library normally, and `loom` under
+//!   `--cfg loom`, where the protocols are model-checked.
 //!
 //! # Modules
 //! The source files are in five folders by purpose. The folders are not part of a module's path.
@@ -19,7 +19,7 @@
 //! |---|---|
 //! | [`event_count`] | waiting for changes of lock-free state |
 //! | [`hash_index`] | a hash index from byte strings to slots, searched without waiting |
-//! | [`lock`] | counted locks: mutex, reader-writer lock, priority inheritance, checkout cell |
+//! | [`lock`] | locks that count their use: mutex, reader-writer lock, priority inheritance, checkout cell |
 //! | [`mpsc`] | a bounded queue with a descriptor to wake its receiver |
 //! | [`pending_lock`] | a try-lock with a flag for events that came while it was held |
 //! | [`rcu_cell`] | a value that is read without a lock while it is replaced |
@@ -68,14 +68,14 @@
 //! * `bench`: modules that only benchmarks use: `semaphore`, `ring::bare`, `ring::bare_stream` and
 //!   `ptrace_counter`.
 
-// clippy.toml tells the other crates to use this crate's types instead of these; this crate wraps
-// them.
+// clippy.toml makes the other crates use this crate's wrappers instead of these types and
+// functions.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod io;
 mod observe;
 mod sync;
-// Two folders have the names of public modules, so the modules of the folders have other names.
+// Public modules have the names of two folders, so the folders' modules have other names.
 #[path = "memory/mod.rs"]
 mod memory_folder;
 #[path = "thread/mod.rs"]

@@ -1,4 +1,4 @@
-//! The memory of large messages is kept for the next ones, and finally freed.
+//! The memory of large messages is kept for the next messages, and finally freed.
 
 use std::thread;
 
@@ -20,7 +20,7 @@ fn filled(octets: usize, spares: &RegionCache) -> Buffer {
     buffer
 }
 
-/// Returns the number of system calls of `work`.
+/// Returns the number of system calls that `work` makes.
 fn calls(work: impl FnOnce()) -> u64 {
     let before = counters::snapshot();
     work();
@@ -35,24 +35,24 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(LARGE, spares));
     assert_eq!(spares.cached_bytes(), LARGE);
     assert_eq!(calls(|| drop(filled(LARGE, spares))), 0);
-    // The region serves another thread, and a message that is not quite as large.
+    // The region serves another thread, and a message that is a little smaller.
     thread::scope(|scope| {
         scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
     });
 
-    // The region is committed memory as soon as it is taken, not only when bytes arrive.
+    // The whole region is committed memory when it is taken, before bytes arrive.
     let again = buffer(LARGE, spares);
     assert_eq!((again.committed(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
     assert_eq!(buffer(LARGE, spares).committed(), 0);
     drop(again);
 
-    // A message of another size does not take the region: a kept part of the message would keep the
-    // whole region.
+    // A message of another size does not take the region: a part of the message that a program
+    // keeps would hold the whole region.
     let small = buffer(LARGE / 4, spares);
     assert_eq!(small.committed(), 0);
     drop(small);
 
-    // A region that was taken since the last eviction stays cached; one that was not taken is
+    // A region that was taken since the last eviction stays cached; a region that was not taken is
     // unmapped.
     spares.evict_unused();
     drop(filled(LARGE, spares));
@@ -61,7 +61,7 @@ fn large_messages_reuse_cached_regions() {
     spares.evict_unused();
     assert_eq!(spares.cached_bytes(), 0);
 
-    // The cache keeps only a few regions, and not much more than 64 MiB of memory.
+    // The cache keeps at most 8 regions, and not much more than 64 MiB of memory.
     drop((0..20).map(|_| filled(LARGE, spares)).collect::<Vec<_>>());
     assert_eq!(spares.cached_bytes(), 8 * LARGE);
     spares.evict_unused();
@@ -71,7 +71,8 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(65 * LARGE, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE);
 
-    // The cache keeps the largest message of the default limits, and bytes that were read after it.
+    // The cache keeps the largest message of the default limits, with bytes that were read after
+    // it.
     spares.evict_unused();
     spares.evict_unused();
     drop(filled(64 * LARGE + 100, spares));
@@ -97,7 +98,7 @@ fn large_messages_reuse_cached_regions() {
     assert!(spares.cached_bytes() > 0);
 
     // The bytes after a large message stay in a region of the same cache, and no other cache gets
-    // any of it.
+    // them.
     let other = RegionCache::new();
     let (mut whole, mut rest) = (filled(2 * LARGE, &other), Buffer::new());
     whole.split_off_into(LARGE, &mut rest).unwrap();
@@ -107,7 +108,7 @@ fn large_messages_reuse_cached_regions() {
     let own = RegionCache::new();
     assert_eq!(calls(|| drop(filled(LARGE, &own))), 1, "mapped, and kept");
 
-    // A closed cache keeps no region, not even one that returns later. Memory may outlive its
+    // A closed cache keeps no region, and no region that is returned later. Memory may outlive its
     // cache.
     spares.close();
     assert_eq!((spares.cached_bytes(), calls(|| drop(filled(LARGE, spares)))), (0, 2));

@@ -19,7 +19,7 @@ use corelane_sys::{clock, poll, process, thread};
 #[global_allocator]
 static ALLOCATOR: corelane_sys::alloc::CountingAllocator = corelane_sys::alloc::CountingAllocator;
 
-/// Returns the counts of the second of two runs.
+/// Runs `run` twice and returns the counts of the second run.
 fn warm(mut run: impl FnMut()) -> Counters {
     run();
     let before = counters::snapshot();

@@ -1,10 +1,10 @@
-//! Probes record the wait for a lock that another thread holds. The test has a process of its own,
-//! because probes record all threads of a process.
+//! Probes record the wait for a lock that another thread holds. The test runs in a process of its
+//! own, because probes record all threads of a process.
 
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::probe;
 
-/// Returns the points of the waiting threads, in order.
+/// Returns the points that waiting threads have passed, in order.
 fn points() -> Vec<&'static str> {
     probe::collect().into_iter().map(|record| record.point).collect()
 }
@@ -28,7 +28,7 @@ fn lock_wait_is_recorded_by_probes() {
     while_held(lent.lock(), || drop(lent.lock()));
     let plain = Mutex::new("plain", Scope::Connection, ());
     while_held(plain.lock(), || drop(plain.lock()));
-    // No thread waits, so nothing is recorded.
+    // No thread waits, so no point is recorded.
     probe::enable();
     drop((lent.lock(), plain.lock()));
     assert_eq!(points(), [""; 0]);

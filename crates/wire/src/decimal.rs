@@ -1,10 +1,10 @@
 //! Fixed-point decimal numbers: the values of IDL's `fixed<d,s>` (CORBA 3.0.3 sections 3.10.2 and
 //! 15.3.2.8).
 //!
-//! A [`Fixed`] is a value of one IDL type. Digits and scale are part of its Rust type, which cannot
-//! hold other values. Arithmetic returns [`Decimal`]s, because the scale of a result depends on the
-//! operands. [`Fixed::truncate`] and [`Fixed::round`] convert back and treat excess digits
-//! differently.
+//! A [`Fixed`] is a value of one IDL type. Digits and scale are parameters of its Rust type, which
+//! cannot hold numbers with more digits. Arithmetic returns [`Decimal`]s, because the scale of a
+//! result depends on the operands. [`Fixed::truncate`] and [`Fixed::round`] convert back and treat
+//! excess digits differently.
 //!
 //! Results have at most 31 digits. Excess fraction digits are dropped from the end, as the
 //! specification says. A whole part of more than 31 digits is [`DecimalError::Overflow`].
@@ -21,7 +21,7 @@ pub const MAX_DIGITS: u8 = 31;
 /// The lowest number with too many digits.
 const LIMIT: u128 = 10u128.pow(MAX_DIGITS as u32);
 
-/// The reason why there is no result.
+/// The reason why an operation on decimal numbers has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecimalError {
@@ -38,14 +38,14 @@ impl fmt::Display for DecimalError {
         f.write_str(match self {
             DecimalError::Overflow => "the number has too many digits in front of the point",
             DecimalError::DivisionByZero => "division by zero",
-            DecimalError::NotANumber => "the text is no decimal number",
+            DecimalError::NotANumber => "the text is not a decimal number",
         })
     }
 }
 
 impl std::error::Error for DecimalError {}
 
-/// A decimal number of up to 31 digits; the point may be anywhere among them.
+/// A decimal number of up to 31 digits, with any number of them after the point.
 ///
 /// Numbers compare by value: 1.5 equals 1.50.
 ///
@@ -182,7 +182,7 @@ impl Decimal {
         self.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Returns the number without trailing zeros in its fraction. Equal numbers have the same form.
+    /// Returns the number without trailing zeros in its fraction. Equal numbers have equal results.
     fn canonical(self) -> (i128, u8) {
         let (mut unscaled, mut scale) = (self.unscaled, self.scale);
         while scale > 0 && unscaled % 10 == 0 {
@@ -245,8 +245,9 @@ impl From<u64> for Decimal {
     }
 }
 
-/// Converts the shortest decimal text that identifies the floating-point number: 0.1 becomes 0.1.
-/// Fraction digits beyond 31 digits in total are dropped.
+/// Converts a floating-point number through the shortest decimal text that identifies it. The
+/// number nearest to 0.1 therefore becomes 0.1. Fraction digits beyond 31 digits in total are
+/// dropped.
 impl TryFrom<f64> for Decimal {
     type Error = DecimalError;
 
@@ -310,7 +311,8 @@ struct WideInteger {
 impl WideInteger {
     /// The factor between the low part and the high part.
     const UNIT: u128 = 10u128.pow(38);
-    /// The factor between the two halves of a part. The product of two halves fits in a part.
+    /// The factor between the two halves of a 38-digit part. The product of two such halves fits in
+    /// a part.
     const PART: u128 = 10u128.pow(19);
 
     fn of(number: i128) -> WideInteger {
@@ -499,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn text_both_ways() {
+    fn numbers_convert_from_and_to_text() {
         for text in [
             "0",
             "-1",
@@ -521,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn results_lose_fraction_digits_before_whole_ones() {
+    fn results_with_too_many_digits_lose_fraction_digits_or_overflow() {
         let most = number("9999999999999999999999999999999");
         assert_eq!(most.checked_add(number("1")), Err(DecimalError::Overflow));
         assert_eq!(most.checked_mul(most), Err(DecimalError::Overflow));
@@ -541,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_and_truncation() {
+    fn fixed_rounds_to_the_nearest_and_truncates_toward_zero() {
         for (text, scale, truncated, rounded) in [
             ("1.25", 1, "1.2", "1.3"),
             ("-1.25", 1, "-1.2", "-1.3"),
@@ -560,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn floating_point_numbers() {
+    fn decimals_convert_from_and_to_floating_point() {
         for (from, text) in [(0.1, "0.1"), (-1234.5, "-1234.5"), (1e21, "1000000000000000000000"), (-0.0, "0")] {
             assert_eq!(Decimal::try_from(from).unwrap(), number(text));
             assert!((number(text).to_f64() - from).abs() < f64::EPSILON);
@@ -574,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_are_equal_whatever_their_scale() {
+    fn numbers_of_different_scale_compare_by_value() {
         assert_eq!(number("1.50"), number("1.5"));
         assert_eq!(number("-0"), number("0.000"));
         assert!(number("-1.51") < number("-1.5") && number("1.49") < number("1.5"));

@@ -73,8 +73,8 @@ pub fn cdr(input: &[u8]) {
     }
 }
 
-/// Decodes an `any`, with settings from the first byte. A decoded value can be written, and read
-/// again within the same nesting; so can its parts.
+/// Decodes an `any`, with settings from the first byte. Checks that a decoded value can be written
+/// and read again within the same nesting limit. Checks the same of its value tree.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -89,11 +89,11 @@ pub fn any(input: &[u8]) {
     let type_code = any.type_code();
     assert!(type_code.equivalent(type_code));
     let _ = Value::initial(type_code);
-    // Characters that arrived in one version may have no form in another one.
+    // Characters of one GIOP version may have no form in another version.
     let mut e = Encoder::new();
     if any.encode(&mut e).is_ok() {
         let octets = e.to_vec();
-        // Text may be longer in another code set. The nesting must not be deeper.
+        // Text may be longer in another code set, so only the limit on nesting stays.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
         let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
@@ -249,7 +249,7 @@ pub fn giop_framing(input: &[u8]) {
     }
 }
 
-/// Reads a whole message in every way.
+/// Parses a whole message, and decodes its body as each type.
 fn view(message: &[u8], breaks: &[usize]) {
     let Some(Ok(header)) = message.first_chunk().map(Header::parse) else { return };
     assert_eq!(header.total_len(), message.len());
@@ -290,7 +290,7 @@ fn write_again(header: &Header, request: &Request<'_>) {
         operation: request.operation,
         contexts: &contexts,
     };
-    // A reference may have been read in pieces that are not valid alone.
+    // A reference that crosses fragments cannot be parsed again from the copied octets.
     let plain = !matches!(request.target, Target::Reference { .. });
     let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish(&mut e));
     assert!(written.is_ok());
@@ -317,7 +317,8 @@ pub fn ior_text(input: &[u8]) {
                 {
                     assert!(endpoint.to_string().contains(':'));
                     let alone = TaggedProfile::of(profile.version, endpoint.as_address(), profile.object_key, &[]);
-                    // A host beyond ASCII is not written as it is read; a port of a lane may be 0.
+                    // A non-ASCII host is encoded differently, and a profile with port 0, which a
+                    // lane may have, shows no endpoint.
                     if format!("{endpoint:?}").is_ascii()
                         && let Some(Ok(alone)) = alone.as_ref().ok().map(TaggedProfile::parse)
                         && let [again] = alone.endpoints().as_slice()
@@ -341,8 +342,8 @@ pub fn ior_text(input: &[u8]) {
     assert_eq!(ObjectUrl::parse(&written, &limits), Ok(read));
 }
 
-/// Performs one operation for each byte on the request table of a connection, or cuts a message
-/// into fragments.
+/// Performs one operation for each input byte: on the request table of a connection, or by cutting
+/// a message into fragments.
 pub fn connection_ops(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let initiative = if first & 4 == 0 { ConnectionSide::Initiator } else { ConnectionSide::Acceptor };

@@ -10,62 +10,64 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Size of one assembled message in bytes, without its 12-byte header. Stops a header, or an
-    /// endless series of fragments, that announces more than the process can hold. 64 MiB.
+    /// endless series of fragments, that announces more than the process can hold. Default: 64 MiB.
     pub max_message_size: u32,
     /// Size of one string in bytes, terminator included. Stops a peer from making an application
-    /// hold, log and compare a name of tens of megabytes where the message size allows it. 16 MiB.
+    /// hold, log and compare a name of tens of megabytes where the message size allows it. Default:
+    /// 16 MiB.
     pub max_string_length: u32,
     /// Elements of one sequence. The decoder also compares the count with the remaining bytes, so
-    /// this limit only matters in messages of nearly the maximum size. 64 Mi.
+    /// this limit only matters in messages of nearly the maximum size. Default: 64 Mi elements.
     pub max_sequence_length: u32,
-    /// Memory in bytes that decoding one message may take. It counts sequence elements, text,
-    /// `any`s, TypeCodes, values and references, but no data that is borrowed from the message.
-    /// Stops a message of a megabyte whose elements have one byte in the message and kilobytes in
-    /// memory, such as unions with a large member. The ORB bounds all messages together. 512 MiB.
+    /// Memory in bytes that decoding one message may take. The meter counts sequence elements,
+    /// text, `any`s, TypeCodes, values and references, but no data that is borrowed from the
+    /// message. Stops a message of a megabyte whose elements have one byte in the message and
+    /// kilobytes in memory, such as unions with a large member. A memory budget of the ORB bounds
+    /// all messages together. Default: 512 MiB.
     pub max_decoded_bytes: usize,
     /// Nesting depth of values inside values of their own type: recursive structs and unions,
     /// TypeCodes, `any` in `any`. Stops a message of some kilobytes from exhausting the thread's
-    /// stack. 128.
+    /// stack. Default: 128.
     pub max_nesting: u32,
     /// Values (IDL `valuetype`) of one message. Stops a message of some megabytes that becomes
-    /// objects of several times its size. 262,144.
+    /// objects of several times its size. Default: 262,144.
     pub max_values: u32,
     /// Repository ids in front of one value. Stops a list that is searched again for each of many
-    /// values. 32.
+    /// values. Default: 32.
     pub max_repository_ids: u32,
     /// Size in bytes of one repository id in front of a value, NUL included. Stops long ids that
-    /// are compared again for each of many values. 512.
+    /// are compared again for each of many values. Default: 512.
     pub max_repository_id_length: u32,
     /// Service contexts of one message. Stops a message that makes every request walk a list of a
-    /// million entries. 128.
+    /// million entries. Default: 128.
     pub max_service_contexts: u32,
     /// Profiles of one object reference. Stops a reference that makes a client try thousands of
-    /// addresses. 64.
+    /// addresses. Default: 64.
     pub max_profiles: u32,
     /// Components of one profile. Stops a profile that makes every search walk thousands of
-    /// components. 64.
+    /// components. Default: 64.
     pub max_components: u32,
     /// Lane endpoints in one profile: each native priority can have a lane, and each lane several
     /// addresses. Stops a reference that makes a client keep a connection table for tens of
-    /// thousands of addresses. A longer list is ignored. 1,024.
+    /// thousands of addresses. A longer list is ignored. Default: 1,024.
     pub max_lane_endpoints: u32,
     /// Messages of one connection whose first fragment has arrived and whose last has not. Stops a
-    /// peer that opens thousands of fragmented requests and finishes none. 128.
+    /// peer that opens thousands of fragmented requests and finishes none. Default: 128.
     pub max_partial_messages: u32,
     /// Bytes held for all partial messages of one connection, apart from one message header. Stops
-    /// a peer that sends few but large partial messages. 64 MiB.
+    /// a peer that sends few but large partial messages. Default: 64 MiB.
     pub max_partial_bytes: u32,
     /// Fragments of one message. Stops a peer that keeps a request alive and a thread busy with
-    /// empty fragments. 131,072: twice what a message of the full size needs in fragments of 1,024
-    /// bytes, the smallest that ORBs send.
+    /// empty fragments. Default: 131,072, twice the number of fragments in a message of the full
+    /// size. ORBs send fragments of at least 1,024 bytes.
     pub max_fragments: u32,
     /// Requests of one connection that are read and do not run yet. At this number the server stops
     /// reading until one of them runs. Stops a peer that pipelines requests from filling the
-    /// server's memory. A queue that connections share gives each of them a smaller share: see the
-    /// pool's dispatch. 4,096.
+    /// server's memory. In a queue that connections share, each connection has a smaller share,
+    /// which depends on the pool's dispatch. Default: 4,096.
     pub max_outstanding_requests: u32,
     /// Length in bytes of a stringified reference or of a corbaloc or corbaname URL. Stops a text
-    /// file that is parsed into tens of megabytes. 1 MiB.
+    /// file that is parsed into tens of megabytes. Default: 1 MiB.
     pub max_reference_text: u32,
 }
 

@@ -1,6 +1,6 @@
-//! Real-time CORBA on the wire: service contexts, and the policies in references. The forms are
-//! those of Real-time CORBA 1.2, or TAO's where the specification leaves them open. This module
-//! leaves the interpretation of the numbers to the ORB.
+//! Real-time CORBA on the wire: service contexts, and the policies in references. The encodings
+//! follow Real-time CORBA 1.2, and TAO where the specification defines none. The ORB interprets the
+//! numbers, not this module.
 
 use std::time::Duration;
 
@@ -170,8 +170,8 @@ pub fn parse_bands(value: &[u8]) -> Result<Vec<(i16, i16)>, CdrError> {
 }
 
 /// One protocol of a ClientProtocolPolicy, by its profile tag. ORB protocol properties have no
-/// encoding, and transport properties have no length field. So the parser stops at a protocol whose
-/// properties it does not know.
+/// encoding, and transport properties have no length field. The parser therefore stops at a
+/// protocol with unknown properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolValue {
     /// IIOP.
@@ -286,9 +286,9 @@ mod tests {
     use super::*;
     use crate::ior::TaggedComponent;
 
-    /// The octets of the specification's examples, in both byte orders.
+    /// The expected octets are those of the specification's examples, in both byte orders.
     #[test]
-    fn golden_octets() {
+    fn values_have_the_octets_of_the_specification() {
         let little = cfg!(target_endian = "little");
         if little {
             assert_eq!(priority_context(1000), [1, 0, 0xe8, 0x03]);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn crafted_values_are_refused() {
+    fn malformed_values_are_refused() {
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[2, 0]] {
             assert!(parse_priority_context(data).is_err(), "{data:?}");
             assert!(parse_range_context(data).is_err(), "{data:?}");
@@ -353,7 +353,7 @@ mod tests {
         }
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 2, 0, 0, 0, 0, 0]).is_err());
         assert!(PriorityModelValue::parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0]).is_err());
-        // Counts that exceed the data never size an allocation.
+        // A count that exceeds the data is refused before it sizes an allocation.
         assert!(parse_bands(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).is_err());
         assert!(parse_protocols(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0], &Limits::DEFAULT).is_err());
         let unknown = [1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_as_long_as_the_given_limits_allow() {
+    fn lists_longer_than_the_limits_are_refused() {
         let limits = Limits { max_profiles: 2, max_components: 3, ..Limits::DEFAULT };
         let protocols = |count| encode_protocols(&vec![ProtocolValue::SharedMemory; count]).unwrap();
         assert_eq!(parse_protocols(&protocols(2), &limits).unwrap().len(), 2);

@@ -1,5 +1,5 @@
-//! Custom values in `any`. A process that does not know their state forwards them unchanged
-//! wherever the bytes keep their meaning.
+//! Tests of custom values in `any`. A process that does not know their state forwards them
+//! unchanged where the bytes keep their meaning.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn encoder(endian: Endian, shift: usize) -> Encoder<'static> {
 }
 
 /// Writes numbers of every alignment, values between chunks, an indirection within a chunk, and
-/// numbers that look like one.
+/// numbers that look like an indirection.
 fn write_custom(e: &mut Encoder<'_>, graph: usize) -> Result<(), CdrError> {
     let inner = |e: &mut Encoder<'_>, at, number| {
         let Some(value) = e.begin_value((graph, at), keep, INNER, true)? else { return Ok(()) };
@@ -96,8 +96,8 @@ fn read_around(d: &mut Decoder<'_>) {
 }
 
 /// Encodes five `any`s. The first two hold a value each; the ids in the second are indirections to
-/// those in the first. The other three hold the first value again, a value that contains a custom
-/// one, and an `any`.
+/// ids in the first. The other three hold the first value again, a value that contains a custom
+/// value, and an `any`.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {
@@ -148,12 +148,12 @@ fn check(values: &[AnyValue]) {
 }
 
 #[test]
-fn they_are_kept_in_either_byte_order_wherever_they_stand() {
+fn custom_values_are_forwarded_unchanged_at_every_offset_in_both_byte_orders() {
     for endian in [Endian::Little, Endian::Big] {
         for shift in 0..9 {
             let first = decoded(&message(endian, shift), endian, shift);
             check(&first);
-            // Forward them at every offset, one by one and all in one message.
+            // Forward the values at every offset, one by one and all in one message.
             for further in 0..9 {
                 let mut all = encoder(endian, further);
                 for value in &first {
@@ -173,13 +173,13 @@ fn they_are_kept_in_either_byte_order_wherever_they_stand() {
 }
 
 #[test]
-fn another_byte_order_takes_their_own_code() {
+fn custom_values_in_another_byte_order_need_their_custom_code() {
     let foreign = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
     let values = decoded(&message(foreign, 0), foreign, 0);
     let native = decoded(&message(Endian::NATIVE, 0), Endian::NATIVE, 0);
     for (value, other) in values.iter().zip(&native) {
         assert_eq!(value.encode(&mut Encoder::new()), Err(CdrError::CustomValue));
-        // Without the custom code, equality in another form cannot be told.
+        // Without the custom code, values in different forms count as different.
         assert!(value != other && value == &value.clone());
     }
     assert_eq!(CdrError::CustomValue.kind(), SystemExceptionKind::NoImplement);
@@ -200,7 +200,7 @@ fn another_byte_order_takes_their_own_code() {
 }
 
 #[test]
-fn custom_values_that_are_none() {
+fn malformed_custom_values_are_refused() {
     let decode = |octets: &[u8]| {
         let space = ValueReadState::new();
         let limits = Limits { max_values: 1000, ..Limits::DEFAULT };
@@ -218,14 +218,14 @@ fn custom_values_that_are_none() {
     assert_eq!(decode(&[head(0x7fff_ff02), vec![0; 8]].concat()), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[4, 1])), Some(CdrError::Truncated));
     assert_eq!(decode(&with(&[40, 1])), Some(CdrError::BadValue));
-    // An end tag for a value that has not begun; a nested value that is not chunked, or has an
+    // An end tag for a value that has not begun. A nested value that is not chunked or has an
     // invalid tag.
     assert_eq!(decode(&with(&[0xffff_fffe])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff00, 0xffff_ffff])), Some(CdrError::BadValue));
     assert_eq!(decode(&with(&[0x7fff_ff1a, 0xffff_ffff])), Some(CdrError::BadValue));
-    // A nested value that ends together with the outer one.
+    // A nested value that ends together with the outer value.
     assert_eq!(decode(&with(&[0x7fff_ff08, 0xffff_ffff])), None);
-    // More nested values than allowed.
+    // More nested values than the limit.
     let many: Vec<u32> = (0..1001).map(|_| 0x7fff_ff08).chain([0xffff_ffff]).collect();
     assert_eq!(decode(&with(&many)), Some(CdrError::LimitExceeded));
 }

@@ -1,5 +1,5 @@
-//! Fixed-point arithmetic. It is compared with integers where they can hold the result, and checked
-//! by arithmetic laws everywhere.
+//! Tests of fixed-point arithmetic, by comparison with integers where these can hold the result,
+//! and by arithmetic laws.
 
 use corelane_wire::{Cdr, Decimal, DecimalError, Decoder, Encoder, Endian, Fixed};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn of((unscaled, scale): (i64, u8)) -> Decimal {
 
 proptest! {
     #[test]
-    fn as_integers_do(left in small(), right in small()) {
+    fn results_equal_those_of_integers(left in small(), right in small()) {
         let (one, two) = (of(left), of(right));
         let at = |(unscaled, scale): (i64, u8)| i128::from(unscaled) * 10i128.pow(u32::from(12 - scale));
         prop_assert_eq!(one.checked_add(two).unwrap(), Decimal::new(at(left) + at(right), 12).unwrap());
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quotient_is_short_by_less_than_its_last_digit((left, right) in (number(), number())) {
+    fn quotient_is_too_small_by_less_than_its_last_digit((left, right) in (number(), number())) {
         match left.checked_div(right) {
             Err(DecimalError::DivisionByZero) => prop_assert_eq!(right.unscaled(), 0),
             Err(error) => prop_assert_eq!(error, DecimalError::Overflow),
@@ -50,11 +50,11 @@ proptest! {
     }
 
     #[test]
-    fn text_and_order((left, right) in (number(), number())) {
+    fn text_round_trips_and_order_follows_the_difference((left, right) in (number(), number())) {
         prop_assert_eq!(left.to_string().parse::<Decimal>().unwrap(), left);
         prop_assert_eq!(left.cmp(&right), right.cmp(&left).reverse());
         if let Ok(difference) = left.checked_sub(right) {
-            // A difference whose digits were dropped may become 0.
+            // A difference may become 0 because its last digits are dropped.
             let sign = difference.unscaled().signum();
             let order = left.cmp(&right) as i128;
             prop_assert!(sign == order || sign == 0);
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn rounding_is_to_the_nearest(value in number(), scale in 0..=31u8) {
+    fn rounding_returns_the_nearest_number(value in number(), scale in 0..=31u8) {
         let (rounded, truncated) = (value.round(scale), value.truncate(scale));
         prop_assert!(rounded.scale() <= scale.max(value.scale()) && truncated.scale() <= value.scale());
         let unit = 10f64.powi(-i32::from(scale));
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn on_the_wire(digits in 0..10u128.pow(31), minus in any::<bool>()) {
+    fn fixed_values_round_trip_through_cdr(digits in 0..10u128.pow(31), minus in any::<bool>()) {
         let digits = if minus { -digits.cast_signed() } else { digits.cast_signed() };
         let value = Fixed::<31, 7>::from_unscaled(digits).unwrap();
         for endian in [Endian::Big, Endian::Little] {

@@ -1,5 +1,6 @@
-//! Round trips of values of random types, as trees and inside `any`. They cover both orders, every
-//! alignment and every code set, and pass through processes that do not know the types.
+//! Round trips of values of random types, as trees and inside `any`, in both byte orders, at every
+//! alignment and in every code set. The values also pass through code that does not know their
+//! types.
 
 use corelane_wire::exception::SystemExceptionKind;
 use corelane_wire::ior::{Ior, TaggedProfile};
@@ -222,7 +223,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn types_are_their_own_equals((a, b) in (any_type(), any_type()), place in place()) {
+    fn decoded_type_equals_the_encoded_type((a, b) in (any_type(), any_type()), place in place()) {
         prop_assert_eq!(read::<TypeCode>(&written(&a, place), place).unwrap(), a.clone());
         prop_assert!(a.equivalent(&a) && a.compact().equivalent(&a));
         prop_assert_eq!(a.equivalent(&b), b.equivalent(&a));
@@ -230,13 +231,13 @@ proptest! {
     }
 
     #[test]
-    fn values_pass_through_any_in_every_form((type_code, value) in typed(), places in vec(place(), 1..4)) {
+    fn values_round_trip_through_any_in_every_form((type_code, value) in typed(), places in vec(place(), 1..4)) {
         let original = AnyValue::from_value(&type_code, &value).unwrap();
         let mut any = original.clone();
         for place in places {
             let octets = written(&any, place);
             any = read(&octets, place).unwrap();
-            // Writing it again yields the same bytes: nothing is lost.
+            // Writing the `any` again yields the same bytes.
             prop_assert_eq!(written(&any, place), octets);
         }
         prop_assert_eq!(any.value().unwrap(), value);
@@ -244,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn any_in_any_in_any((type_code, value) in typed(), a in place(), b in place()) {
+    fn nested_any_round_trips((type_code, value) in typed(), a in place(), b in place()) {
         let inner = AnyValue::from_value(&type_code, &value).unwrap();
         let inner: AnyValue = read(&written(&inner, a), a).unwrap();
         let list = TypeCode::sequence(TypeCode::ANY, 0).unwrap();
@@ -255,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_and_changed_octets_are_refused_or_read((type_code, value) in typed(), place in place(), cut in any::<u16>(), flip in any::<u8>()) {
+    fn truncated_and_changed_octets_cause_no_panic((type_code, value) in typed(), place in place(), cut in any::<u16>(), flip in any::<u8>()) {
         let octets = written(&AnyValue::from_value(&type_code, &value).unwrap(), place);
         let cut = place.before + usize::from(cut) % (octets.len() - place.before);
         let part = Decoder::new(&octets[..cut], place.endian).at(place.before);
@@ -269,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn initial_values_are_values(type_code in any_type()) {
+    fn initial_value_is_a_value_of_its_type(type_code in any_type()) {
         let value = Value::initial(&type_code).unwrap();
         if let Ok(any) = AnyValue::from_value(&type_code, &value) {
             prop_assert_eq!(any.value().unwrap(), value);
@@ -280,7 +281,7 @@ proptest! {
 // ---- compared with static types -----------------------------------------------------------------
 
 #[test]
-fn the_static_path_reads_what_the_dynamic_one_writes() {
+fn values_written_dynamically_are_read_statically_and_the_reverse() {
     fn same<T: Cdr + PartialEq + std::fmt::Debug>(value: &T, type_code: &TypeCode, tree: Value) {
         let of_static = AnyValue::write(type_code, |e| value.encode(e)).unwrap();
         assert_eq!(of_static.value().unwrap(), tree);
@@ -298,7 +299,7 @@ fn the_static_path_reads_what_the_dynamic_one_writes() {
 }
 
 #[test]
-fn bounds_and_the_width_of_text_conform_and_nothing_else() {
+fn type_conforms_despite_bounds_and_width_of_text_only() {
     let wide = TypeCode::sequence(TypeCode::wstring(9), 3).unwrap();
     let any = AnyValue::from_value(&wide, &Value::List(vec![])).unwrap();
     assert!(any.conforms(&TypeCode::sequence(TypeCode::STRING, 0).unwrap()));
@@ -308,7 +309,7 @@ fn bounds_and_the_width_of_text_conform_and_nothing_else() {
 }
 
 #[test]
-fn an_exception_has_its_repository_id_in_front() {
+fn exception_in_an_any_begins_with_its_repository_id() {
     let failed = TypeCode::exception("IDL:F:1.0", "F", [("n", TypeCode::OCTET)]).unwrap();
     let value = Value::Struct(vec![Value::Octet(7)]);
     let any = AnyValue::from_value(&failed, &value).unwrap();
@@ -317,7 +318,7 @@ fn an_exception_has_its_repository_id_in_front() {
 }
 
 #[test]
-fn a_char_beyond_ascii_is_kept_though_utf_8_has_no_octet_for_it() {
+fn non_ascii_char_in_an_any_cannot_be_sent_in_utf_8() {
     let any = AnyValue::from_value(&TypeCode::CHAR, &Value::Char('é')).unwrap();
     assert_eq!(any.value().unwrap(), Value::Char('é'));
     let mut e = Encoder::new();
@@ -327,7 +328,7 @@ fn a_char_beyond_ascii_is_kept_though_utf_8_has_no_octet_for_it() {
 }
 
 #[test]
-fn a_discriminator_is_converted_as_every_char_is() {
+fn char_discriminator_is_converted_between_code_sets() {
     let arms = [UnionMember { label: Some(0xe9), name: "a".into(), ty: TypeCode::OCTET }];
     let type_code = TypeCode::union("IDL:U:1.0", "U", TypeCode::CHAR, arms).unwrap();
     let of = |discriminator, member| Value::Union(Box::new(UnionValue { discriminator, member }));
@@ -342,7 +343,7 @@ fn a_discriminator_is_converted_as_every_char_is() {
     e.set_code_sets(CodeSets::LATIN1_UTF16);
     any.encode_value(&mut e).unwrap();
     assert_eq!(e.to_vec(), [0xe9, 7]);
-    // An octet that is no character of the code set cannot be a discriminator.
+    // An octet that is not a character of the code set cannot be a discriminator.
     let octets = [0xe9, 7];
     let mut d = Decoder::new(&octets, Endian::Big).with_code_sets(CodeSets::UTF8_UTF16);
     assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::NotInCodeSet));
@@ -350,7 +351,7 @@ fn a_discriminator_is_converted_as_every_char_is() {
 
 /// omniORB writes a byte-order mark, and compares its values with received ones by their bytes.
 #[test]
-fn wide_text_stays_in_the_form_in_which_it_came() {
+fn wide_text_in_an_any_keeps_its_received_form() {
     let type_code = structure(vec![TypeCode::OCTET, TypeCode::wstring(0), TypeCode::DOUBLE, TypeCode::WCHAR], 1);
     let wide = |marked: bool| {
         AnyValue::write(&type_code, |e| {
@@ -385,13 +386,13 @@ fn wide_text_stays_in_the_form_in_which_it_came() {
             }
         }
     }
-    // Another version has another form: GIOP 1.1 has no marks.
+    // GIOP 1.1 has another form of wide text, without marks.
     let place = Place { before: 3, endian: Endian::Big, version: Version::GIOP_1_1, code_sets: CodeSets::UTF8_UTF16 };
     assert_eq!(written(&marked, place), written(&plain, place));
 }
 
 #[test]
-fn values_that_are_not_of_their_type() {
+fn value_of_another_type_is_refused() {
     let refused = |type_code: &TypeCode, value| AnyValue::from_value(type_code, &value).err();
     assert_eq!(refused(&TypeCode::LONG, Value::Short(1)), Some(CdrError::TypeMismatch));
     assert_eq!(refused(&structure(vec![TypeCode::LONG], 0), Value::Struct(vec![])), Some(CdrError::TypeMismatch));
@@ -418,7 +419,7 @@ fn with_octets(type_code: &TypeCode, value: &[u8]) -> Result<AnyValue, CdrError>
 }
 
 #[test]
-fn types_whose_values_take_steps_and_no_octets_end() {
+fn values_of_many_empty_parts_are_refused() {
     // An array of 2^32 - 1 empty structures, and arrays of arrays of them.
     let empty = structure(vec![], 0);
     let array = TypeCode::array(empty.clone(), u32::MAX).unwrap();
@@ -450,7 +451,7 @@ fn read_again(octets: &[u8], endian: Endian) -> AnyValue {
 }
 
 #[test]
-fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them() {
+fn sequence_of_empty_structures_does_not_depend_on_the_data_after_it() {
     let empties = TypeCode::sequence(structure(vec![], 0), 0).unwrap();
     let value = Value::List(vec![Value::Struct(vec![]); 300]);
     let any = AnyValue::from_value(&empties, &value).unwrap();
@@ -462,7 +463,7 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
     }
     assert_eq!(with_octets(&empties, &u32::MAX.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
     assert_eq!(with_octets(&empties, &10_000u32.to_ne_bytes()).err(), Some(CdrError::LimitExceeded));
-    // The path of static types has the same bounds.
+    // Static types have the same bounds.
     #[derive(Clone, Debug, PartialEq)]
     struct Empty;
     impl Cdr for Empty {
@@ -482,7 +483,7 @@ fn sequences_of_structures_without_members_do_not_depend_on_what_is_behind_them(
 }
 
 #[test]
-fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
+fn permitted_number_of_empty_parts_does_not_depend_on_the_encoding() {
     // 600 empty structures, beside an `any` whose type has meaningless bytes that the encoder does
     // not repeat.
     let array = TypeCode::array(structure(vec![], 0), 600).unwrap();
@@ -502,7 +503,7 @@ fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
     };
     let read = |octets: &[u8]| AnyValue::decode(&mut Decoder::new(octets, Endian::NATIVE)).map(drop);
     assert_eq!(read(&octets(true)), read(&octets(false)));
-    // Each part with bytes allows some steps.
+    // Each part with bytes permits some parts without bytes.
     let few = structure(vec![TypeCode::OCTET, TypeCode::array(structure(vec![], 0), 10).unwrap()], 2);
     let list = TypeCode::sequence(few, 0).unwrap();
     let mut e = Encoder::new();
@@ -512,7 +513,7 @@ fn how_many_parts_have_no_octets_does_not_go_by_how_the_others_are_written() {
 }
 
 #[test]
-fn values_nest_as_deep_as_the_limits_say() {
+fn nesting_of_values_is_limited() {
     let node = TypeCode::sequence(TypeCode::recursive("IDL:N:1.0"), 0).unwrap();
     let node = TypeCode::structure("IDL:N:1.0", "N", [("kids", node)]).unwrap();
     let one = 1u32.to_ne_bytes();
@@ -525,14 +526,14 @@ fn values_nest_as_deep_as_the_limits_say() {
 }
 
 #[test]
-fn a_structure_that_holds_itself_has_no_value() {
+fn structure_that_contains_itself_has_no_value() {
     let node = TypeCode::structure("IDL:N:1.0", "N", [("self", TypeCode::recursive("IDL:N:1.0"))]).unwrap();
     assert_eq!(with_octets(&node, &[0; 64]).err(), Some(CdrError::LimitExceeded));
     assert_eq!(Value::initial(&node).err(), Some(CdrError::LimitExceeded));
 }
 
 #[test]
-fn large_values_share_the_message() {
+fn large_octets_in_an_any_share_the_message() {
     let type_code = TypeCode::sequence(TypeCode::OCTET, 0).unwrap();
     let mut e = Encoder::new();
     AnyValue::from_value(&type_code, &Value::Octets(Octets::from(vec![3; 100_000]))).unwrap().encode(&mut e).unwrap();

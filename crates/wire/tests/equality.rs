@@ -1,4 +1,4 @@
-//! Equality of `any`s, which depends on the values and the types in them, not on the encoding.
+//! Tests of the equality of `any`s, which depends on their values and types, not on the encoding.
 
 use corelane_wire::dynamic::{UnionValue, ValueInstance};
 use corelane_wire::typecode::{UnionMember, ValueMember};
@@ -35,7 +35,7 @@ fn in_value(content: Value) -> AnyValue {
     AnyValue::from_value(&type_code, &Value::Instance(Box::new(instance))).unwrap()
 }
 
-/// Returns the `any` in every possible place.
+/// Returns values that contain the `any`, one for each kind of container.
 fn around(inner: &AnyValue) -> Vec<AnyValue> {
     let any = || Value::Any(Box::new(inner.clone()));
     let structure = TypeCode::structure("IDL:S:1.0", "S", [("n", TypeCode::OCTET), ("a", TypeCode::ANY)]).unwrap();
@@ -69,7 +69,7 @@ fn read(octets: &[u8], endian: Endian) -> AnyValue {
 }
 
 #[test]
-fn an_any_in_an_any_is_equal_however_its_type_was_encoded() {
+fn nested_any_is_equal_for_every_encoding_of_its_type() {
     let encoded = |type_code: &TypeCode| {
         let mut e = Encoder::new();
         type_code.encode(&mut e).unwrap();
@@ -93,7 +93,7 @@ fn an_any_in_an_any_is_equal_however_its_type_was_encoded() {
 }
 
 #[test]
-fn another_value_or_another_type_within_is_not_equal() {
+fn nested_any_with_another_value_or_type_is_not_equal() {
     let [line, ..] = lines();
     let (a, b) = (around(&line_value(&line, 4)), around(&line_value(&line, 5)));
     let number = |type_code: &TypeCode| {
@@ -103,13 +103,13 @@ fn another_value_or_another_type_within_is_not_equal() {
         };
         AnyValue::write(type_code, write).unwrap()
     };
-    // The bytes of the values are equal here.
+    // These values have equal bytes and different types.
     let (c, d) = (around(&number(&TypeCode::LONG)), around(&number(&TypeCode::ULONG)));
     for (one, other) in a.iter().zip(&b).chain(c.iter().zip(&d)) {
         assert_ne!(one, other);
         assert_ne!(&received(one), other);
     }
-    // An `any` does not equal a TypeCode, even if this is its type.
+    // An `any` does not equal a TypeCode, even the TypeCode of its own type.
     let holds = |value| AnyValue::from_value(&TypeCode::ANY, &Value::Any(Box::new(value))).unwrap();
     let null = holds(AnyValue::null());
     let type_code = holds(AnyValue::from_value(&TypeCode::TYPE_CODE, &Value::TypeCode(TypeCode::NULL)).unwrap());
@@ -134,9 +134,10 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
     assert_ne!(second(TypeCode::LONG), second(TypeCode::SHORT));
 }
 
-/// One peer writes a value in chunks with all repository ids, another one without.
+/// One peer writes a value in chunks with all repository ids, another peer writes neither chunks
+/// nor ids.
 #[test]
-fn values_are_equal_whether_they_came_in_chunks_or_not() {
+fn chunked_and_unchunked_values_are_equal() {
     let state = || [ValueMember { name: "n".into(), ty: TypeCode::LONG, public: true }];
     let base = TypeCode::value("IDL:Base:1.0", "Base", 0, None, state()).unwrap();
     let type_code = TypeCode::value("IDL:Own:1.0", "Own", 3, Some(base), state()).unwrap();

@@ -1,4 +1,5 @@
-//! Hostile input: large announcements with little data, messages that never end, unbounded nesting.
+//! Tests with hostile input: large announced sizes with little data, messages that never end,
+//! unbounded nesting.
 
 use std::fs;
 
@@ -19,7 +20,7 @@ fn resident() -> usize {
 }
 
 #[test]
-fn two_hundred_headers_of_60_mib_hold_nothing() {
+fn headers_that_announce_60_mib_take_no_memory() {
     let announced = message(MessageKind::Request, false, 60 << 20, &[0; 100]);
     let before = resident();
     let mut framers: Vec<Framer> = (0..200).map(|_| Framer::new()).collect();
@@ -31,7 +32,7 @@ fn two_hundred_headers_of_60_mib_hold_nothing() {
 }
 
 #[test]
-fn six_thousand_unfinished_requests_end_at_the_limit() {
+fn number_of_unfinished_requests_is_limited() {
     let limits = Limits::DEFAULT;
     let mut framer = Framer::new();
     let mut fault = None;
@@ -52,7 +53,7 @@ fn six_thousand_unfinished_requests_end_at_the_limit() {
 }
 
 #[test]
-fn large_unfinished_requests_end_at_the_octets() {
+fn total_size_of_unfinished_requests_is_limited() {
     let limits = Limits { max_partial_bytes: 1 << 20, ..Limits::default() };
     let mut framer = Framer::new();
     let body = vec![0; 100_000];
@@ -70,7 +71,7 @@ fn large_unfinished_requests_end_at_the_octets() {
 }
 
 #[test]
-fn fragments_without_data_end_at_their_number() {
+fn number_of_empty_fragments_is_limited() {
     let limits = Limits { max_fragments: 1000, ..Limits::default() };
     let mut framer = Framer::new();
     let first = message(MessageKind::Request, true, 4, &[0, 0, 0, 1]);
@@ -81,7 +82,7 @@ fn fragments_without_data_end_at_their_number() {
 }
 
 #[test]
-fn counts_of_four_thousand_million_hold_nothing() {
+fn counts_of_four_thousand_million_take_no_memory() {
     let octets = [0xff; 4096];
     let before = resident();
     let d = || Decoder::new(&octets, Endian::Big);
@@ -98,7 +99,7 @@ fn counts_of_four_thousand_million_hold_nothing() {
 }
 
 #[test]
-fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
+fn count_within_the_message_does_not_size_a_vector_of_large_elements() {
     // Each element has one byte in the message and takes 4 KiB of memory: 4 million of them would
     // take 16 GiB.
     #[derive(Debug)]
@@ -118,7 +119,7 @@ fn a_count_that_fits_does_not_size_a_vector_of_large_elements() {
 }
 
 #[test]
-fn elements_of_one_octet_do_not_become_gigabytes() {
+fn memory_of_decoded_elements_is_limited() {
     #[derive(Clone, Copy, Debug)]
     struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
     impl Cdr for Large {
@@ -130,7 +131,7 @@ fn elements_of_one_octet_do_not_become_gigabytes() {
             d.read_u8().map(|first| Large([first; 4096]))
         }
     }
-    // Many sequences, each within the limit: their sum counts.
+    // Each of many sequences is within the limit; their sum exceeds it.
     let one = [&[0, 0, 0, 100][..], &[0; 100]].concat();
     let mut octets = vec![0, 0, 0, 200];
     (0..200).for_each(|_| octets.extend(&one));
@@ -146,7 +147,7 @@ fn elements_of_one_octet_do_not_become_gigabytes() {
 }
 
 #[test]
-fn encapsulations_in_encapsulations_end_at_the_limit() {
+fn nesting_of_encapsulations_is_limited() {
     fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
         d.nested(|d| {
             let mut inner = d.read_encapsulation()?;

@@ -1,5 +1,5 @@
-//! Round trips of random values, messages and references: in both orders, in every version, through
-//! streams that arrive in arbitrary pieces.
+//! Round trips of random values, messages and references in both byte orders and every GIOP
+//! version. Streams arrive in arbitrary pieces.
 
 use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
@@ -137,14 +137,14 @@ impl Item {
     }
 }
 
-/// Reads a sequence number by number: no number is cut.
+/// Reads a sequence number by number, because a number is never cut.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();
     (0..len).map(|_| number(&mut d).unwrap()).collect()
 }
 
-/// Text of ISO 8859-1 without NUL, which both code sets for char contain.
+/// Text of ISO 8859-1 without NUL. Both code sets for char contain such text.
 fn text() -> impl Strategy<Value = String> {
     vec(1u8..=255, 0..20).prop_map(|octets| octets.into_iter().map(char::from).collect())
 }
@@ -309,12 +309,12 @@ fn messages(stream: &[u8], pieces: &[usize]) -> Vec<(Vec<u8>, Vec<usize>)> {
 
 proptest! {
     #[test]
-    fn values_in_every_version_and_order(sent in sent()) {
+    fn values_round_trip_in_every_version_and_byte_order(sent in sent()) {
         sent.check(&sent.write(), &[]);
     }
 
     #[test]
-    fn streams_in_arbitrary_pieces(
+    fn messages_are_framed_from_arbitrary_pieces(
         sent in vec((sent(), 64usize..5000), 1..4),
         pieces in vec(1usize..3000, 1..8),
     ) {
@@ -334,9 +334,9 @@ proptest! {
         }
     }
 
-    /// omniORB sends fragments in this form: each is aligned from its own header.
+    /// omniORB sends such fragments: the data of each is aligned from its own header.
     #[test]
-    fn fragments_of_giop_1_1(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
+    fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);
         let mut stream = Vec::new();
         for (index, group) in groups.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Captured messages and references of other ORBs (`vectors/README.md`): all decode to their
-//! documented meaning, and encode to the same bytes again.
+//! Tests with captured messages and references of other ORBs (`vectors/README.md`): each decodes to
+//! its documented meaning and is encoded to the same bytes again.
 
 #[path = "support/idl.rs"]
 mod idl;
@@ -151,7 +151,7 @@ fn target(target: &Target<'_>, message: &Endian) -> Value {
     }
 }
 
-/// Returns the offset of a body, or null if nothing follows.
+/// Returns the offset of a body, or null if the message has no body.
 fn place(at: usize, message: &[u8]) -> Value {
     if at == message.len() { Value::Null } else { json!(at) }
 }
@@ -167,7 +167,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
             ResponseExpected::Server => 1,
             ResponseExpected::Target => 3,
         };
-        // A probe written for this project has flags 2, which no rule allows. They count as 3.
+        // A probe of this project sends the undefined flags 2, which the decoder treats as 3.
         let odd = expected["response_flags"] == 2;
         out.insert("response_flags".into(), json!(if odd && flags == 3 { 2 } else { flags }));
         out.insert("target".into(), key);
@@ -408,7 +408,7 @@ fn refused(name: &str, octets: &[u8]) {
 }
 
 #[test]
-fn every_vector_decodes_to_its_documented_value() {
+fn every_vector_decodes_to_its_documented_meaning() {
     let mut check = Check::new();
     let mut count = 0;
     for (_, file) in files() {
@@ -434,7 +434,7 @@ fn every_vector_decodes_to_its_documented_value() {
     }
     assert_eq!(count, 548);
     assert!(check.assertions > 5000, "{}", check.assertions);
-    assert_eq!(check.met, check.skipped, "skipped.txt has lines that nothing needs");
+    assert_eq!(check.met, check.skipped, "skipped.txt has lines for keys that do not occur");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Wide text in UTF-16, with every character of the basic plane in first place. It occurs in both
-//! byte orders: alone, in text, and in a forwarded `any`.
+//! Round trips of wide text in UTF-16 that begins with each character of the basic plane, in both
+//! byte orders: as a wchar, in a wstring, and in a forwarded `any`.
 
 use corelane_wire::codeset::WideOrder;
 use corelane_wire::{AnyValue, Cdr, CodeSets, Decoder, Encoder, Endian, TypeCode, Value, Version};
@@ -57,7 +57,7 @@ fn is_like_a_mark(character: char) -> bool {
 }
 
 #[test]
-fn text_comes_back_whatever_it_begins_with() {
+fn text_round_trips_with_every_first_character() {
     for form in Form::ALL {
         let marks = form.version == Version::GIOP_1_2;
         for character in characters() {
@@ -67,7 +67,7 @@ fn text_comes_back_whatever_it_begins_with() {
                 let octets = e.to_vec();
                 let read = form.decoder(&octets).read_bounded_wstring(3);
                 assert_eq!(read.as_deref(), Ok(&text[..]), "{form:?} {text:?}");
-                // A mark is written only where it is needed.
+                // The encoder writes a mark only in front of a character that looks like a mark.
                 let has_mark = marks && is_like_a_mark(character);
                 let mark = if has_mark { form.unit('\u{feff}').to_vec() } else { Vec::new() };
                 let units = text.chars().flat_map(|character| form.unit(character));
@@ -82,7 +82,7 @@ fn text_comes_back_whatever_it_begins_with() {
 }
 
 #[test]
-fn a_character_comes_back_whichever_it_is() {
+fn every_character_round_trips() {
     for form in Form::ALL {
         for character in std::iter::once('\0').chain(characters()) {
             let mut e = form.encoder();
@@ -95,9 +95,9 @@ fn a_character_comes_back_whichever_it_is() {
     }
 }
 
-/// Other ORBs write a mark before every text and every character.
+/// Some other ORBs write a mark before every text and every character.
 #[test]
-fn one_mark_is_removed() {
+fn byte_order_mark_is_removed_once() {
     let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideOrder::Standard };
     for endian in [Endian::Big, Endian::Little] {
         let units = |units: [u16; 2]| {
@@ -111,14 +111,14 @@ fn one_mark_is_removed() {
             let single = [&[4][..], &marked].concat();
             assert_eq!(form.decoder(&single).read_wchar(), Ok(character));
         }
-        // A mark alone is an empty text.
+        // A text of only a mark is empty.
         let [mark, _] = units([0xfeff, 0]);
         assert_eq!(form.decoder(&[&[2, 0, 0, 0][..], &mark].concat()).read_wstring(), Ok(String::new()));
     }
 }
 
 #[test]
-fn text_in_an_any_comes_back_by_way_of_every_form() {
+fn text_in_an_any_round_trips_through_every_form() {
     let type_code = TypeCode::structure("IDL:W:1.0", "W", [("c", TypeCode::WCHAR), ("s", TypeCode::WSTRING)]).unwrap();
     for character in characters().filter(|character| u32::from(*character) % 16 >= 13) {
         let value = Value::Struct(vec![Value::WChar(character), Value::WString(format!("{character}A"))]);
@@ -140,7 +140,7 @@ fn text_in_an_any_comes_back_by_way_of_every_form() {
 }
 
 #[test]
-fn a_wide_character_chooses_the_arm_of_a_union() {
+fn wide_character_selects_the_arm_of_a_union() {
     use corelane_wire::dynamic::UnionValue;
     use corelane_wire::typecode::UnionMember;
     let arms = ['a', '\u{feff}', '\u{fffe}'].map(|label| UnionMember {

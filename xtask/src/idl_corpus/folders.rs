@@ -1,21 +1,21 @@
-//! The search for the include folders of a file.
+//! Finds the include folders that a file of the corpus needs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 pub(super) struct Folders {
     root: PathBuf,
-    /// Paths, within the corpus, of the files to compile.
+    /// Paths of the files to compile, within the corpus.
     files: Vec<PathBuf>,
     /// All files that can be included, by file name.
     by_name: HashMap<String, Vec<PathBuf>>,
-    /// The included names of each file, as written.
+    /// The names in each file's `#include` lines, as written.
     includes: HashMap<PathBuf, Vec<String>>,
     given: Vec<PathBuf>,
 }
 
 impl Folders {
-    /// Reads everything below `root`.
+    /// Reads all files below `root`.
     pub(super) fn of(root: &Path, given: &[PathBuf]) -> Result<Self, String> {
         let mut folders = Self {
             root: root.to_owned(),
@@ -83,7 +83,7 @@ impl Folders {
         folders
     }
 
-    /// Returns the file with a name in the same project that is nearest to the including file.
+    /// Returns the file with this name in the same project that is nearest to the including file.
     fn nearest(&self, from: &Path, name: &str) -> Option<PathBuf> {
         let project = from.iter().next();
         let candidates = self.by_name.get(Path::new(name).file_name()?.to_str()?)?;

@@ -1,4 +1,4 @@
-//! Output of a comparison, to the terminal and to files.
+//! Output of the comparison of two compilers, to the terminal and to files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Row, Verdict};
 
-/// Relation of a file's two verdicts.
+/// Agreement or disagreement of the two compilers on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     BothAccept,
@@ -24,7 +24,7 @@ fn kind(row: &Row) -> Kind {
     }
 }
 
-/// Returns a table with one line for each project, and one for all.
+/// Returns a table with one line for each project, and one line for all projects.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut projects: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
     let mut all = [0; 6];
@@ -47,7 +47,8 @@ pub(super) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Writes a line for each file, and a file for each kind of disagreement, sorted by reason.
+/// Writes a file with a line for each IDL file, and a file for each kind of disagreement, sorted by
+/// reason.
 pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     let mut files = String::new();
     let mut lists: BTreeMap<Kind, Vec<String>> = BTreeMap::new();
@@ -77,8 +78,8 @@ pub(super) fn write(rows: &[Row], folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the line of a compiler's output that gives the reason for a refusal, with its location
-/// if that follows.
+/// Returns the line of a compiler's output that gives the reason for a refusal. The location is
+/// added if it is on the next line.
 pub(super) fn reason(said: &str) -> String {
     let mut lines = said.lines();
     let message = lines.by_ref().find(|line| {

@@ -1,13 +1,13 @@
-//! The edges between the files of a crate, from resolved paths, and their circles.
+//! The graph of the files of a crate: its edges come from resolved paths. Finds circles in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Module, Segments, Source};
 
-/// Maximum number of re-exports on a path. A longer chain is a circle of re-exports.
+/// Maximum number of re-exports that a path follows. A longer chain is a circle of re-exports.
 const MAX_REEXPORTS: usize = 16;
 
-/// Files and the files that they use, as indices.
+/// The files of a crate, with the indices of the files that each of them uses.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     pub(super) files: Vec<String>,
@@ -35,7 +35,7 @@ impl Graph {
         self.edges.iter().enumerate().flat_map(names)
     }
 
-    /// Returns the circles: maximal sets of two or more files, each of which reaches the others.
+    /// Returns the circles: maximal sets of two or more files that all reach one another.
     pub(super) fn circles(&self) -> Vec<Vec<usize>> {
         let reached: Vec<BTreeSet<usize>> = (0..self.files.len()).map(|file| self.reachable(file)).collect();
         let mut circles = BTreeMap::new();
@@ -78,8 +78,8 @@ struct Resolver<'s> {
 }
 
 impl Resolver<'_> {
-    /// Returns the file that defines the item of a path as written. `None` for items of other
-    /// crates.
+    /// Returns the file that defines the item of a path as written. `None` if the item belongs to
+    /// another crate.
     fn file_of(&self, written: &Segments) -> Option<usize> {
         let absolute = self.absolute(self.path, self.module, written)?;
         match absolute.as_slice() {
@@ -88,7 +88,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns a path as written in a module, from the crate's root.
+    /// Converts a path as written in a module to a path from the crate's root.
     fn absolute(&self, at: &Segments, module: &Module, written: &Segments) -> Option<Segments> {
         let (first, rest) = written.split_first()?;
         let join = |base: &[String]| Some([base, rest].concat());
@@ -107,7 +107,7 @@ impl Resolver<'_> {
                     return join(&child);
                 }
                 let imported = module.imports.get(name)?;
-                // In `use name::...` of another crate, the name denotes the crate itself.
+                // `use name::...` of another crate imports the crate itself.
                 if imported.first() == Some(first) {
                     return None;
                 }
@@ -131,7 +131,7 @@ impl Resolver<'_> {
             self.definition(&[&base, rest].concat(), reexports_left - 1)
         };
         if let Some(import) = module.imports.get(name) {
-            // An item of another crate counts as used in the module that imports it.
+            // An item of another crate counts as used by the module that imports it.
             return follow(import, &rest[1..]).or(Some(module.file));
         }
         let through_glob = module.globs.iter().find_map(|glob| {

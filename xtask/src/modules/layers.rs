@@ -1,4 +1,5 @@
-//! Layers of files inside a crate: each file may use its own layer and those below.
+//! Layers of files inside a crate. Each file may use files of its own layer and of the layers
+//! below.
 
 use super::graph::Graph;
 
@@ -6,9 +7,9 @@ use super::graph::Graph;
 pub(super) struct Layer {
     name: &'static str,
     /// Folders (ending in `/`) and files, below `src`. The longest entry that matches a file
-    /// counts.
+    /// applies.
     files: &'static [&'static str],
-    /// The layers that its files may use in addition to their own.
+    /// The other layers that files of this layer may use.
     below: &'static [&'static str],
 }
 
@@ -98,7 +99,7 @@ pub(super) const ORB: &[Layer] = &[
     },
 ];
 
-/// Returns every use of a file that the layers do not permit, and all files in no layer.
+/// Returns every use of a file that the layers do not permit, and all files without a layer.
 pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     let mut found: Vec<String> = graph
         .files
@@ -115,7 +116,7 @@ pub(super) fn check(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     found
 }
 
-/// Returns the layers with their numbers of files, from the top.
+/// Returns the layers from the top, each with its number of files.
 pub(super) fn shown(graph: &Graph, layers: &[Layer]) -> String {
     let count = |layer: &Layer| {
         let own = |file: &&String| layer_of(file, layers).is_some_and(|found| found.name == layer.name);

@@ -1,28 +1,28 @@
-//! Names of types: two public types of the workspace never share one.
+//! Check of type names: two public types of the workspace must not have one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::source;
 
-/// The two forms of a construct of IDL, as written and as resolved, share its name.
+/// Files of the two forms of IDL constructs, as written and as resolved, which share their names.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
-/// Names that modules use for what they define, each behind the name of its module.
+/// Names that several modules use by convention, always qualified with the module's name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
-/// Names that several public types keep, since the words of both fields are the same: a Reply is a
-/// message of GIOP, and the results that a caller of the ORB reads.
+/// Names that several public types may have, because two fields use the word: a Reply is a GIOP
+/// message, and also the results that a caller of the ORB reads.
 const SHARED: [&str; 1] = ["Reply"];
 
 /// Files that define a type, each with true if the type is public.
 type Definitions = BTreeSet<(String, bool)>;
 
-/// The types of the workspace by their names, without those that are compiled for tests alone.
+/// The types of the workspace by name, without types that are compiled only for tests.
 pub(super) struct TypeNames(BTreeMap<String, Definitions>);
 
 impl TypeNames {
-    /// Reads the types of the crates in these folders below `root`.
+    /// Reads the types of the crates in the given folders below `root`.
     pub(super) fn read(root: &Path, folders: &[PathBuf]) -> Result<Self, String> {
         let mut types: BTreeMap<String, Definitions> = BTreeMap::new();
         for folder in folders {
@@ -52,7 +52,7 @@ impl TypeNames {
         repeated.collect()
     }
 
-    /// Returns each name that several types have, public or not, with their files.
+    /// Returns each name that several types have, public or private, with their files.
     pub(super) fn list(&self) -> Vec<String> {
         let lines = self.repeated().filter_map(|(name, definitions)| {
             let all: Vec<_> = definitions.iter().collect();
@@ -67,7 +67,7 @@ impl TypeNames {
     }
 }
 
-/// Returns true for a construct of IDL as written and as resolved.
+/// Returns true if the files are those of an IDL construct as written and as resolved.
 fn is_pair(definitions: &[&(String, bool)]) -> bool {
     definitions.iter().map(|(file, _)| file.as_str()).eq(PAIR)
 }

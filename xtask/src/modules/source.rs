@@ -1,4 +1,4 @@
-//! Reads a crate: its modules, the names that they import and export, and the paths that they use.
+//! Reads a crate: its modules, the names that they import and export, and the paths in them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub(super) struct File {
     pub(super) lines: usize,
 }
 
-/// A module: a whole file, or an inline module of one.
+/// A module of a crate: a whole file, or an inline module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// Index of its file.
+    /// Index of the file that contains the module.
     pub(super) file: usize,
     /// Names that `use` declarations import, with the paths as written.
     pub(super) imports: HashMap<String, Segments>,
@@ -28,13 +28,13 @@ pub(super) struct Module {
     pub(super) globs: Vec<Segments>,
     /// Names of the items that the module defines.
     pub(super) definitions: HashSet<String>,
-    /// Paths as written: private imports, and paths in code. Re-exports are left out.
+    /// Paths as written: private imports, and paths in code. Re-exports are omitted.
     pub(super) uses: HashSet<Segments>,
     /// Names of the types and traits that the module defines, each with true if it is public.
     pub(super) types: Vec<(String, bool)>,
 }
 
-/// The modules of a crate, by their paths from its root.
+/// The modules of a crate, by their paths from the crate's root.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) files: Vec<File>,
@@ -82,8 +82,8 @@ impl Source {
         Ok(())
     }
 
-    /// Adds a module and its inline modules. Returns the paths of child modules with files of their
-    /// own, each with the file that a `path` attribute gives.
+    /// Adds a module and its inline modules. Returns the paths of child modules that have their own
+    /// files, each with the file that a `path` attribute states.
     fn add_module(&mut self, file: usize, path: &[String], items: &[Item]) -> Vec<(Segments, Option<String>)> {
         let mut module = Module { file, ..Module::default() };
         let mut outside = Vec::new();
@@ -135,7 +135,8 @@ impl Module {
     }
 }
 
-/// Splits a `use` declaration into its paths, each with the name that it binds; `*` binds none.
+/// Splits a `use` declaration into its paths, each with the name that it binds. A path that ends in
+/// `*` binds no name.
 fn flatten(tree: &UseTree, before: &mut Segments, into: &mut Vec<(Segments, Option<String>)>) {
     match tree {
         UseTree::Path(path) => {
@@ -208,7 +209,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns the file that a `path` attribute gives.
+/// Returns the file that a `path` attribute states.
 fn given_path(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| match &attribute.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
@@ -236,17 +237,17 @@ struct PathCollector<'m>(&'m mut Module);
 impl<'ast> Visit<'ast> for PathCollector<'_> {
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let segments: Segments = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        // A single name is local, or its import counts already.
+        // A path of one segment names a local item, or an import that is already counted.
         if path.leading_colon.is_none() && segments.len() > 1 {
             self.0.uses.insert(segments);
         }
         visit::visit_path(self, path);
     }
 
-    /// Ignores the path in `pub(in path)`, which is no use of a module.
+    /// Ignores the path in `pub(in path)`, which does not use a module.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// Ignores the names of attributes, which are no modules.
+    /// Ignores the names of attributes, which are not modules.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
@@ -278,7 +279,7 @@ impl<'ast> Visit<'ast> for PathCollector<'_> {
     }
 }
 
-/// Returns the paths of two or more segments in a macro's tokens, which are printed with blanks
+/// Returns the paths of two or more segments in a macro's tokens. Printed tokens have blanks
 /// between them.
 fn paths_in_tokens(text: &str) -> Vec<Segments> {
     let mut paths = Vec::new();
@@ -308,8 +309,8 @@ fn paths_in_tokens(text: &str) -> Vec<Segments> {
     paths
 }
 
-/// Splits printed tokens into names, `::`, and single characters for the rest. Text in quotes is
-/// left out.
+/// Splits printed tokens into names, `::`, and single characters for all other tokens. Quoted text
+/// is omitted.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -332,7 +333,7 @@ fn tokens(text: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the length of the text in quotes with which `text` begins.
+/// Returns the length of the quoted text at the beginning of `text`.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -357,7 +358,7 @@ pub(super) mod tests {
         source.unwrap()
     }
 
-    /// Makes a temporary folder of files: name and text.
+    /// Makes a temporary folder with files, given as name and text.
     pub(in crate::modules) fn folder_of(files: &[(&str, &str)]) -> PathBuf {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Client side of the baseline exchange.
+//! Client side of the baseline, which exchanges messages without an ORB.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use corelane_sys::socket::{self, Address, SocketOptions, WaitMode};
 use super::{BaselineAddress, Medium, MessageSizes, memory, recv_spinning, stream};
 use crate::Failure;
 use crate::client_group::GroupClient;
-use crate::harness::Subject;
-use crate::sample::{Samples, timed};
+use crate::harness::MeasuredSubject;
+use crate::sample::{Samples, time_calls};
 
-/// Maximum time of one transfer. If it takes longer, the baseline counts as broken.
+/// Maximum time of one transfer. After this time, the baseline has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// First byte of a message that requests an answer on a oneway connection.
-pub(super) const SETTLE: u8 = 1;
+/// First byte of a message on a oneway connection that requests an answer.
+pub(super) const REQUESTS_ANSWER: u8 = 1;
 
 /// One connection to a baseline server.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(crate) struct BaselineClient {
 #[derive(Debug)]
 enum BaselineLink {
     Socket(OwnedFd),
-    /// Shared memory, without a time-out: a time-out would cost a kernel timer for each wait, which
-    /// would falsify the baseline.
+    /// Shared memory, without a time-out. A time-out would add a kernel timer to each wait and so
+    /// falsify the baseline.
     Memory(BareRing),
-    /// A socket that is polled before the thread blocks.
+    /// A socket that the thread polls before it blocks.
     Polled(OwnedFd),
-    Parts(BareStream),
+    Pipelined(BareStream),
     Stream(Box<dyn Stream>),
 }
 
@@ -48,11 +48,11 @@ impl BaselineClient {
     /// No server listens at the address, a size is out of range, or the server does not support
     /// oneways.
     pub(crate) fn connect(address: &BaselineAddress, sizes: MessageSizes) -> Result<Self, Failure> {
-        if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::LARGEST {
-            return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::LARGEST)));
+        if sizes.request == 0 || sizes.request.max(sizes.reply) > MessageSizes::MAX {
+            return Err(Failure::new(format!("messages have 1 to {} octets", MessageSizes::MAX)));
         }
         if sizes.reply == 0 && address.medium != (Medium::Socket { spins: false }) {
-            return Err(Failure::new("only the floor over sockets that wait supports oneways"));
+            return Err(Failure::new("oneways need a floor over sockets that do not spin"));
         }
         let link = match address.medium {
             Medium::Socket { spins: false } => connected(&address.socket, sizes).map(BaselineLink::Socket),
@@ -60,9 +60,9 @@ impl BaselineClient {
             Medium::Memory { spins } => {
                 memory::connect(&address.socket, sizes, spins, PATIENCE).map(BaselineLink::Memory)
             }
-            Medium::MemoryParts => memory::connect_parts(&address.socket, sizes, PATIENCE).map(BaselineLink::Parts),
-            Medium::Stream(carrier, spin) => {
-                stream::connect(carrier, spin, &address.socket, sizes, PATIENCE).map(BaselineLink::Stream)
+            Medium::MemoryParts => memory::connect_parts(&address.socket, sizes, PATIENCE).map(BaselineLink::Pipelined),
+            Medium::Stream(transport, spin) => {
+                stream::connect(transport, spin, &address.socket, sizes, PATIENCE).map(BaselineLink::Stream)
             }
         };
         let link =
@@ -70,7 +70,7 @@ impl BaselineClient {
         Ok(BaselineClient { link, request: vec![0; sizes.request], reply: vec![0; sizes.reply.max(1)] })
     }
 
-    /// Sends requests and reads the reply to each.
+    /// Sends `warm_up` uncounted requests, then `count` timed ones, and reads the reply to each.
     ///
     /// # Errors
     /// The server has closed the connection.
@@ -78,11 +78,10 @@ impl BaselineClient {
         for _ in 0..warm_up {
             self.once()?;
         }
-        timed(count, into, || self.once())
+        time_calls(count, into, || self.once())
     }
 
-    /// Sends messages without waiting for replies. The total time ends when the server has read all
-    /// of them.
+    /// Sends messages without replies. The total time ends when the server has read all of them.
     ///
     /// # Errors
     /// The server has closed the connection.
@@ -92,7 +91,7 @@ impl BaselineClient {
         }
         self.settle()?;
         let began = clock::now();
-        timed(count, into, || self.send())?;
+        time_calls(count, into, || self.send())?;
         self.settle()?;
         Ok(began.elapsed())
     }
@@ -104,7 +103,7 @@ impl BaselineClient {
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        self.request[0] = SETTLE;
+        self.request[0] = REQUESTS_ANSWER;
         self.send()?;
         self.request[0] = 0;
         self.receive()
@@ -119,7 +118,7 @@ impl BaselineClient {
                 bare.send(&self.request);
                 return Ok(());
             }
-            BaselineLink::Parts(bare) => return if bare.send(&self.request) { Ok(()) } else { Err(gone()) },
+            BaselineLink::Pipelined(bare) => return if bare.send(&self.request) { Ok(()) } else { Err(gone()) },
             BaselineLink::Stream(stream) => return stream::send_all(&**stream, &self.request).map_err(broken),
         };
         let mut sent = 0;
@@ -138,7 +137,7 @@ impl BaselineClient {
         let (socket, polls) = match &mut self.link {
             BaselineLink::Socket(socket) => (&*socket, false),
             BaselineLink::Polled(socket) => (&*socket, true),
-            BaselineLink::Parts(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
+            BaselineLink::Pipelined(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
             BaselineLink::Stream(stream) => return stream::fill(&**stream, &mut self.reply).map_err(broken),
             BaselineLink::Memory(bare) => return if bare.receive(&mut self.reply) { Ok(()) } else { Err(gone()) },
         };
@@ -173,15 +172,15 @@ fn connected(address: &Address, sizes: MessageSizes) -> std::io::Result<OwnedFd>
     Ok(socket)
 }
 
-/// Two-way exchanges as a subject of the harness.
+/// Two-way exchanges that the harness measures.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct TwoWayExchange {
     pub(crate) client: BaselineClient,
-    /// The server's process, if it is not this one.
+    /// Process id of the server, or `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
-impl Subject for Exchange {
+impl MeasuredSubject for TwoWayExchange {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.client.exchange(warm_up, count, into)
     }
@@ -191,15 +190,15 @@ impl Subject for Exchange {
     }
 }
 
-/// Oneways as a subject of the harness.
+/// Oneways that the harness measures.
 #[derive(Debug)]
 pub(crate) struct OnewayFlood {
     pub(crate) client: BaselineClient,
-    /// The server's process, if it is not this one.
+    /// Process id of the server, or `None` if the server is in this process.
     pub(crate) server: Option<u32>,
 }
 
-impl Subject for OnewayFlood {
+impl MeasuredSubject for OnewayFlood {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.client.flood(warm_up, count, into)
     }

@@ -1,7 +1,8 @@
 //! Baseline for shared memory: messages are copied into and out of memory that both processes map.
 //!
-//! A waiting side sleeps on a futex, or spins first if it has a core of its own. The processes meet
-//! at a Unix socket, over which the client sends the message sizes and the memory's descriptor.
+//! A waiting side sleeps on a futex. If it has a core of its own, it may spin before it sleeps. The
+//! client connects to a Unix socket of the server, over which it sends the message sizes and the
+//! memory's descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,18 +15,18 @@ use corelane_sys::socket::{self, Address, SocketOptions};
 
 use super::{MessageSizes, read_preamble};
 use crate::Failure;
-use crate::harness::Subject;
-use crate::sample::{Samples, timed};
+use crate::harness::MeasuredSubject;
+use crate::sample::{Samples, time_calls};
 
 /// Time for which a side spins before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Returns how both sides wait. `looking` means that they spin first.
+/// Returns the way in which both sides wait: they spin before they sleep if `looking` is true.
 pub(super) fn wait(looking: bool) -> BareWait {
     if looking { BareWait::Spinning(LOOK) } else { BareWait::Asleep }
 }
 
-/// Creates the client's end and passes the memory to the server.
+/// Creates the client's end and sends the memory's descriptor to the server.
 pub(super) fn connect(
     address: &Address,
     sizes: MessageSizes,
@@ -38,7 +39,7 @@ pub(super) fn connect(
     Ok(bare)
 }
 
-/// Accepts the server's end from a client, or `None` if the client's message is invalid.
+/// Accepts the server's end from a client. Returns `None` if the client's message is invalid.
 pub(super) fn accept(socket: BorrowedFd<'_>, looking: bool) -> Option<(BareRing, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     let bare = BareRing::open(memory.as_fd(), sizes.request, sizes.reply, wait(looking)).ok()?;
@@ -52,7 +53,7 @@ fn accept_memory(socket: BorrowedFd<'_>) -> Option<(OwnedFd, MessageSizes)> {
     Some((memory?, sizes))
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
     let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
     while bare.receive(&mut request) {
@@ -60,7 +61,8 @@ pub(super) fn serve(mut bare: BareRing, sizes: MessageSizes) {
     }
 }
 
-/// Creates the client's end of an exchange in parts, and passes the memory to the server.
+/// Creates the client's end of a pipelined exchange and sends the memory's descriptor to the
+/// server.
 pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Duration) -> io::Result<BareStream> {
     let socket = socket::connect(address, &SocketOptions::default(), Some(clock::now() + patience))?;
     let (bare, memory) = BareStream::create(wait(true))?;
@@ -68,32 +70,34 @@ pub(super) fn connect_parts(address: &Address, sizes: MessageSizes, patience: Du
     Ok(bare)
 }
 
-/// Accepts the server's end of an exchange in parts, or `None` if the client's message is invalid.
+/// Accepts the server's end of a pipelined exchange. Returns `None` if the client's message is
+/// invalid.
 pub(super) fn accept_parts(socket: BorrowedFd<'_>) -> Option<(BareStream, MessageSizes)> {
     let (memory, sizes) = accept_memory(socket)?;
     Some((BareStream::open(memory.as_fd(), wait(true)).ok()?, sizes))
 }
 
-/// Serves one connection in parts until it ends.
+/// Serves one connection with pipelined copies until it closes.
 pub(super) fn serve_parts(mut bare: BareStream, sizes: MessageSizes) {
     let (mut request, reply) = (vec![0; sizes.request], vec![0; sizes.reply]);
     while bare.receive(&mut request) && bare.send(&reply) {}
 }
 
-/// The minimum work of an exchange through shared memory. One thread copies both messages in and
+/// The minimum work of an exchange through shared memory: one thread copies both messages in and
 /// out.
-pub(crate) struct Copies {
+pub(crate) struct MemoryCopies {
     pub(super) request: [Vec<u8>; 3],
     pub(super) reply: [Vec<u8>; 3],
 }
 
-impl Copies {
+impl MemoryCopies {
     /// Creates buffers for messages of these sizes.
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // Writes to the memory, because untouched memory is one shared page of zeroes.
+        // Fills the buffers with values other than zero, because untouched pages all map one page
+        // of zeroes.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
-        Copies { request: places(sizes.request), reply: places(sizes.reply) }
+        MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }
 
     #[inline]
@@ -105,10 +109,10 @@ impl Copies {
     }
 }
 
-impl Subject for Copies {
+impl MeasuredSubject for MemoryCopies {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         (0..warm_up).for_each(|_| self.once());
-        timed(count, into, || {
+        time_calls(count, into, || {
             self.once();
             Ok(())
         })

@@ -1,12 +1,15 @@
-//! Baseline for every ORB, called `floor` in results: messages of the same sizes over bare sockets.
+//! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
 //!
-//! A client and a server in two processes exchange messages of given sizes, without a message
-//! format and with the minimum number of system calls. Each side needs two, and a server whose
-//! threads wait in `epoll_wait` needs three. The difference to a call through an ORB is the ORB's
-//! own cost. Over shared memory, each side needs two copies and two futex calls, or spins instead
-//! of the futex calls. A side that spins over a socket polls it until a message comes.
+//! A client and a server in two processes exchange messages of given sizes over bare sockets. The
+//! messages have no format, and each side makes the minimum of two system calls. A server whose
+//! threads wait in `epoll_wait` makes three. The difference to a call through an ORB is the ORB's
+//! own cost.
 //!
-//! A baseline over the streams of `corelane_net` shows what the transports add to bare sockets.
+//! Over shared memory, each side makes two copies and two futex calls, or spins instead of the
+//! futex calls. A side that spins over a socket polls the socket until a message comes.
+//!
+//! A baseline over the streams of `corelane_net` shows the cost that transports add to bare
+//! sockets.
 
 mod client;
 mod memory;
@@ -24,13 +27,13 @@ use std::time::Duration;
 use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, WaitMode};
 
-pub(crate) use client::{BaselineClient, Exchange, OnewayFlood};
-pub(crate) use memory::Copies;
+pub(crate) use client::{BaselineClient, OnewayFlood, TwoWayExchange};
+pub(crate) use memory::MemoryCopies;
 pub(crate) use server::run as run_server;
 
 use crate::Failure;
 
-/// Sizes in bytes of the messages of one operation.
+/// Sizes in bytes of the request and the reply of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageSizes {
     /// Size of the request, from the client to the server.
@@ -40,24 +43,26 @@ pub(crate) struct MessageSizes {
 }
 
 impl MessageSizes {
-    /// Maximum of either size: enough for the benchmarks, and a bound on the server's allocation.
-    pub(crate) const LARGEST: usize = 65 << 20;
+    /// Maximum of either size. It bounds the server's allocation and suffices for all benchmarks.
+    pub(crate) const MAX: usize = 65 << 20;
 
-    /// Returns the sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4). The arguments are the lengths
-    /// of the object key, the operation name and the bodies; there are no service contexts.
+    /// Returns the message sizes of a GIOP 1.2 call (CORBA 3.3 part 2, 9.4) without service
+    /// contexts. The arguments are the lengths of the object key, of the operation's name and of
+    /// the bodies.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // Header 12, request id 4, flags and reserved 4, addressing disposition 2 and a gap of 2,
-        // length of the key 4.
+        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2,
+        // length of the object key 4.
         let name = (28 + key).next_multiple_of(4) + 4;
-        // The name ends with a NUL; the count of service contexts follows.
+        // The name ends with a NUL. The number of service contexts follows.
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // Header 12, request id 4, status 4, count of service contexts 4: a multiple of 8.
+        // Header 12, request id 4, status 4, number of service contexts 4: together a multiple of
+        // 8.
         MessageSizes { request, reply: 24 + results }
     }
 
-    /// Encodes both sizes, little-endian, as the first bytes that a client sends.
+    /// Encodes both sizes, little-endian. They are the first bytes that a client sends.
     fn preamble(self) -> [u8; 16] {
         let mut preamble = [0; 16];
         preamble[..8].copy_from_slice(&(self.request as u64).to_le_bytes());
@@ -66,11 +71,11 @@ impl MessageSizes {
     }
 }
 
-/// Decodes the sizes that a client announces, or returns `None` if they are out of range.
+/// Decodes the sizes that a client announces. Returns `None` if a size is out of range.
 fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
     let number = |at: usize| {
         let octets: [u8; 8] = preamble[at..at + 8].try_into().ok()?;
-        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= MessageSizes::LARGEST)
+        usize::try_from(u64::from_le_bytes(octets)).ok().filter(|&size| size <= MessageSizes::MAX)
     };
     let sizes = MessageSizes { request: number(0)?, reply: number(8)? };
     (sizes.request > 0).then_some(sizes)
@@ -78,35 +83,35 @@ fn read_preamble(preamble: &[u8; 16]) -> Option<MessageSizes> {
 
 /// The way in which both sides wait for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spinning {
-    /// A thread for each connection blocks in `recv`, or sleeps on a futex.
+pub(crate) enum WaitStrategy {
+    /// A thread for each connection blocks in `recv` or sleeps on a futex.
     Blocking,
-    /// A thread for each connection spins for a while before it sleeps. So does the client.
-    Looking,
-    /// Like `Looking`, and both sides copy a message at the same time, part by part. Shared memory
-    /// only.
-    Parts,
-    /// A thread for each connection, over the streams of `corelane_net`.
+    /// A thread for each connection spins before it sleeps, and so does the client.
+    SpinThenSleep,
+    /// Both sides wait as with `SpinThenSleep` and copy one message at the same time, part by part. Only
+    /// for shared memory.
+    Pipelined,
+    /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),
-    /// This number of threads block in one edge-triggered `epoll_wait`.
+    /// This number of threads wait in one edge-triggered `epoll_wait`.
     Epoll(usize),
 }
 
-/// The way in which the threads of both sides wait for a stream of `corelane_net`.
+/// The way in which threads wait for a stream of `corelane_net`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSpin {
-    /// The threads sleep at once.
+    /// The threads sleep without polling.
     Never,
-    /// The threads spin before they sleep, where this helps.
+    /// The threads poll before they sleep if polling has been successful.
     Adaptive,
 }
 
-/// The transport that carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BaselineTransport {
     /// TCP over the loopback interface, with TCP_NODELAY.
     Tcp,
-    /// A Unix socket in the abstract name space.
+    /// A Unix socket in the abstract namespace.
     Unix,
     /// Memory that both processes map.
     SharedMemory,
@@ -118,10 +123,10 @@ impl BaselineTransport {
 
     #[must_use]
     pub(crate) fn from_name(name: &str) -> Option<BaselineTransport> {
-        BaselineTransport::ALL.into_iter().find(|carrier| carrier.name() == name)
+        BaselineTransport::ALL.into_iter().find(|transport| transport.name() == name)
     }
 
-    /// Returns the name that labels use.
+    /// Returns the transport's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -132,15 +137,15 @@ impl BaselineTransport {
     }
 }
 
-/// The address of a baseline server, and the way in which both sides exchange messages there.
+/// Address of a baseline server, and the way in which both sides exchange messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BaselineAddress {
     socket: Address,
     medium: Medium,
 }
 
-/// The medium of the messages, and the way in which both sides wait. For shared memory, a socket
-/// passes the memory.
+/// The medium of the messages, and the way in which both sides wait. Shared memory uses a socket
+/// only to pass the memory's descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Socket { spins: bool },
@@ -176,7 +181,7 @@ impl fmt::Display for BaselineAddress {
     }
 }
 
-pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
+pub(crate) fn parse_address(text: &str) -> Result<BaselineAddress, Failure> {
     let stripped = MEDIA.iter().find_map(|(name, medium)| Some((text.strip_prefix(name)?, *medium)));
     let (text, medium) = stripped.unwrap_or((text, Medium::Socket { spins: false }));
     let socket = if let Some(name) = text.strip_prefix("unix:@") {
@@ -190,8 +195,8 @@ pub(crate) fn address_of(text: &str) -> Result<BaselineAddress, Failure> {
     Ok(BaselineAddress { socket, medium })
 }
 
-fn listening_address(carrier: BaselineTransport) -> Address {
-    match carrier {
+fn listening_address(transport: BaselineTransport) -> Address {
+    match transport {
         BaselineTransport::Tcp => Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         BaselineTransport::Unix | BaselineTransport::SharedMemory => Address::Abstract(unused_name().into_bytes()),
     }
@@ -228,20 +233,20 @@ fn recv_spinning(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize>
 mod tests {
     use super::server::BaselineServer;
     use super::*;
-    use crate::harness::Subject;
+    use crate::harness::MeasuredSubject;
     use crate::sample::Samples;
 
     #[test]
-    fn sizes_follow_the_message_format() {
-        // Computed by hand: 28 + 12 = 40, + 4 = 44; "echo_octet" and NUL end at 55, aligned 56; + 4
-        // = 60, aligned 64; + 1.
+    fn message_sizes_are_those_of_giop() {
+        // The name begins at 28 + 12 + 4 = 44 and ends with its NUL at 55. The contexts take 56 to
+        // 60, and the argument's octet is at 64.
         assert_eq!(MessageSizes::giop(12, 10, 1, 1), MessageSizes { request: 65, reply: 25 });
-        // No data follows the contexts, so there is no padding.
+        // Without arguments, no padding follows the contexts.
         assert_eq!(MessageSizes::giop(12, 10, 0, 0), MessageSizes { request: 60, reply: 24 });
     }
 
     #[test]
-    fn addresses_survive_as_text() {
+    fn addresses_are_parsed_back_from_their_text() {
         for text in ["127.0.0.1:80", "[::1]:9", "unix:@name", "unix:/tmp/x", "futex:unix:@name", "looking:unix:@name"]
             .into_iter()
             .chain([
@@ -251,28 +256,28 @@ mod tests {
                 "spinning-shm-stream:unix:/tmp/x",
             ])
         {
-            assert_eq!(address_of(text).unwrap().to_string(), text);
+            assert_eq!(parse_address(text).unwrap().to_string(), text);
         }
-        assert!(address_of("nonsense").is_err());
+        assert!(parse_address("nonsense").is_err());
     }
 
     #[test]
-    fn every_floor_answers_and_its_server_ends() {
-        for (carrier, both) in [
-            (BaselineTransport::Tcp, [Spinning::Epoll(2), Spinning::Looking]),
-            (BaselineTransport::Unix, [Spinning::Epoll(2), Spinning::Looking]),
-            (BaselineTransport::SharedMemory, [Spinning::Looking, Spinning::Parts]),
+    fn every_baseline_answers_and_its_server_ends() {
+        for (transport, both) in [
+            (BaselineTransport::Tcp, [WaitStrategy::Epoll(2), WaitStrategy::SpinThenSleep]),
+            (BaselineTransport::Unix, [WaitStrategy::Epoll(2), WaitStrategy::SpinThenSleep]),
+            (BaselineTransport::SharedMemory, [WaitStrategy::SpinThenSleep, WaitStrategy::Pipelined]),
         ] {
-            let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(Spinning::Stream);
-            for waiting in both.into_iter().chain(streams).chain([Spinning::Blocking]) {
-                let server = BaselineServer::open(carrier, waiting).unwrap();
+            let streams = [StreamSpin::Never, StreamSpin::Adaptive].map(WaitStrategy::Stream);
+            for waiting in both.into_iter().chain(streams).chain([WaitStrategy::Blocking]) {
+                let server = BaselineServer::open(transport, waiting).unwrap();
                 for sizes in [
                     MessageSizes { request: 1, reply: 1 },
                     MessageSizes { request: 100, reply: 25 },
                     MessageSizes { request: 1_000_000, reply: 300_000 },
                 ] {
                     let mut client = BaselineClient::connect(server.address(), sizes).unwrap();
-                    let mut samples = Samples::with_room(50);
+                    let mut samples = Samples::with_capacity(50);
                     client.exchange(5, 50, &mut samples).unwrap();
                     assert_eq!(samples.len(), 50);
                 }
@@ -281,27 +286,27 @@ mod tests {
     }
 
     #[test]
-    fn baseline_refuses_settings_that_its_transport_does_not_have() {
-        assert!(BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Epoll(2)).is_err());
-        assert!(BaselineServer::open(BaselineTransport::Tcp, Spinning::Parts).is_err());
-        let server = BaselineServer::open(BaselineTransport::SharedMemory, Spinning::Blocking).unwrap();
+    fn baseline_refuses_settings_that_its_transport_does_not_support() {
+        assert!(BaselineServer::open(BaselineTransport::SharedMemory, WaitStrategy::Epoll(2)).is_err());
+        assert!(BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Pipelined).is_err());
+        let server = BaselineServer::open(BaselineTransport::SharedMemory, WaitStrategy::Blocking).unwrap();
         assert!(BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 0 }).is_err());
     }
 
     #[test]
     fn copied_messages_arrive() {
-        let mut copies = Copies::new(MessageSizes { request: 5, reply: 3 });
-        let mut samples = Samples::with_room(4);
+        let mut copies = MemoryCopies::new(MessageSizes { request: 5, reply: 3 });
+        let mut samples = Samples::with_capacity(4);
         copies.run(1, 4, &mut samples).unwrap();
         assert_eq!(samples.len(), 4);
         assert!(copies.request[2] == [1; 5] && copies.reply[2] == [1; 3]);
     }
 
     #[test]
-    fn a_flood_is_drained_before_it_counts_as_done() {
-        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
+    fn flood_ends_after_the_server_has_read_it() {
+        let server = BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 77, reply: 0 }).unwrap();
-        let mut samples = Samples::with_room(20_000);
+        let mut samples = Samples::with_capacity(20_000);
         for _ in 0..2 {
             client.flood(10, 10_000, &mut samples).unwrap();
         }
@@ -309,12 +314,12 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_refused() {
-        let server = BaselineServer::open(BaselineTransport::Tcp, Spinning::Blocking).unwrap();
+    fn sizes_out_of_range_are_refused() {
+        let server = BaselineServer::open(BaselineTransport::Tcp, WaitStrategy::Blocking).unwrap();
         let mut client = BaselineClient::connect(server.address(), MessageSizes { request: 8, reply: 8 }).unwrap();
-        client.exchange(0, 1, &mut Samples::with_room(1)).unwrap();
+        client.exchange(0, 1, &mut Samples::with_capacity(1)).unwrap();
         let absurd =
-            BaselineClient::connect(server.address(), MessageSizes { request: MessageSizes::LARGEST + 1, reply: 1 });
+            BaselineClient::connect(server.address(), MessageSizes { request: MessageSizes::MAX + 1, reply: 1 });
         assert!(absurd.is_err());
     }
 }

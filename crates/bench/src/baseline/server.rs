@@ -1,9 +1,9 @@
-//! Server side of the baseline exchange, in a process of its own or, for tests, on threads of this
-//! one.
+//! Server side of the baseline, in a process of its own. Tests run it on threads of their own
+//! process.
 //!
 //! A connection begins with 16 bytes: the sizes of its requests and replies, little-endian. If the
-//! reply size is 0, its messages are oneways. Only a request whose first byte is [`SETTLE`] then
-//! gets an answer, of one byte.
+//! reply size is 0, the messages are oneways. The server then answers only a request whose first
+//! byte is [`REQUESTS_ANSWER`], with one byte.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,19 +15,19 @@ use corelane_sys::eventfd::EventFd;
 use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
 use corelane_sys::thread::ThreadBuilder;
 
-use super::client::SETTLE;
+use super::client::REQUESTS_ANSWER;
 use super::{
-    BaselineAddress, BaselineTransport, Medium, MessageSizes, Spinning, listening_address, memory, read_preamble,
+    BaselineAddress, BaselineTransport, Medium, MessageSizes, WaitStrategy, listening_address, memory, read_preamble,
     recv_spinning, stream,
 };
 use crate::Failure;
 use crate::service::serve_lines;
 
-/// Bytes that a thread reads at once while it drains oneways.
+/// Maximum number of bytes that a thread reads at once from a oneway connection.
 const CHUNK: usize = 64 * 1024;
 
-/// A listening baseline server. Dropping it ends its acceptor and its pool. Connections outside of
-/// the pool end with their clients.
+/// A listening baseline server. Dropping the server ends its acceptor and its pool. A connection
+/// outside of the pool ends with its client.
 pub(crate) struct BaselineServer {
     accepting: Accepting,
     address: BaselineAddress,
@@ -48,9 +48,10 @@ impl BaselineServer {
     /// Listens and serves on threads of this process.
     ///
     /// # Errors
-    /// A limit of the process is reached, or the transport does not support this way to wait.
-    pub(crate) fn open(carrier: BaselineTransport, waiting: Spinning) -> Result<Self, Failure> {
-        Self::start(carrier, waiting).map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
+    /// A limit of the process is reached, or the transport does not support the wait strategy.
+    pub(crate) fn open(transport: BaselineTransport, waiting: WaitStrategy) -> Result<Self, Failure> {
+        Self::start(transport, waiting)
+            .map_err(|error| Failure::new(format!("the floor server does not start: {error}")))
     }
 
     #[must_use]
@@ -58,28 +59,28 @@ impl BaselineServer {
         &self.address
     }
 
-    fn start(carrier: BaselineTransport, waiting: Spinning) -> io::Result<Self> {
-        let in_memory = carrier == BaselineTransport::SharedMemory;
+    fn start(transport: BaselineTransport, waiting: WaitStrategy) -> io::Result<Self> {
+        let in_memory = transport == BaselineTransport::SharedMemory;
         let (medium, threads) = match (waiting, in_memory) {
-            (Spinning::Blocking, false) => (Medium::Socket { spins: false }, None),
-            (Spinning::Looking, false) => (Medium::Socket { spins: true }, None),
-            (Spinning::Epoll(threads), false) => (Medium::Socket { spins: false }, Some(threads)),
-            (Spinning::Blocking, true) => (Medium::Memory { spins: false }, None),
-            (Spinning::Looking, true) => (Medium::Memory { spins: true }, None),
-            (Spinning::Parts, true) => (Medium::MemoryParts, None),
-            (Spinning::Stream(spin), _) => {
-                let (acceptor, address) = stream::serve(carrier, spin)?;
+            (WaitStrategy::Blocking, false) => (Medium::Socket { spins: false }, None),
+            (WaitStrategy::SpinThenSleep, false) => (Medium::Socket { spins: true }, None),
+            (WaitStrategy::Epoll(threads), false) => (Medium::Socket { spins: false }, Some(threads)),
+            (WaitStrategy::Blocking, true) => (Medium::Memory { spins: false }, None),
+            (WaitStrategy::SpinThenSleep, true) => (Medium::Memory { spins: true }, None),
+            (WaitStrategy::Pipelined, true) => (Medium::MemoryParts, None),
+            (WaitStrategy::Stream(spin), _) => {
+                let (acceptor, address) = stream::serve(transport, spin)?;
                 return Ok(BaselineServer { accepting: Accepting::Stream { _acceptor: acceptor }, address });
             }
-            (Spinning::Parts, false) | (Spinning::Epoll(_), true) => {
-                let reason = format!("this way to wait is not supported over {}", carrier.name());
+            (WaitStrategy::Pipelined, false) | (WaitStrategy::Epoll(_), true) => {
+                let reason = format!("this wait strategy is not supported over {}", transport.name());
                 return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
             }
         };
         let pool = threads.map(BaselinePool::start).transpose()?;
-        // Clients over shared memory pass a descriptor.
+        // A client over shared memory passes a descriptor, so its socket must accept one.
         let options = SocketOptions { refuse_descriptors: !in_memory, ..SocketOptions::default() };
-        let listener = Arc::new(socket::listen(&listening_address(carrier), &options, socket::DEFAULT_BACKLOG)?);
+        let listener = Arc::new(socket::listen(&listening_address(transport), &options, socket::DEFAULT_BACKLOG)?);
         let address = BaselineAddress { socket: socket::local_address(listener.as_fd())?, medium };
         let (accepting, watching) = (listener.clone(), pool.clone());
         ThreadBuilder::new()
@@ -92,8 +93,8 @@ impl BaselineServer {
 impl Drop for BaselineServer {
     fn drop(&mut self) {
         let Accepting::Socket { listener, pool } = &self.accepting else { return };
-        // Ignore errors: some kernels refuse it for a Unix listener. The acceptor then lives as
-        // long as the process.
+        // Ignore errors: some kernels refuse to shut down a Unix listener. The acceptor then lives
+        // until the process ends.
         let _ = socket::shutdown(listener.as_fd(), Shutdown::Both);
         if let Some(pool) = pool {
             pool.end.notify();
@@ -101,13 +102,13 @@ impl Drop for BaselineServer {
     }
 }
 
-/// Runs a baseline server as the whole program: prints `ready ADDRESS`, and ends at the end of the
+/// Runs a baseline server as the whole program. Prints `ready ADDRESS`, and ends at the end of the
 /// standard input.
 ///
 /// # Errors
 /// The server cannot listen.
-pub(crate) fn run(carrier: BaselineTransport, waiting: Spinning) -> Result<(), Failure> {
-    let server = BaselineServer::open(carrier, waiting)?;
+pub(crate) fn run(transport: BaselineTransport, waiting: WaitStrategy) -> Result<(), Failure> {
+    let server = BaselineServer::open(transport, waiting)?;
     println!("ready {}", server.address());
     serve_lines(|_| None).map_err(|error| Failure::new(error.to_string()))
 }
@@ -115,7 +116,7 @@ pub(crate) fn run(carrier: BaselineTransport, waiting: Spinning) -> Result<(), F
 /// Accepts connections until the listener is shut down.
 fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePool>>) {
     while let Ok((socket, _)) = socket::accept(listener, WaitMode::Block) {
-        // If no thread can be started, the connection closes, and the client reports that.
+        // If no thread can be started, the connection closes, and the client reports the failure.
         let serving = ThreadBuilder::new().name("floor/serve");
         match medium {
             Medium::Memory { spins } => {
@@ -126,7 +127,7 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
                 let Some((bare, sizes)) = memory::accept_parts(socket.as_fd()) else { continue };
                 drop(serving.spawn(move || memory::serve_parts(bare, sizes)));
             }
-            // Streams have an acceptor of their own.
+            // The module `stream` accepts the connections of streams.
             Medium::Socket { .. } | Medium::Stream(..) => {
                 let Some(sizes) = read_sizes(socket.as_fd()) else { continue };
                 let spins = medium == Medium::Socket { spins: true };
@@ -139,14 +140,14 @@ fn accept(listener: BorrowedFd<'_>, medium: Medium, pool: Option<&Arc<BaselinePo
     }
 }
 
-/// Reads the sizes that a client announces, or returns `None` if they are invalid.
+/// Reads the sizes that a client announces. Returns `None` if they are invalid.
 fn read_sizes(socket: BorrowedFd<'_>) -> Option<MessageSizes> {
     let mut preamble = [0; 16];
     fill(socket, &mut preamble, 0, false)?;
     read_preamble(&preamble)
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 fn serve(socket: &OwnedFd, sizes: MessageSizes, spins: bool) {
     let socket = socket.as_fd();
     if sizes.reply == 0 {
@@ -157,19 +158,19 @@ fn serve(socket: &OwnedFd, sizes: MessageSizes, spins: bool) {
     while fill(socket, &mut request, 0, spins).is_some() && send_all(socket, &reply).is_some() {}
 }
 
-/// Reads oneways in chunks and checks the first byte of each message.
+/// Reads oneways in large pieces and checks the first byte of each message.
 fn drain(socket: BorrowedFd<'_>, size: usize) {
     let mut chunk = vec![0; CHUNK];
-    // Number of bytes until the next message begins.
+    // Number of bytes before the next message begins.
     let mut ahead = 0;
     while let Ok(count) = socket::recv(socket, &mut chunk, WaitMode::Block) {
         if count == 0 {
             return;
         }
         while ahead < count {
-            // The client sends no more bytes before it has the answer. So the rest of this message
-            // is here or follows at once.
-            if chunk[ahead] == SETTLE {
+            // After this request the client waits for the answer, so the unread bytes belong to
+            // this message.
+            if chunk[ahead] == REQUESTS_ANSWER {
                 let mut missing = vec![0; (ahead + size).saturating_sub(count)];
                 if fill(socket, &mut missing, 0, false).is_none() || send_all(socket, &[0]).is_none() {
                     return;
@@ -183,8 +184,8 @@ fn drain(socket: BorrowedFd<'_>, size: usize) {
     }
 }
 
-/// Reads until `buffer` is full, beginning after the first `have` bytes. Returns `None` at the end
-/// of the stream or on an error.
+/// Reads until `buffer` is full, after the first `have` bytes. Returns `None` at the end of the
+/// stream or on an error.
 #[inline]
 fn fill(socket: BorrowedFd<'_>, buffer: &mut [u8], mut have: usize, spins: bool) -> Option<()> {
     while have < buffer.len() {
@@ -207,25 +208,25 @@ fn send_all(socket: BorrowedFd<'_>, octets: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Threads that block in one `epoll_wait` and serve any connection that has a request.
+/// Threads that wait in one `epoll_wait` and serve any connection with a request.
 struct BaselinePool {
     epoll: Epoll,
-    /// Signalled to end the threads.
+    /// Signalled when the threads must end.
     end: EventFd,
-    /// Connections by token. Slots are not reused, because a benchmark has few connections.
+    /// Connections by token. Slots are never reused, because a benchmark has few connections.
     connections: Vec<OnceLock<PoolConnection>>,
     used: AtomicUsize,
 }
 
-/// A connection of the pool. `taken` is set while a thread reads a request, so that a second edge
-/// for the same request does not bring another thread to the connection.
+/// A connection of the pool. `taken` is set while a thread reads a request. A second edge for the
+/// request then does not bring another thread to the connection.
 struct PoolConnection {
     socket: OwnedFd,
     sizes: MessageSizes,
     taken: AtomicBool,
 }
 
-/// Maximum number of connections. Further ones are refused.
+/// Maximum number of connections. The server refuses more.
 const MOST_CONNECTIONS: usize = 1024;
 
 const END: u64 = u64::MAX;
@@ -256,7 +257,7 @@ impl BaselinePool {
         }
     }
 
-    /// Body of a pool thread.
+    /// Waits for connections with requests and answers them. Each pool thread runs this function.
     fn work(&self) {
         let mut events = [EpollEvent::EMPTY; 1];
         let (mut request, mut reply) = (Vec::new(), Vec::new());
@@ -276,7 +277,7 @@ impl BaselinePool {
     }
 }
 
-/// Grows a buffer. Buffers keep their largest size, so that steady exchanges do not allocate.
+/// Grows a buffer to `size`. Buffers never shrink, so repeated exchanges do not allocate.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -287,7 +288,8 @@ impl PoolConnection {
     /// Reads one request and answers it. A client sends its next request only after the reply.
     #[inline]
     fn answer(&self, request: &mut [u8], reply: &[u8]) {
-        // Acquire and release on `taken`: the connection's last reader happens before its next one.
+        // `taken` is acquired and released, so one reader's work on the connection happens before
+        // the next reader's.
         if self.taken.swap(true, Ordering::Acquire) {
             return;
         }
@@ -298,7 +300,7 @@ impl PoolConnection {
         };
         self.taken.store(false, Ordering::Release);
         if read.is_some() {
-            // Ignore errors: the client notices a failure.
+            // Ignore errors: the client notices a missing reply.
             let _ = send_all(socket, reply);
         }
     }

@@ -1,4 +1,4 @@
-//! The exchange over the streams of `corelane_net`. It shows what the transports add to bare
+//! Baseline over the streams of `corelane_net`, which shows the cost that transports add to bare
 //! sockets and memory.
 
 use std::io;
@@ -13,7 +13,7 @@ use corelane_sys::{clock, poll};
 
 use super::{BaselineAddress, BaselineTransport, LOOK, Medium, MessageSizes, StreamSpin, read_preamble};
 
-/// Interval at which the acceptor checks whether the server has ended.
+/// Interval at which the acceptor checks whether the server must end.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 fn policy(spin: StreamSpin) -> SpinPolicy {
@@ -23,16 +23,16 @@ fn policy(spin: StreamSpin) -> SpinPolicy {
     }
 }
 
-fn transport(carrier: BaselineTransport) -> Box<dyn corelane_net::Transport> {
-    match carrier {
+fn net_transport(transport: BaselineTransport) -> Box<dyn corelane_net::Transport> {
+    match transport {
         BaselineTransport::Tcp => Box::new(Tcp::new()),
         BaselineTransport::Unix => Box::new(Unix),
         BaselineTransport::SharedMemory => Box::new(SharedMemory::default()),
     }
 }
 
-fn endpoint(carrier: BaselineTransport, address: &Address) -> io::Result<Endpoint> {
-    match (carrier, address) {
+fn endpoint(transport: BaselineTransport, address: &Address) -> io::Result<Endpoint> {
+    match (transport, address) {
         (BaselineTransport::Tcp, Address::Inet(inet)) => Ok(Endpoint::tcp(inet.ip().to_string(), inet.port())),
         (BaselineTransport::Unix, Address::Unix(path)) => Ok(Endpoint::unix(path)),
         (BaselineTransport::SharedMemory, Address::Unix(path)) => Ok(Endpoint::shared_memory(path)),
@@ -40,22 +40,23 @@ fn endpoint(carrier: BaselineTransport, address: &Address) -> io::Result<Endpoin
     }
 }
 
-/// Connects and announces the sizes.
+/// Connects and sends the message sizes to the server.
 pub(super) fn connect(
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     spin: StreamSpin,
     address: &Address,
     sizes: MessageSizes,
     patience: Duration,
 ) -> io::Result<Box<dyn Stream>> {
-    let stream = transport(carrier).connect(&endpoint(carrier, address)?, Some(clock::now() + patience))?;
+    let stream = net_transport(transport).connect(&endpoint(transport, address)?, Some(clock::now() + patience))?;
     stream.set_coarse_timeouts(patience, patience)?;
     stream.set_spin_policy(policy(spin));
     send_all(&*stream, &sizes.preamble())?;
     Ok(stream)
 }
 
-/// The acceptor of a server. Dropping it ends the acceptor and removes the socket's file.
+/// The acceptor thread of a server. Dropping the handle ends the thread and removes the socket's
+/// file.
 pub(super) struct Acceptor {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -65,20 +66,20 @@ impl Drop for Acceptor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread does nothing that can panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
 }
 
 /// Listens, and serves each connection on a thread of its own.
-pub(super) fn serve(carrier: BaselineTransport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
-    let wanted = match carrier {
+pub(super) fn serve(transport: BaselineTransport, spin: StreamSpin) -> io::Result<(Acceptor, BaselineAddress)> {
+    let wanted = match transport {
         BaselineTransport::Tcp => Endpoint::tcp("127.0.0.1", 0),
         BaselineTransport::Unix => Endpoint::unix(super::unused_path()),
         BaselineTransport::SharedMemory => Endpoint::shared_memory(super::unused_path()),
     };
-    let listener = transport(carrier).listen(&wanted)?;
+    let listener = net_transport(transport).listen(&wanted)?;
     let socket = match listener.local_endpoint() {
         Endpoint::Tcp { port, .. } => Address::Inet((std::net::Ipv4Addr::LOCALHOST, *port).into()),
         Endpoint::Unix { path } | Endpoint::SharedMemory { path } => Address::Unix(path.clone()),
@@ -87,7 +88,7 @@ pub(super) fn serve(carrier: BaselineTransport, spin: StreamSpin) -> io::Result<
     let is_over = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&is_over);
     let thread = ThreadBuilder::new().name("floor/accept").spawn(move || accept(&*listener, spin, &stop))?;
-    let address = BaselineAddress { socket, medium: Medium::Stream(carrier, spin) };
+    let address = BaselineAddress { socket, medium: Medium::Stream(transport, spin) };
     Ok((Acceptor { is_over, thread: Some(thread) }, address))
 }
 
@@ -98,7 +99,7 @@ fn accept(listener: &dyn Listener, spin: StreamSpin, is_over: &AtomicBool) {
         }
         let Ok(stream) = listener.accept() else { continue };
         stream.set_spin_policy(policy(spin));
-        // If no thread can be started, the connection closes, and the client reports that.
+        // If no thread can be started, the connection closes, and the client reports the failure.
         drop(ThreadBuilder::new().name("floor/serve").spawn(move || echo(&*stream)));
     }
 }

@@ -1,4 +1,4 @@
-//! The benchmarks `floor` and `call`: round trips of single operations, and floods of oneways.
+//! The benchmarks `floor` and `call`: two-way calls of single operations, and floods of oneways.
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, MessageSizes};
@@ -6,26 +6,29 @@ use crate::harness::{FigureLabel, Group, Progress, Variant};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client_orb;
-use crate::peer::{PeerKind, Threads};
+use crate::peer::{PeerKind, PeerThreads};
 use crate::report::Report;
-use crate::testbed::{PeerServer, Testbed, baselines_and_streams, carrier_of_others, name_transport, no_spin};
-use crate::workload::{compare, extent, message_sizes};
+use crate::testbed::{
+    PeerServer, Testbed, baselines_and_streams, prefix_transport, report_missing_spin, transport_of_other_orbs,
+};
+use crate::workload::{compared_quantity, message_sizes, run_length};
 
-/// Measures bare sockets and memory with the message sizes of the operations.
+/// Measures the baselines, which are bare sockets and memory, with the message sizes of the
+/// operations.
 pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let mut all = Vec::new();
-    for carrier in BaselineTransport::ALL {
-        no_spin("floor", carrier, options, report)?;
-        all.extend(baselines_and_streams(carrier, options)?);
+    for transport in BaselineTransport::ALL {
+        report_missing_spin("floor", transport, options, report)?;
+        all.extend(baselines_and_streams(transport, options)?);
     }
-    for operation in options.operations_or(&MeasuredOperation::USUAL) {
+    for operation in options.operations_or(&MeasuredOperation::DEFAULT_OPERATIONS) {
         let sizes = message_sizes(&orb, operation, options)?;
         let mut variants = Vec::new();
         for floor in &all {
-            // One group has several transports, so the table's text must name them.
+            // A group with several transports has the transport in each configuration's name.
             variants.extend(floor.variant("floor", operation, sizes)?.map(|mut variant| {
-                name_transport(&mut variant.label);
+                prefix_transport(&mut variant.label);
                 variant
             }));
         }
@@ -34,8 +37,8 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
         for (index, variant) in variants.iter_mut().enumerate().skip(1) {
             variant.against = vec![0];
             if variant.label.peer == "net" {
-                // A stream is compared with the sockets or the memory beneath it. Over shared
-                // memory it is also compared with Unix sockets.
+                // A stream is compared with the sockets or the memory on which it is built. A
+                // stream over shared memory is also compared with Unix sockets.
                 let unix = variant.label.transport == BaselineTransport::SharedMemory.name();
                 let is_compared = |other: &FigureLabel| match other.transport {
                     name if name == variant.label.transport => other.peer == "floor",
@@ -50,32 +53,33 @@ pub(crate) fn floor(options: &BenchOptions, report: &mut Report<'_>, progress: &
     Ok(())
 }
 
-/// Measures calls through ORBs against bare sockets with messages of the same sizes.
+/// Measures calls through ORBs beside bare sockets with messages of equal sizes.
 pub(crate) fn call(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     progress.show("omniORB's program: building");
     let omniorb = options.peer(PeerKind::OmniOrb);
     progress.clear();
-    let omniorb = report.found("call", PeerKind::OmniOrb.name(), omniorb)?;
+    let omniorb = report.or_report_missing("call", PeerKind::OmniOrb.name(), omniorb)?;
     let orb = client_orb(0)?;
-    let operations = options.operations_or(&MeasuredOperation::USUAL).into_iter();
+    let operations = options.operations_or(&MeasuredOperation::DEFAULT_OPERATIONS).into_iter();
     let sizes = operations.map(|operation| Ok((operation, message_sizes(&orb, operation, options)?)));
     let sizes: Vec<(MeasuredOperation, MessageSizes)> = sizes.collect::<Result<_, Failure>>()?;
-    for carrier in options.carriers() {
+    for transport in options.transports() {
         let mut others = Vec::new();
-        for (threads, config) in [(Threads::Usual, "thread per connection"), (Threads::Pool, "pool")] {
-            // For shared memory, only the configuration that is nearest to it is compared.
+        for (threads, config) in [(PeerThreads::Default, "thread per connection"), (PeerThreads::Pool, "pool")] {
+            // Over shared memory, Corelane is compared only with omniORB's thread per connection,
+            // the most similar configuration.
             if let Some(peer) = &omniorb
-                && (carrier != BaselineTransport::SharedMemory || threads == Threads::Usual)
+                && (transport != BaselineTransport::SharedMemory || threads == PeerThreads::Default)
             {
-                let other = PeerServer::start(peer, carrier_of_others(carrier), threads, config, options);
-                others.extend(report.found("call", peer.kind().name(), other)?);
+                let other = PeerServer::start(peer, transport_of_other_orbs(transport), threads, config, options);
+                others.extend(report.or_report_missing("call", peer.kind().name(), other)?);
             }
         }
-        no_spin("call", carrier, options, report)?;
-        let scene = Testbed::start("call", carrier, others, options)?;
+        report_missing_spin("call", transport, options, report)?;
+        let scene = Testbed::start("call", transport, others, options)?;
         for &(operation, sizes) in &sizes {
             let cast = scene.variant_group(&orb, operation, sizes, options, report)?;
-            let name = carrier.name();
+            let name = transport.name();
             let title = format!("call {operation} over {name}: {} octets there, {} back", sizes.request, sizes.reply);
             run(title, operation, sizes, cast.variants, options, report, progress)?;
         }
@@ -92,6 +96,6 @@ fn run(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let group = Group { title, compare: compare(operation), variants };
-    report.measure(group, &extent(options.extent, sizes), &options.placement, progress).map(drop)
+    let group = Group { title, compare: compared_quantity(operation), variants };
+    report.measure(group, &run_length(options.run_length, sizes), &options.placement, progress).map(drop)
 }

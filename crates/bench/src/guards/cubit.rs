@@ -1,26 +1,26 @@
-//! The benchmark `cubit`: the papers' IDL_Cubit.
+//! The benchmark `cubit`: IDL_Cubit of the papers.
 //!
-//! One client calls as fast as it can with every kind of argument. It calls through Corelane and
-//! other ORBs. Bare sockets with messages of the same sizes are the baseline.
+//! One client makes calls without pauses, with arguments of every kind. The calls go through
+//! Corelane and other ORBs. The baseline is bare sockets with messages of equal sizes.
 
 use corelane::Orb;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{AxisPoint, Compare, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::harness::{AxisPoint, ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, Variant};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::client_orb;
-use crate::orb::dynamic::Dynamic;
-use crate::peer::{PeerKind, Threads};
+use crate::orb::dynamic::DynamicCalls;
+use crate::peer::{PeerKind, PeerThreads};
 use crate::report::Report;
-use crate::testbed::{PeerServer, Testbed, VariantGroup, carrier_of_others, no_spin};
-use crate::value::{PER_CALL, SingleValue};
-use crate::workload::{compare, extent, message_sizes};
+use crate::testbed::{PeerServer, Testbed, VariantGroup, report_missing_spin, transport_of_other_orbs};
+use crate::value::{MICROSECONDS_PER_CALL, SingleValue};
+use crate::workload::{compared_quantity, message_sizes, run_length};
 
-/// Operations that are called by default.
-const USUAL: [MeasuredOperation; 18] = [
+/// Operations that `cubit` measures by default.
+const DEFAULT_OPERATIONS: [MeasuredOperation; 18] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
     MeasuredOperation::Short,
@@ -35,45 +35,46 @@ const USUAL: [MeasuredOperation; 18] = [
     MeasuredOperation::Octets(1024),
     MeasuredOperation::Octets(1 << 20),
     MeasuredOperation::Octets(16 << 20),
-    // The arguments go one way only, so that no server copies them to return them.
+    // These operations send their argument but do not return it, so the server makes no copy.
     MeasuredOperation::TakeLongs(1024),
     MeasuredOperation::TakeOctets(1024),
     MeasuredOperation::TakeOctets(16 << 20),
     MeasuredOperation::Oneway,
 ];
 
-/// Measures one group for each operation, then prints all operations side by side.
+/// Measures one group for each operation, then prints all operations in one table.
 pub(crate) fn cubit(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut peers = Vec::new();
     for kind in [PeerKind::OmniOrb, PeerKind::JacOrb, PeerKind::Ice] {
         progress.show(&format!("cubit: building {kind}'s program"));
         let built = options.peer(kind);
         progress.clear();
-        peers.extend(report.found("cubit", kind.name(), built)?);
+        peers.extend(report.or_report_missing("cubit", kind.name(), built)?);
     }
-    let operations = options.operations_or(&USUAL);
-    for carrier in options.carriers() {
-        let (theirs, mut others) = (carrier_of_others(carrier), Vec::new());
+    let operations = options.operations_or(&DEFAULT_OPERATIONS);
+    for transport in options.transports() {
+        let (theirs, mut others) = (transport_of_other_orbs(transport), Vec::new());
         for peer in &peers {
-            let started = match peer.kind().carries(theirs) {
-                true => PeerServer::start(peer, theirs, Threads::Usual, "as it comes", options),
-                false => Err(Failure::new(format!("{}: it has TCP only", carrier.name()))),
+            let started = match peer.kind().supports(theirs) {
+                true => PeerServer::start(peer, theirs, PeerThreads::Default, "as it comes", options),
+                false => Err(Failure::new(format!("{}: it has TCP only", transport.name()))),
             };
-            others.extend(report.found("cubit", peer.kind().name(), started)?);
+            others.extend(report.or_report_missing("cubit", peer.kind().name(), started)?);
         }
-        no_spin("cubit", carrier, options, report)?;
-        let all = one_by_one("cubit", carrier, others, &operations, options, report, progress)?;
-        let over = if carrier == BaselineTransport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
-        report.values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
+        report_missing_spin("cubit", transport, options, report)?;
+        let all = one_by_one("cubit", transport, others, &operations, options, report, progress)?;
+        let over =
+            if transport == BaselineTransport::Tcp { String::new() } else { format!(" over {}", transport.name()) };
+        report.add_values(&format!("cubit{over}: by operation"), &side_by_side(&all))?;
         let transfer = transfer(&all);
         if !transfer.is_empty() {
-            report.values(&format!("cubit{over}: octet sequences"), &transfer)?;
+            report.add_values(&format!("cubit{over}: octet sequences"), &transfer)?;
         }
     }
     Ok(())
 }
 
-/// Measures octet sequences of these sizes without other ORBs, and their transfer rate.
+/// Measures octet sequences of these sizes without other ORBs, and reports transfer rates.
 pub(crate) fn sizes(
     bench: &'static str,
     operations: &[MeasuredOperation],
@@ -82,13 +83,13 @@ pub(crate) fn sizes(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let all = one_by_one(bench, BaselineTransport::Tcp, Vec::new(), operations, options, report, progress)?;
-    report.values(&format!("{bench}: octet sequences"), &transfer(&all))
+    report.add_values(&format!("{bench}: octet sequences"), &transfer(&all))
 }
 
-/// Measures a group for each operation: baselines, other ORBs, Corelane.
+/// Measures one group for each operation: baselines, other ORBs, Corelane.
 fn one_by_one(
     bench: &'static str,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     others: Vec<PeerServer>,
     operations: &[MeasuredOperation],
     options: &BenchOptions,
@@ -96,7 +97,7 @@ fn one_by_one(
     progress: &mut Progress,
 ) -> Result<Vec<(MeasuredOperation, Vec<Figure>)>, Failure> {
     let orb = client_orb(0)?;
-    let scene = Testbed::start(bench, carrier, others, options)?;
+    let scene = Testbed::start(bench, transport, others, options)?;
     let mut all = Vec::new();
     for &operation in operations {
         let sizes = message_sizes(&orb, operation, options)?;
@@ -104,18 +105,19 @@ fn one_by_one(
         if bench == "cubit" {
             add_dynamic(&scene, &mut cast, &orb, operation, options, report)?;
         }
-        let over = if carrier == BaselineTransport::Tcp { String::new() } else { format!(" over {}", carrier.name()) };
+        let over =
+            if transport == BaselineTransport::Tcp { String::new() } else { format!(" over {}", transport.name()) };
         let title = format!("{bench} {operation}{over}: {} octets there, {} back", sizes.request, sizes.reply);
-        let group = Group { title, compare: compare(operation), variants: cast.variants };
-        let figures = report.measure(group, &extent(options.extent, sizes), &options.placement, progress)?;
+        let group = Group { title, compare: compared_quantity(operation), variants: cast.variants };
+        let figures = report.measure(group, &run_length(options.run_length, sizes), &options.placement, progress)?;
         all.push((operation, figures));
     }
     Ok(all)
 }
 
-/// Adds dynamic invocation of omniORB's server and of the first Corelane server, which has a thread
-/// per connection. They are compared with the baseline and the stubs, and Corelane's also with
-/// omniORB's.
+/// Adds dynamic invocation of omniORB and of Corelane with a thread per connection.
+///
+/// Both are compared with the baseline and with their stubs, and Corelane's also with omniORB's.
 fn add_dynamic(
     scene: &Testbed,
     cast: &mut VariantGroup,
@@ -124,7 +126,7 @@ fn add_dynamic(
     options: &BenchOptions,
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
-    let mut add = |stubs: usize, subject: Box<dyn Subject + Send>, other: Option<usize>| {
+    let mut add = |stubs: usize, subject: Box<dyn MeasuredSubject + Send>, other: Option<usize>| {
         let Variant { label, against, .. } = &cast.variants[stubs];
         let label = FigureLabel { config: format!("{}, dynamic invocation", label.config), ..label.clone() };
         let against = against.first().copied().into_iter().chain([stubs]).chain(other).collect();
@@ -133,49 +135,49 @@ fn add_dynamic(
     };
     let mut theirs = None;
     if let (Some(stubs), Some(calls)) = (cast.omniorb, scene.dynamic(operation, options)) {
-        let calls = report.found("cubit", PeerKind::OmniOrb.name(), calls)?;
+        let calls = report.or_report_missing("cubit", PeerKind::OmniOrb.name(), calls)?;
         theirs = calls.map(|calls| add(stubs, Box::new(calls), None));
     }
     if let Some(server) = cast.servers.first() {
         let object = object(orb, &server.reference)?;
-        let calls = Dynamic { object, operation, server: server.server.pid() };
+        let calls = DynamicCalls { object, operation, server: server.server.pid() };
         add(cast.first, Box::new(calls), theirs);
     }
     Ok(())
 }
 
-/// Returns one row for each ORB and one column for each operation: medians, or the time per call of
-/// oneways.
+/// Returns one row for each ORB and one column for each operation. The values are medians, or times
+/// per call for oneways.
 fn side_by_side(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let values = all.iter().flat_map(|(operation, figures)| {
         figures.iter().map(move |figure| SingleValue {
             label: FigureLabel { op: String::new(), ..figure.label.clone() },
-            what: operation.to_string(),
-            value: match compare(*operation) {
-                Compare::Median => figure.summary.p50_us,
-                Compare::Rate => 1e6 / figure.summary.per_s,
+            quantity: operation.to_string(),
+            value: match compared_quantity(*operation) {
+                ComparedQuantity::Median => figure.summary.p50_us,
+                ComparedQuantity::Rate => 1e6 / figure.summary.per_s,
             },
-            unit: PER_CALL,
+            unit: MICROSECONDS_PER_CALL,
             bound: None,
         })
     });
     values.collect()
 }
 
-/// Returns the transfer rates of octet sequences.
+/// Returns the transfer rates of octet sequences in both directions and in one.
 fn transfer(all: &[(MeasuredOperation, Vec<Figure>)]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     for (operation, figures) in all {
-        let (length, what) = match *operation {
+        let (length, quantity) = match *operation {
             MeasuredOperation::Octets(length) => (length, "there, and as many back"),
             MeasuredOperation::TakeOctets(length) => (length, "there, and nothing back"),
             _ => continue,
         };
         for figure in figures {
-            let along = AxisPoint { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
+            let axis_point = AxisPoint { series: figure.label.config.clone(), axis: "octets", x: length as u64 };
             values.push(SingleValue {
-                label: FigureLabel { along: Some(along), ..figure.label.clone() },
-                what: what.to_owned(),
+                label: FigureLabel { axis_point: Some(axis_point), ..figure.label.clone() },
+                quantity: quantity.to_owned(),
                 value: length as f64 / f64::from(1 << 20) / (figure.summary.p50_us / 1e6),
                 unit: "MiB/s",
                 bound: None,
@@ -193,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rates_follow_from_medians_and_oneways_from_rates() {
+    fn transfer_rates_are_computed_from_medians_or_from_oneway_rates() {
         let figure = |operation: MeasuredOperation| Figure {
             label: FigureLabel {
                 bench: "cubit",
@@ -201,7 +203,7 @@ mod tests {
                 transport: "tcp",
                 op: operation.to_string(),
                 config: "reactive".to_owned(),
-                along: None,
+                axis_point: None,
             },
             summary: Summary::of(&[1_000_000; 4], Duration::from_secs(2)).unwrap(),
             medians_us: Vec::new(),
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!((table[0].value, table[1].value), (1000.0, 500_000.0));
         let transfer = transfer(&all);
         assert_eq!((transfer.len(), transfer[0].value, transfer[1].value), (2, 1000.0, 1000.0));
-        assert!(transfer[0].what.ends_with("as many back") && transfer[1].what.ends_with("nothing back"));
-        assert_eq!(transfer[0].label.along.as_ref().unwrap().x, 1 << 20);
+        assert!(transfer[0].quantity.ends_with("as many back") && transfer[1].quantity.ends_with("nothing back"));
+        assert_eq!(transfer[0].label.axis_point.as_ref().unwrap().x, 1 << 20);
     }
 }

@@ -1,5 +1,5 @@
 //! The benchmark `demux`: the time to find the connection, the POA, the object and the operation,
-//! depending on their number.
+//! by their number.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;
@@ -8,59 +8,61 @@ use corelane_sys::process;
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{AxisPoint, Compare, FigureLabel, Group, Progress, Variant};
-use crate::launch::{start_echo, start_many, start_nested, start_operations};
+use crate::harness::{AxisPoint, ComparedQuantity, FigureLabel, Group, Progress, Variant};
+use crate::launch::{
+    start_echo, start_server_with_nested_poa, start_server_with_objects, start_server_with_operations,
+};
 use crate::options::BenchOptions;
-use crate::orb::client::{OperationCycle, Rounds, object};
+use crate::orb::client::{ObjectCycle, OperationCycle, object};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::keys::Keys;
-use crate::orb::server::Scatter;
+use crate::orb::keys::KeyLifetime;
+use crate::orb::server::PseudoRandom;
 use crate::orb::wide::WIDTHS;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Numbers of objects that are compared; the first is the baseline.
+/// Numbers of objects. The first is the baseline.
 const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-/// Number of references that the `same` targets use; they fit in the processor's caches.
+/// Number of references that the `same` variant calls in turn. They fit in the processor's caches.
 const SAME: usize = 64;
 
-/// Number of references to random targets, the same for every server. They exceed the caches of one
-/// core.
+/// Number of references that the `random` variant calls in turn. They exceed the caches of one
+/// core, and are the same for every server.
 const RANDOM: usize = 16_384;
 
-/// Maximum memory in bytes of an active object, without its servant.
-const MOST_OCTETS: f64 = 160.0;
+/// Maximum memory in bytes of an active object without its servant.
+const MAX_OCTETS: f64 = 160.0;
 
-/// Maximum time for a server of a million objects to list references.
+/// Maximum time in which a server of a million objects must list references.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Numbers of connections that are called in turn; the first is the baseline.
+/// Numbers of connections that are called in turn. The first is the baseline.
 const CONNECTIONS: [usize; 4] = [1, 10, 100, 1000];
 
-/// Numbers of POAs between the root POA and the object's.
+/// Numbers of levels by which the object's POA is below the root POA.
 const DEPTHS: [usize; 5] = [0, 1, 4, 16, 64];
 
-/// Measures by connections, POAs, objects and operations.
+/// Measures each lookup against the number of its candidates.
 pub(crate) fn demux(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let orb = Orb::new().map_err(|error| Failure::new(error.to_string()))?;
-    for keys in [Keys::Transient, Keys::Persistent] {
+    for keys in [KeyLifetime::Transient, KeyLifetime::Persistent] {
         depths(&orb, keys, options, report, progress)?;
     }
-    for keys in Keys::ALL {
+    for keys in KeyLifetime::ALL {
         objects(&orb, keys, options, report, progress)?;
     }
     operations(&orb, options, report, progress)
 }
 
-/// Calls on each of several connections in turn. The server must find the connection that has a
-/// request, and its state.
+/// Calls on each of several connections in turn, so that the server must find the connection with a
+/// request and its state.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(CONNECTIONS.iter().sum())?;
-    // Covers the references' own connections, and other descriptors of the program.
+    // Includes the connections of the references, and other descriptors of the program.
     let wanted = CONNECTIONS.iter().sum::<usize>() as u64 + 300;
     let limit = process::raise_descriptor_limit(wanted).unwrap_or(0);
     let private = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
@@ -70,7 +72,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         progress.show(&format!("demux: {count} connections"));
         if limit < wanted && count > 100 {
             let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
-            report.missing("demux", "Corelane", &reason)?;
+            report.add_missing("demux", "Corelane", &reason)?;
             continue;
         }
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
@@ -82,7 +84,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
         let config = format!("{count} connection{}", if count == 1 { "" } else { "s" });
         let label = label("connections in turn", config, &architecture.config(), ("connections", count));
-        let subject = Box::new(Rounds { targets, next: 0, server: server.pid() });
+        let subject = Box::new(ObjectCycle { targets, next: 0, server: server.pid() });
         variants.push(Variant { label, subject, against: Vec::new() });
         servers.push(server);
     }
@@ -91,22 +93,22 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
 
 fn depths(
     orb: &Orb,
-    keys: Keys,
+    keys: KeyLifetime,
     options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
-    // The root POA has only transient objects.
-    let depths = DEPTHS.into_iter().filter(|&depth| keys == Keys::Transient || depth > 0);
+    // Persistent objects need a POA of their own, below the root POA.
+    let depths = DEPTHS.into_iter().filter(|&depth| keys == KeyLifetime::Transient || depth > 0);
     for depth in depths {
-        let (server, reference) = start_nested(depth, keys, &options.placement)?;
+        let (server, reference) = start_server_with_nested_poa(depth, keys, &options.placement)?;
         let targets = vec![CountedTargetRef::from_object(object(orb, &reference)?)];
         let config = format!("{depth} POA{} below the root, {}", if depth == 1 { "" } else { "s" }, keys.name());
         let label = label("POA depth", config, keys.name(), ("POAs below the root", depth));
         variants.push(Variant {
             label,
-            subject: Box::new(Rounds { targets, next: 0, server: server.pid() }),
+            subject: Box::new(ObjectCycle { targets, next: 0, server: server.pid() }),
             against: Vec::new(),
         });
         servers.push(server);
@@ -116,7 +118,7 @@ fn depths(
 
 fn objects(
     orb: &Orb,
-    keys: Keys,
+    keys: KeyLifetime,
     options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
@@ -124,7 +126,7 @@ fn objects(
     let mut servers = Vec::with_capacity(OBJECTS.len());
     for count in OBJECTS {
         progress.show(&format!("demux: activating {count} objects"));
-        servers.push((count, start_many(count, keys, &options.placement)?));
+        servers.push((count, start_server_with_objects(count, keys, &options.placement)?));
     }
     for (word, number, op) in [("same", SAME, "64 targets"), ("random", RANDOM, "random targets")] {
         let mut variants = Vec::with_capacity(servers.len());
@@ -150,33 +152,33 @@ fn objects(
             let value = octets.parse().map_err(|_| Failure::new(format!("`{octets}` is not a number of octets")))?;
             values.push(SingleValue {
                 label: label("", objects_text(*count, keys), keys.name(), ("objects", *count)),
-                what: "resident memory per active object".into(),
+                quantity: "resident memory per active object".into(),
                 value,
                 unit: "octets",
-                bound: Some(MOST_OCTETS),
+                bound: Some(MAX_OCTETS),
             });
         }
     }
     let title = format!("demux, memory of active objects with {} keys, besides their servants", keys.name());
-    report.values(&title, &values)
+    report.add_values(&title, &values)
 }
 
-fn objects_text(count: usize, keys: Keys) -> String {
+fn objects_text(count: usize, keys: KeyLifetime) -> String {
     format!("{count} object{}, {}", if count == 1 { "" } else { "s" }, keys.name())
 }
 
-fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> Result<Rounds, Failure> {
+fn rounds(orb: &Orb, server: &mut RunningProgram, word: &str, number: usize) -> Result<ObjectCycle, Failure> {
     let line = server.ask(&format!("{word} {number}"), PATIENCE)?;
     let targets = line.split(' ').map(|text| Ok(CountedTargetRef::from_object(object(orb, text)?)));
     let targets: Vec<CountedTargetRef> = targets.collect::<Result<_, Failure>>()?;
     if targets.len() != number {
         return Err(Failure::new(format!("the server lists {} references, not {number}", targets.len())));
     }
-    // A reference's first call finds its connection, and is not measured.
+    // The first call on a reference finds its connection and is not measured.
     for target in &targets {
         target.echo_octet(1)?;
     }
-    Ok(Rounds { targets, next: 0, server: server.pid() })
+    Ok(ObjectCycle { targets, next: 0, server: server.pid() })
 }
 
 fn operations(
@@ -187,17 +189,17 @@ fn operations(
 ) -> Result<(), Failure> {
     let mut servers = Vec::with_capacity(WIDTHS.len());
     for width in WIDTHS {
-        let (server, reference) = start_operations(width, &options.placement)?;
+        let (server, reference) = start_server_with_operations(width, &options.placement)?;
         servers.push((width, server, object(orb, &reference)?));
     }
-    // The names live as long as the program, because the ORB requires static operations.
+    // The ORB requires operations of static lifetime, so the names are leaked.
     let names: Vec<&'static Name> = (0..WIDTHS[WIDTHS.len() - 1])
         .map(|number| &*Box::leak(Box::new(Name::new(format!("op_{number:03}").leak()))))
         .collect();
     for op in ["first operation", "random operations"] {
         let mut variants = Vec::with_capacity(servers.len());
         for (width, server, object) in &servers {
-            let chosen = Scatter::new().take(RANDOM).map(|number| match op {
+            let chosen = PseudoRandom::new().take(RANDOM).map(|number| match op {
                 "first operation" => names[0],
                 _ => names[number as usize % width],
             });
@@ -220,11 +222,11 @@ fn compare(
     progress: &mut Progress,
 ) -> Result<(), Failure> {
     variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
-    let group = Group { title, compare: Compare::Median, variants };
-    report.measure(group, &options.extent, &options.placement, progress).map(drop)
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    report.measure(group, &options.run_length, &options.placement, progress).map(drop)
 }
 
 fn label(op: &str, config: String, series: &str, (axis, x): (&'static str, usize)) -> FigureLabel {
-    let along = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
-    FigureLabel { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, along }
+    let axis_point = Some(AxisPoint { series: series.to_owned(), axis, x: x as u64 });
+    FigureLabel { bench: "demux", peer: "Corelane", transport: "tcp", op: op.to_owned(), config, axis_point }
 }

@@ -1,8 +1,9 @@
-//! The benchmark `floods`: good clients beside connections that send oneways without end, by dispatch
+//! The benchmark `floods`: clients beside connections that send oneways without end, by dispatch
 //! architecture.
 //!
-//! Clients and server have a core each where the process may use two: on one core, the time in which
-//! the floods send would be measured. A flood lasts for a turn of its variant.
+//! The clients that wait for each reply are called *good clients*. If the process may use two
+//! cores, clients and server have one each. On one core, the processor time of the sending floods
+//! would be measured too. A flood lasts for one turn of its variant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use corelane_sys::{clock, thread};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::ClientGroup;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::launch::start_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
@@ -31,20 +32,21 @@ use crate::value::SingleValue;
 /// Number of connections that send oneways without end.
 const FLOODS: usize = 4;
 
-/// Number of good clients, each with its own connection.
+/// Number of good clients. Each has its own connection.
 const CLIENTS: usize = 4;
 
-/// Oneways of each flood before the clients' first call: more than a queue holds for one connection.
+/// Number of oneways of each flood before the first call of the good clients. It exceeds the
+/// queue's capacity for one connection.
 const FIRST: u64 = 2_000;
 
 /// Maximum number of calls in a turn.
-const MOST_CALLS: usize = 2_000;
+const MAX_CALLS: usize = 2_000;
 
-/// Measures the clients of each dispatch architecture without and beside floods.
+/// Measures the good clients of each dispatch architecture without and beside floods.
 pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let placement = apart(&options.placement);
-    let Extent { warm_up, count, repetitions } = options.extent;
-    let extent = Extent { warm_up: warm_up.min(MOST_CALLS / 10), count: count.min(MOST_CALLS), repetitions };
+    let RunLength { warm_up, count, repetitions } = options.run_length;
+    let run_length = RunLength { warm_up: warm_up.min(MAX_CALLS / 10), count: count.min(MAX_CALLS), repetitions };
     let architectures = [
         ServerArchitecture::LeaderFollowers(options.threads),
         ServerArchitecture::HalfSync(options.threads),
@@ -62,34 +64,40 @@ pub(crate) fn floods(options: &BenchOptions, report: &mut Report<'_>, progress: 
             subject: Box::new(GoodClients::new(&reference, server.pid())?),
             against: Vec::new(),
         });
-        // After its own server without floods, each is compared with the first architecture beside
-        // floods.
+        // Each variant with floods is compared with its own server without floods, then with the
+        // first architecture beside floods.
         let against = if alone == 0 { vec![0] } else { vec![alone, 1] };
         variants.push(Variant { label: label(architecture, true), subject: Box::new(flooded), against });
         servers.push(server);
     }
     let title = format!("floods: {CLIENTS} clients beside {FLOODS} connections of oneways, octet; {}", placement.cores);
-    let group = Group { title, compare: Compare::Median, variants };
-    let figures = report.measure(group, &extent, &placement, progress)?;
-    report.values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let figures = report.measure(group, &run_length, &placement, progress)?;
+    report.add_values("floods: the clients beside floods", &values(&figures, &architectures, &sent))
 }
 
-/// Returns a placement with a core for each side if one core is meant for both and the process may
-/// use another one.
+/// Returns a placement with one core for each side if another core is permitted.
 fn apart(placement: &Placement) -> Placement {
-    let CoreChoice::One(server) = placement.cores else { return *placement };
+    let CoreChoice::Shared(server) = placement.cores else { return *placement };
     let cores = thread::affinity(None).ok();
     let client = cores.and_then(|cores| cores.iter().find(|&core| core != server));
-    Placement { cores: client.map_or(placement.cores, |client| CoreChoice::Two(client, server)), ..*placement }
+    Placement { cores: client.map_or(placement.cores, |client| CoreChoice::Separate(client, server)), ..*placement }
 }
 
 fn label(architecture: ServerArchitecture, has_floods: bool) -> FigureLabel {
     let beside = if has_floods { "beside floods" } else { "no other client" };
     let config = format!("{}, {beside}", architecture.config());
-    FigureLabel { bench: "floods", peer: "Corelane", transport: "tcp", op: "octet".to_owned(), config, along: None }
+    FigureLabel {
+        bench: "floods",
+        peer: "Corelane",
+        transport: "tcp",
+        op: "octet".to_owned(),
+        config,
+        axis_point: None,
+    }
 }
 
-/// Returns the ratios of the 99th percentiles, the goals, and the rates of the floods.
+/// Returns the ratios of medians and 99th percentiles, the goals, and the rates of the floods.
 fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<SentOneways>]) -> Vec<SingleValue> {
     let found = |architecture, has_floods| {
         let label = label(architecture, has_floods);
@@ -99,8 +107,8 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
     let mut values = Vec::new();
     for (&architecture, sent) in architectures.iter().zip(sent) {
         let (Some(alone), Some(beside)) = (found(architecture, false), found(architecture, true)) else { continue };
-        let mut value = |what: &str, value, unit, bound| {
-            values.push(SingleValue { label: beside.label.clone(), what: what.to_owned(), value, unit, bound });
+        let mut value = |quantity: &str, value, unit, bound| {
+            values.push(SingleValue { label: beside.label.clone(), quantity: quantity.to_owned(), value, unit, bound });
         };
         let (own, alone) = (beside.summary, alone.summary);
         value("median, over that without floods", own.p50_us / alone.p50_us, "x", None);
@@ -109,19 +117,20 @@ fn values(figures: &[Figure], architectures: &[ServerArchitecture], sent: &[Arc<
         if let Some(first) = first.filter(|_| architecture != architectures[0]) {
             let (first, name) = (first.summary, architectures[0].config());
             value(&format!("median, over {name}"), own.p50_us / first.p50_us, "x", None);
-            let bound = is_half_sync.then_some(goals::HALF_SYNC_P99);
+            let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_P99_RATIO);
             value(&format!("p99, over {name}"), own.p99_us / first.p99_us, "x", bound);
         }
-        // The server is busy all the time, so its rate tells how many requests a call waits for.
+        // The server is never idle, so its rate and the time of a call give the number of requests
+        // that it takes during the call.
         let requests = own.p50_us / 1e6 * (sent.per_second() + own.per_s);
-        let bound = is_half_sync.then_some(goals::HALF_SYNC_REQUESTS);
+        let bound = is_half_sync.then_some(goals::MAX_HALF_SYNC_REQUESTS);
         value("requests taken in a median call", requests, "", bound);
         value("oneways of all floods", sent.per_second(), "/s", None);
     }
     values
 }
 
-/// Oneways that the floods of a variant have sent, and the time of it.
+/// Number of oneways that the floods of a variant have sent, and the time in which they sent.
 #[derive(Debug, Default)]
 struct SentOneways {
     count: AtomicU64,
@@ -150,7 +159,7 @@ impl GoodClients {
     }
 }
 
-impl Subject for GoodClients {
+impl MeasuredSubject for GoodClients {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.group.run(warm_up, count, into)
     }
@@ -174,12 +183,12 @@ impl Flooded {
     }
 }
 
-impl Subject for Flooded {
+impl MeasuredSubject for Flooded {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (begun, end) = (AtomicUsize::new(0), AtomicBool::new(false));
         let Flooded { clients, floods, sent } = self;
         std::thread::scope(|scope| {
-            // Ends the floods even if a client's call fails.
+            // The guard ends the floods even if a client's call fails.
             let is_running = EndOnDrop(&end);
             let mut threads = Vec::with_capacity(FLOODS);
             for (number, flood) in floods.iter().enumerate() {
@@ -212,7 +221,8 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// Oneways in batches on one connection. An ORB of its own keeps the connection apart.
+/// Oneways in batches on one connection. The flood has its own ORB, so no client shares its
+/// connection.
 struct Flood {
     target: CountedTargetRef,
     _orb: Orb,
@@ -226,7 +236,7 @@ impl Flood {
         Ok(Flood { target: target(&orb, reference)?.with_policies(policies), _orb: orb })
     }
 
-    /// Sends until `end`, and waits until the server has run what it has received.
+    /// Sends until `end`, then waits until the server has run all received oneways.
     fn send(&self, begun: &AtomicUsize, end: &AtomicBool, sent: &SentOneways) -> Result<(), Failure> {
         let began = clock::now();
         let mut count = 0;
@@ -239,7 +249,7 @@ impl Flood {
         }
         self.target.echo_nothing()?;
         sent.count.fetch_add(count, Ordering::Relaxed);
-        // The floods send side by side.
+        // The floods send concurrently, so each adds only its share of the elapsed time.
         let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX) / FLOODS as u64;
         sent.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         Ok(())
@@ -251,31 +261,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_and_server_have_a_core_each() {
+    fn floods_use_two_cores_if_permitted() {
         let cores: Vec<usize> = thread::affinity(None).unwrap().iter().collect();
         let (first, last) = (cores[0], *cores.last().unwrap());
         let of = |cores| apart(&Placement { cores, scheduling: None }).cores;
-        let expected = if first == last { CoreChoice::One(last) } else { CoreChoice::Two(first, last) };
-        assert_eq!(of(CoreChoice::One(last)), expected);
-        for chosen in [CoreChoice::Any, CoreChoice::Two(last, first)] {
+        let expected = if first == last { CoreChoice::Shared(last) } else { CoreChoice::Separate(first, last) };
+        assert_eq!(of(CoreChoice::Shared(last)), expected);
+        for chosen in [CoreChoice::Any, CoreChoice::Separate(last, first)] {
             assert_eq!(of(chosen), chosen);
         }
     }
 
     #[test]
     fn floods_end_with_the_turn_and_are_counted() {
-        let orb = crate::orb::server::start(ServerArchitecture::LeaderFollowers(2), LOOPBACK).unwrap();
+        let orb = crate::orb::server::start_orb(ServerArchitecture::LeaderFollowers(2), LOOPBACK).unwrap();
         let servant = crate::orb::generated::cubit::CountedTarget::servant(crate::orb::servant::Echo);
         let reference = orb.root_poa().activate(&servant).unwrap().to_string();
         orb.root_poa().manager().activate().unwrap();
         let mut flooded = Flooded::new(&reference, std::process::id()).unwrap();
-        let mut samples = Samples::with_room(8);
+        let mut samples = Samples::with_capacity(8);
         for turn in 1..=2 {
             flooded.run(0, 4, &mut samples).unwrap();
             assert_eq!(samples.len(), 4 * turn);
             assert!(flooded.sent.count.load(Ordering::Relaxed) >= FLOODS as u64 * FIRST * turn as u64);
         }
-        // A flood that fails ends the turn with its reason.
+        // A flood that fails ends the turn and reports the reason.
         orb.shutdown(true).unwrap();
         assert!(flooded.run(0, 4, &mut samples).is_err());
     }

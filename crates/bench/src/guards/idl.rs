@@ -1,9 +1,9 @@
 //! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
 //! with omniidl.
 //!
-//! Both run as separate programs, in turns, on the same file and on a nearly empty one. The
-//! difference is the front end's time. The shortest of all turns counts, because other activity of
-//! the machine only makes turns longer.
+//! Both compilers run as separate programs, in turns, on a long file and on a nearly empty one. The
+//! difference is the time of the front end. Other activity of the machine only makes a turn longer,
+//! so the shortest turn counts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,21 +19,21 @@ use crate::options::BenchOptions;
 use crate::report::Report;
 use crate::value::SingleValue;
 
-/// Numbers of parts of the text; each part has about 170 lines.
+/// Numbers of parts of the generated IDL. Each part has about 170 lines.
 const PARTS: [usize; 2] = [45, 190];
 
-/// Turns of each program and file.
+/// Turns of each program with each file.
 const TURNS: usize = 15;
 
-/// Maximum time for a million lines, in seconds: 500,000 lines a second.
+/// Maximum time in seconds for a million lines.
 const MOST_SECONDS_PER_MILLION: f64 = 2.0;
-/// Maximum share of omniidl's time: a tenth.
+/// Maximum time of Corelane's front end as a fraction of omniidl's.
 const MOST_SHARE: f64 = 0.1;
 
-/// A back end for omniidl that does nothing, because omniidl does not run without one.
+/// Name of a back end without output. omniidl does not run without a back end.
 const NO_BACK_END: &str = "front_end_only";
 
-/// Measures Corelane's own command, then omniidl.
+/// Measures Corelane's IDL compiler and omniidl.
 pub(crate) fn front_end(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -49,8 +49,8 @@ pub(crate) fn front_end(
     let back_end = vec![format!("-p{}", folder.0.display()), format!("-b{NO_BACK_END}")];
     let omniidl = Compiler { peer: "omniORB", program: "omniidl".into(), arguments: back_end };
     match (options.without_peers, omniidl.time(&empty)) {
-        (true, _) => report.missing("idl-front-end", "omniORB", "left out by --without-peers")?,
-        (false, Err(reason)) => report.missing("idl-front-end", "omniORB", &reason.to_string())?,
+        (true, _) => report.add_missing("idl-front-end", "omniORB", "left out by --without-peers")?,
+        (false, Err(reason)) => report.add_missing("idl-front-end", "omniORB", &reason.to_string())?,
         (false, Ok(_)) => compilers.push(omniidl),
     }
     for parts in PARTS {
@@ -81,7 +81,7 @@ pub(crate) fn front_end(
         }
         let title =
             format!("idl-front-end, {} lines, {lines} of them without comments and blank ones", text.lines().count());
-        report.values(&title, &values)?;
+        report.add_values(&title, &values)?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    /// Returns the total time that the program takes for a file.
+    /// Returns the time from the start of the program to its end for a file.
     fn time(&self, file: &Path) -> Result<Duration, Failure> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -130,30 +130,30 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // Ignore errors: a folder that cannot be removed does no harm.
+        // Ignore errors: a temporary folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn value(peer: &'static str, what: &str, value: f64, unit: &'static str, bound: Option<f64>) -> SingleValue {
+fn value(peer: &'static str, quantity: &str, value: f64, unit: &'static str, bound: Option<f64>) -> SingleValue {
     let label = FigureLabel {
         bench: "idl-front-end",
         peer,
         transport: "none",
         op: String::new(),
         config: "shortest of 15 turns".to_owned(),
-        along: None,
+        axis_point: None,
     };
-    SingleValue { label, what: what.to_owned(), value, unit, bound }
+    SingleValue { label, quantity: quantity.to_owned(), value, unit, bound }
 }
 
-/// Counts the lines that hold more than a comment.
+/// Counts the lines that are neither blank nor only a comment.
 fn code_lines(text: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('/')).count()
 }
 
-/// Returns IDL like that of applications: structures, sequences, a union, exceptions, interfaces
-/// that inherit, comments.
+/// Returns IDL like that of applications, with structures, sequences, a union, exceptions,
+/// inheritance and comments.
 fn text(parts: usize) -> String {
     let mut text = String::new();
     for part in 0..parts {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_texts_are_long_enough() {
+    fn generated_idl_has_enough_lines() {
         for parts in PARTS {
             let text = text(parts);
             assert!(code_lines(&text) > 5_000, "{}", code_lines(&text));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_not_timed() {
+    fn failing_program_has_no_time() {
         let compiler = |program: &str| Compiler { peer: "omniORB", program: program.into(), arguments: Vec::new() };
         assert!(compiler("/bin/false").time(Path::new("x")).is_err());
         assert!(compiler("/nonexistent").time(Path::new("x")).is_err());

@@ -1,8 +1,8 @@
-//! Benchmarks that guard Corelane against getting slower or larger: the hot path of a call, the
-//! search for its target, scale, floods, footprint, and the IDL compiler.
+//! Benchmarks that detect when Corelane becomes slower or larger.
 //!
-//! Most of their figures have goals (`targets`), relative to bare sockets or another ORB in the
-//! same run.
+//! They cover the hot path of a call, the search for its target, scale, floods, footprint, and the
+//! IDL compiler. Most of their figures have goals (`targets`), relative to bare sockets or another
+//! ORB in the same run.
 
 pub(crate) mod call;
 pub(crate) mod counts;

@@ -1,8 +1,9 @@
 //! The benchmark `naming`: Corelane's name server against a plain call, the disk's syncs, and
 //! omniNames with the same client.
 //!
-//! omniNames searches a linked list for each component of a name, and never syncs its log. Its
-//! figures therefore end at a thousand bindings, and its changes are compared with relaxed ones.
+//! omniNames searches a linked list for each component of a name and never syncs its log. Its
+//! contexts therefore have at most a thousand bindings, and its changes are compared with
+//! Corelane's relaxed ones.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write as _};
@@ -22,39 +23,40 @@ use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_group::{ClientGroup, GroupClient};
-use crate::cost::resident;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
-use crate::launch::{start_echo, start_naming};
+use crate::cost::resident_memory_kib;
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
+use crate::launch::{start_echo, start_name_server};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, object, target};
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
-use crate::sample::{Samples, timed};
+use crate::sample::{Samples, time_calls};
 use crate::service::{RunningProgram, serve_lines};
 use crate::targets::naming as goals;
 use crate::value::SingleValue;
 
-/// Number of threads of the server's pool, as in `corelane naming serve`.
+/// Number of threads in the server's pool. `corelane naming serve` has as many.
 const THREADS: usize = 40;
-/// Numbers of bindings in one context, up to the largest.
+/// Numbers of bindings in one context.
 const SIZES: [usize; 3] = [10, 1_000, 1_000_000];
-/// The largest context in a run of few calls. Such a run checks the benchmark, not the server.
+/// Size of the largest context in a run of few calls, which checks the benchmark and not the
+/// server.
 const SMALL: usize = 5_000;
-/// Bindings that the server makes in one commit while it is filled.
+/// Number of bindings per commit while the server is filled.
 const FILL: usize = 10_000;
-/// Names that a client resolves in turn.
+/// Number of names that a client resolves in turn.
 const NAMES: usize = 1_000;
-/// Clients that make changes at the same time.
+/// Number of clients that make changes concurrently.
 const CLIENTS: usize = 16;
-/// Maximum time to fill a server.
+/// Maximum time in which a server must be filled.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Bindings in one batch of a list.
+/// Number of bindings in one batch of a list.
 const BATCH: u32 = 1_000;
 
 /// Serves names at a free port until the standard input ends. `place` is `memory` or the path of a
-/// store. The line `fill CONTEXT COUNT` binds names in a new context.
+/// store. An input line `fill CONTEXT COUNT` binds COUNT names in a new context.
 ///
 /// # Errors
 /// The server cannot start.
@@ -82,17 +84,17 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     .map_err(|error| failed(&error))
 }
 
-/// Carries out a line `fill CONTEXT COUNT`, where CONTEXT is a list of ids with `/` between them.
+/// Executes a line `fill CONTEXT COUNT`, in which CONTEXT is a list of ids separated by `/`.
 fn fill(naming: &NamingService, line: &str) -> Result<(), Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     let (path, count) = match *words {
         ["fill", path, count] => (path, count.parse::<usize>().map_err(|error| Failure::new(error.to_string()))?),
-        _ => return Err(Failure::new(format!("`{line}` is no order"))),
+        _ => return Err(Failure::new(format!("`{line}` is not a line of the form `fill CONTEXT COUNT`"))),
     };
     let root = naming.reference();
     let parent: Vec<NameComponent> = path.split('/').map(component).collect();
     for depth in 1..=parent.len() {
-        // A context of an earlier line is used again.
+        // An earlier line may have made the context.
         if root.resolve(&parent[..depth]).is_err() {
             root.bind_new_context(&parent[..depth]).map_err(|error| Failure::new(format!("{error:?}")))?;
         }
@@ -115,7 +117,7 @@ fn numbered(number: usize) -> NameComponent {
     NameComponent { id: format!("object{number}"), kind: "o".to_owned() }
 }
 
-/// Returns names of a context with `count` bindings, spread over all of it.
+/// Returns names of a context with `count` bindings, spread over all bindings.
 fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
     let picked = count.min(NAMES);
     let name = |index: usize| {
@@ -123,7 +125,7 @@ fn names(path: &str, count: usize) -> Vec<Vec<NameComponent>> {
         name.push(numbered(index * (count / picked)));
         name
     };
-    // Steps by a prime visit all names in another order than they were bound.
+    // Steps by a prime visit all names in an order that differs from the order of binding.
     (0..picked).map(|index| name(index * 7_919 % picked)).collect()
 }
 
@@ -136,8 +138,8 @@ struct Resolves {
 }
 
 impl Resolves {
-    /// Makes a client of the context `path`, which has `count` bindings. It calls the context
-    /// itself, so that a name has one component, unless `from_root` is true.
+    /// Creates a client of the context `path`, which has `count` bindings. It resolves from the
+    /// initial context if `from_root`, else from `path`, where a name has one component.
     fn new(
         root: &NamingContextExtRef,
         path: &str,
@@ -167,12 +169,12 @@ impl Resolves {
     }
 }
 
-impl Subject for Resolves {
+impl MeasuredSubject for Resolves {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.resolve()?;
         }
-        timed(count, into, || self.resolve())
+        time_calls(count, into, || self.resolve())
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -180,7 +182,7 @@ impl Subject for Resolves {
     }
 }
 
-/// A client that binds a name and unbinds it, in turn.
+/// A client that binds and unbinds a name alternately.
 struct Changes {
     root: NamingContextExtRef,
     name: Vec<NameComponent>,
@@ -208,11 +210,11 @@ impl Changes {
 
 impl GroupClient for Changes {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
-        timed(count, into, || self.change()).map(drop)
+        time_calls(count, into, || self.change()).map(drop)
     }
 }
 
-/// A client that resolves names while others make changes, each on a thread of its own.
+/// A client that resolves names while other clients make changes, each on a thread of its own.
 struct Beside {
     resolves: Resolves,
     is_running: Arc<AtomicBool>,
@@ -244,10 +246,10 @@ impl Beside {
     }
 }
 
-impl Subject for Beside {
+impl MeasuredSubject for Beside {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         self.is_running.store(true, Ordering::Relaxed);
-        // By then all of them have begun.
+        // Waits until all changing clients have begun.
         std::thread::sleep(Duration::from_millis(20));
         let outcome = self.resolves.run(warm_up, count, into);
         self.is_running.store(false, Ordering::Relaxed);
@@ -271,7 +273,7 @@ impl Drop for Beside {
     }
 }
 
-/// Syncs of one page of a file. Their rate is what the disk permits.
+/// Syncs of one page of a file, whose rate is the most that the disk permits.
 struct Syncs {
     file: File,
     next: u64,
@@ -293,12 +295,12 @@ impl Syncs {
     }
 }
 
-impl Subject for Syncs {
+impl MeasuredSubject for Syncs {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.sync()?;
         }
-        timed(count, into, || self.sync())
+        time_calls(count, into, || self.sync())
     }
 
     fn server_pid(&self) -> Option<u32> {
@@ -306,7 +308,7 @@ impl Subject for Syncs {
     }
 }
 
-/// omniNames in a process of its own.
+/// A process of omniNames.
 struct OmniNames {
     child: Child,
     root: NamingContextExtRef,
@@ -315,7 +317,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames cannot report its port, so it gets one that was free just before.
+        // omniNames does not report its port, so it gets a port that was free just before.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");
@@ -337,7 +339,7 @@ impl OmniNames {
         Ok(names)
     }
 
-    /// Binds names in a new context, one by one.
+    /// Binds names in a new context, one per call.
     fn fill(&self, path: &str, count: usize, target: &ObjectRef) -> Result<(), Failure> {
         let context =
             self.root.bind_new_context(&[component(path)]).map_err(|error| Failure::new(format!("{error:?}")))?;
@@ -355,8 +357,8 @@ impl Drop for OmniNames {
     }
 }
 
-/// A folder on the disk that is removed afterwards. It is not below the system's folder for
-/// temporary files, which may be in memory.
+/// A folder that is removed on drop. It is on the disk, because the system's folder for temporary
+/// files may be in memory.
 struct DiskFolder(PathBuf);
 
 impl DiskFolder {
@@ -365,7 +367,7 @@ impl DiskFolder {
         Self::at(path)
     }
 
-    /// Makes the folder. One that exists is refused: another user may have made it.
+    /// Creates the folder. An existing folder is refused, because another user may have created it.
     fn at(path: PathBuf) -> Result<Self, Failure> {
         fs::create_dir(&path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         Ok(DiskFolder(path))
@@ -383,21 +385,21 @@ impl Drop for DiskFolder {
     }
 }
 
-/// The parts of a run that all measurements use.
+/// Data that all measurements of a run use.
 struct Scene<'o> {
     options: &'o BenchOptions,
     orb: Orb,
     folder: DiskFolder,
-    /// Bindings in the largest context.
+    /// Number of bindings in the largest context.
     most: usize,
 }
 
-/// Measures resolving, changes, the start of a server and a long list.
+/// Measures resolving, changes, the start of a server, and the listing of a large context.
 pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let is_small = options.asked.count.is_some_and(|count| count < 1_000);
+    let is_small = options.requested.count.is_some_and(|count| count < 1_000);
     let most = if is_small { SMALL } else { SIZES[2] };
     let scene = Scene { options, orb: client_orb(2 * CLIENTS)?, folder: DiskFolder::new()?, most };
-    report.text(
+    report.add_text(
         "naming: omniNames searches a linked list for each component and never syncs its log; its contexts have at most \
          1,000 bindings here, and its changes are compared with relaxed ones\n",
     )?;
@@ -408,7 +410,7 @@ pub(crate) fn naming(options: &BenchOptions, report: &mut Report<'_>, progress: 
 }
 
 fn label(peer: &'static str, transport: &'static str, op: &str, config: String) -> FigureLabel {
-    FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, along: None }
+    FigureLabel { bench: "naming", peer, transport, op: op.to_owned(), config, axis_point: None }
 }
 
 /// Returns the figure with this configuration.
@@ -416,9 +418,9 @@ fn found<'f>(figures: &'f [Figure], config: &str) -> Option<&'f Figure> {
     figures.iter().find(|figure| figure.label.config == config)
 }
 
-/// Returns a number with its goal.
-fn judged(figure: &Figure, what: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
-    SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: Some(bound) }
+/// Returns a single number of a figure with its goal.
+fn judged(figure: &Figure, quantity: &str, value: f64, unit: &'static str, bound: f64) -> SingleValue {
+    SingleValue { label: figure.label.clone(), quantity: quantity.to_owned(), value, unit, bound: Some(bound) }
 }
 
 impl Scene<'_> {
@@ -429,11 +431,11 @@ impl Scene<'_> {
         durability: &str,
         placement: &Placement,
     ) -> Result<(RunningProgram, NamingContextExtRef), Failure> {
-        let (server, reference) = start_naming(place, durability, placement)?;
+        let (server, reference) = start_name_server(place, durability, placement)?;
         Ok((server, NamingContextExtRef::unchecked_narrow(&object(&self.orb, &reference)?)))
     }
 
-    /// Starts omniNames, unless peers are left out.
+    /// Starts omniNames unless the user leaves other ORBs out.
     fn omninames(&self, name: &str) -> Result<OmniNames, Failure> {
         if self.options.without_peers {
             return Err(Failure::new("left out by --without-peers"));
@@ -450,7 +452,7 @@ impl Scene<'_> {
             server.ask(&format!("fill context{size} {size}"), PATIENCE)?;
         }
         server.ask("fill a/b/c 10", PATIENCE)?;
-        // A plain call that returns as many octets as a resolved reference has.
+        // The result of this plain call has as many octets as a resolved reference.
         let octets = (root.as_object().to_string().len() - "IOR:".len()) / 2;
         let architecture = ServerArchitecture::LeaderFollowers(THREADS);
         let (echo, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
@@ -483,7 +485,7 @@ impl Scene<'_> {
             against: vec![1],
         });
         let theirs = |size: usize| format!("omniNames, {size} bindings");
-        let names = report.found("naming", "omniORB", self.omninames("resolve"))?;
+        let names = report.or_report_missing("naming", "omniORB", self.omninames("resolve"))?;
         if let Some(names) = &names {
             for size in [SIZES[0], SIZES[1]] {
                 let path = format!("context{size}");
@@ -496,33 +498,39 @@ impl Scene<'_> {
                 });
             }
         }
-        let group = Group { title: "naming: resolve".to_owned(), compare: Compare::Median, variants };
-        let figures = report.measure(group, &options.extent, &options.placement, progress)?;
+        let group = Group { title: "naming: resolve".to_owned(), compare: ComparedQuantity::Median, variants };
+        let figures = report.measure(group, &options.run_length, &options.placement, progress)?;
         let Some(base) = found(&figures, &config(sizes[0])) else { return Ok(()) };
         let mut values = Vec::new();
         if let Some(call) = found(&figures, &plain) {
             let ratio = base.summary.p50_us / call.summary.p50_us;
-            values.push(judged(base, "median against the call", ratio, "x", goals::RESOLVE_TO_CALL));
+            values.push(judged(base, "median against the call", ratio, "x", goals::MAX_RESOLVE_TO_CALL_RATIO));
         }
         if let Some(theirs) = found(&figures, &theirs(sizes[0])) {
             let ratio = theirs.summary.per_s / base.summary.per_s;
-            values.push(judged(base, "time per call against omniNames", ratio, "x", 1.0 / goals::RESOLVE_TO_OMNINAMES));
+            values.push(judged(
+                base,
+                "time per call against omniNames",
+                ratio,
+                "x",
+                1.0 / goals::MIN_RESOLVE_TO_OMNINAMES_RATIO,
+            ));
         }
         for size in &sizes[1..] {
             let Some(figure) = found(&figures, &config(*size)) else { continue };
             let (p50, p99) = (figure.summary.p50_us / base.summary.p50_us, figure.summary.p99_us / base.summary.p99_us);
-            values.push(judged(figure, "median against 10 bindings", p50, "x", goals::FLAT_MEDIAN));
-            values.push(judged(figure, "p99 against 10 bindings", p99, "x", goals::FLAT_P99));
+            values.push(judged(figure, "median against 10 bindings", p50, "x", goals::MAX_MEDIAN_RATIO));
+            values.push(judged(figure, "p99 against 10 bindings", p99, "x", goals::MAX_P99_RATIO));
         }
         if let Some(figure) = found(&figures, &deep) {
             let each = (figure.summary.p50_us - base.summary.p50_us) / 3.0;
-            values.push(judged(figure, "median of each further component", each, "us", goals::COMPONENT_US));
+            values.push(judged(figure, "median of each further component", each, "us", goals::MAX_COMPONENT_US));
         }
-        report.values("naming: goals of resolve", &values)
+        report.add_values("naming: goals of resolve", &values)
     }
 
     fn resolving_beside_changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        // On one core, the measurement would include the processor time of the changes.
+        // On one core, the processor time of the changes would be measured too.
         let placement = Placement { cores: CoreChoice::Any, ..self.options.placement };
         let (mut server, root) = self.server(&self.folder.store("beside.db")?, "synced", &placement)?;
         server.ask("fill context10 10", PATIENCE)?;
@@ -541,27 +549,27 @@ impl Scene<'_> {
             },
         ];
         let title = "naming: resolve beside clients that bind; not pinned".to_owned();
-        let group = Group { title, compare: Compare::Median, variants };
-        let figures = report.measure(group, &self.options.extent, &placement, progress)?;
+        let group = Group { title, compare: ComparedQuantity::Median, variants };
+        let figures = report.measure(group, &self.options.run_length, &placement, progress)?;
         let (Some(alone), Some(beside)) = (found(&figures, &alone), found(&figures, &beside)) else { return Ok(()) };
         let ratio = beside.summary.p99_us / alone.summary.p99_us;
-        report.values(
+        report.add_values(
             "naming: goal of resolve beside clients that bind",
-            &[judged(beside, "p99 against no other client", ratio, "x", goals::BESIDE_P99)],
+            &[judged(beside, "p99 against no other client", ratio, "x", goals::MAX_P99_RATIO_BESIDE_CHANGES)],
         )
     }
 
     fn changes(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let options = self.options;
-        let count = options.extent.count.min(1_000);
-        let extent = Extent { warm_up: options.extent.warm_up.min(50), count, ..options.extent };
+        let count = options.run_length.count.min(1_000);
+        let run_length = RunLength { warm_up: options.run_length.warm_up.min(50), count, ..options.run_length };
         let (server, root) = self.server(&self.folder.store("synced.db")?, "synced", &options.placement)?;
-        // No two clients change the same name.
+        // Each client changes a name of its own.
         let group_of = |root: &NamingContextExtRef, count: usize, server: u32| {
             ClientGroup::new((0..count).map(|client| Changes::new(root, 100 * count + client)).collect(), server)
         };
         let (one, many) = ("durable, 1 client".to_owned(), format!("durable, {CLIENTS} clients"));
-        let variant = |peer, transport, config: &str, subject: Box<dyn Subject + Send>, against| Variant {
+        let variant = |peer, transport, config: &str, subject: Box<dyn MeasuredSubject + Send>, against| Variant {
             label: label(peer, transport, "bind", config.to_owned()),
             subject,
             against,
@@ -572,25 +580,30 @@ impl Scene<'_> {
             variant("Corelane", "tcp", &many, Box::new(group_of(&root, CLIENTS, server.pid())), vec![0]),
         ];
         let title = format!("naming: bind and unbind in turn, store in {}", self.folder.0.display());
-        let group =
-            Group { title: "naming: durable bind and unbind in turn".to_owned(), compare: Compare::Rate, variants };
-        report.text(&format!("\n{title}\n"))?;
-        let figures = report.measure(group, &extent, &options.placement, progress)?;
+        let group = Group {
+            title: "naming: durable bind and unbind in turn".to_owned(),
+            compare: ComparedQuantity::Rate,
+            variants,
+        };
+        report.add_text(&format!("\n{title}\n"))?;
+        let figures = report.measure(group, &run_length, &options.placement, progress)?;
         let mut values = Vec::new();
         let sync = found(&figures, "sync of one page").map(|figure| figure.summary.per_s);
-        for (config, rate) in [(&one, goals::DURABLE_ONE), (&many, goals::DURABLE_MANY)] {
+        for (config, rate) in
+            [(&one, goals::MIN_DURABLE_TO_SYNC_RATIO_1_CLIENT), (&many, goals::MIN_DURABLE_TO_SYNC_RATIO_16_CLIENTS)]
+        {
             let (Some(figure), Some(sync)) = (found(&figures, config), sync) else { continue };
             let ratio = sync / figure.summary.per_s;
             values.push(judged(figure, "time per bind against a sync", ratio, "x", 1.0 / rate));
         }
         drop((server, root));
-        self.relaxed(&extent, report, progress, &mut values)?;
-        report.values("naming: goals of bind", &values)
+        self.relaxed(&run_length, report, progress, &mut values)?;
+        report.add_values("naming: goals of bind", &values)
     }
 
     fn relaxed(
         &self,
-        extent: &Extent,
+        run_length: &RunLength,
         report: &mut Report<'_>,
         progress: &mut Progress,
         values: &mut Vec<SingleValue>,
@@ -604,7 +617,7 @@ impl Scene<'_> {
             subject: subject(&root, server.pid()),
             against: Vec::new(),
         }];
-        let names = report.found("naming", "omniORB", self.omninames("relaxed"))?;
+        let names = report.or_report_missing("naming", "omniORB", self.omninames("relaxed"))?;
         if let Some(names) = &names {
             variants.insert(
                 0,
@@ -617,39 +630,49 @@ impl Scene<'_> {
             variants[1].against.push(0);
         }
         let title = "naming: relaxed bind and unbind in turn".to_owned();
-        let figures =
-            report.measure(Group { title, compare: Compare::Rate, variants }, extent, &options.placement, progress)?;
+        let figures = report.measure(
+            Group { title, compare: ComparedQuantity::Rate, variants },
+            run_length,
+            &options.placement,
+            progress,
+        )?;
         let [ours, theirs] = ["relaxed, 1 client", "omniNames, 1 client"].map(|config| found(&figures, config));
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
             let ratio = theirs.summary.per_s / ours.summary.per_s;
-            values.push(judged(ours, "time per bind against omniNames", ratio, "x", 1.0 / goals::RELAXED_TO_OMNINAMES));
+            values.push(judged(
+                ours,
+                "time per bind against omniNames",
+                ratio,
+                "x",
+                1.0 / goals::MIN_RELAXED_TO_OMNINAMES_RATIO,
+            ));
         }
         Ok(())
     }
 
-    /// Measures the start, the memory and a whole list of the largest context.
+    /// Measures the start, the memory and a complete list of the largest context.
     fn largest(&self, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let (path, placement) = (self.folder.store("largest.db")?, &self.options.placement);
         progress.show("naming: filling the largest context");
         let (mut server, _) = self.server(&path, "synced", placement)?;
-        let empty = resident(server.pid())[0];
+        let empty = resident_memory_kib(server.pid())[0];
         server.ask(&format!("fill largest {}", self.most), PATIENCE)?;
         drop(server);
         let label = label("Corelane", "tcp", "start", format!("{} bindings", self.most));
-        let value = |what: &str, value, unit, bound| SingleValue {
+        let value = |quantity: &str, value, unit, bound| SingleValue {
             label: label.clone(),
-            what: what.to_owned(),
+            quantity: quantity.to_owned(),
             value,
             unit,
             bound,
         };
         let mut values = Vec::new();
-        for (what, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
+        for (quantity, is_killed) in [("start after an orderly end", false), ("start after kill -9", true)] {
             let mut times = Vec::new();
             for _ in 0..3 {
-                progress.show(&format!("naming: {what}"));
+                progress.show(&format!("naming: {quantity}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
-                // Makes a change, so that the file is not in the state of an orderly end.
+                // The change makes the file differ from that of an orderly end.
                 Changes::new(&root, 0).change()?;
                 root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
                 if is_killed {
@@ -664,10 +687,10 @@ impl Scene<'_> {
                 drop(server);
             }
             times.sort_by(f64::total_cmp);
-            values.push(value(&format!("{what}, to the first answer"), times[1], "s", Some(goals::START_S)));
+            values.push(value(&format!("{quantity}, to the first answer"), times[1], "s", Some(goals::MAX_START_S)));
         }
         let (server, root) = self.server(&path, "synced", placement)?;
-        let filled = resident(server.pid())[0];
+        let filled = resident_memory_kib(server.pid())[0];
         let each = (filled - empty) * 1_024.0 / self.most as f64;
         values.push(value("resident memory of a binding", each, "octets", None));
         progress.show("naming: listing the largest context");
@@ -676,12 +699,12 @@ impl Scene<'_> {
             return Err(Failure::new(format!("the list has {count} of {} bindings", self.most)));
         }
         values.push(value("list by iterator", count as f64 / seconds, "bindings/s", None));
-        values.push(value("most memory that the list takes", grown * 1_024.0, "octets", Some(goals::LIST_OCTETS)));
-        report.values("naming: the largest context", &values)
+        values.push(value("most memory that the list takes", grown * 1_024.0, "octets", Some(goals::MAX_LIST_OCTETS)));
+        report.add_values("naming: the largest context", &values)
     }
 
     /// Lists the largest context. Returns the number of bindings, the time in seconds, and the
-    /// largest growth of the server's memory in KiB.
+    /// maximum growth of the server's memory in KiB.
     fn list(&self, root: &NamingContextExtRef, server: u32, before: f64) -> Result<(usize, f64, f64), Failure> {
         let found = root.resolve(&[component("largest")]).map_err(|error| Failure::new(format!("{error:?}")))?;
         let found = found.ok_or_else(|| Failure::new("the context is nil"))?;
@@ -696,8 +719,8 @@ impl Scene<'_> {
             let (has_more, bindings) = iterator.next_n(BATCH)?;
             time += began.elapsed();
             count += bindings.len();
-            // Looking at the server's memory is no part of the time.
-            grown = grown.max(resident(server)[0] - before);
+            // The time excludes this reading of the server's memory.
+            grown = grown.max(resident_memory_kib(server)[0] - before);
             if !has_more {
                 break;
             }
@@ -721,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_spread_over_the_whole_context() {
+    fn names_cover_the_whole_context() {
         for count in [10, 1_000, 5_000] {
             let names = names("a/b", count);
             let mut last: Vec<&str> = names.iter().map(|name| name[2].id.as_str()).collect();
@@ -734,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_filled_as_ordered() {
+    fn server_is_filled_by_valid_lines_only() {
         let orb = Orb::builder().listen(LOOPBACK).build().unwrap();
         let naming = NamingConfig::new().serve(&orb).unwrap();
         fill(&naming, "fill a/b 25").unwrap();

@@ -1,5 +1,4 @@
-//! The benchmarks `scale` and `architectures`: many connections, many client threads, messages of
-//! every size.
+//! The benchmark `scale`: many connections, many client threads, and messages of many sizes.
 
 use corelane_sys::process;
 
@@ -7,23 +6,23 @@ use super::cubit;
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::client_threads::{client_threads, label};
-use crate::cost::resident;
-use crate::harness::{Compare, Group, Progress, Variant};
+use crate::cost::resident_memory_kib;
+use crate::harness::{ComparedQuantity, Group, Progress, Variant};
 use crate::launch::start_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, target};
-use crate::orb::relay::address_in;
+use crate::orb::relay::tcp_address;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::report::Report;
 use crate::value::SingleValue;
-use crate::workload::open_idle;
+use crate::workload::open_idle_connections;
 
 /// Numbers of idle connections beside the active one.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 9999];
 
-/// Maximum server memory in bytes of an idle connection.
-const MOST_OCTETS: f64 = 2048.0;
+/// Maximum memory in bytes of an idle connection in the server.
+const MAX_OCTETS: f64 = 2048.0;
 
 /// Numbers of client threads.
 const THREADS: [usize; 4] = [1, 4, 16, 64];
@@ -40,7 +39,8 @@ const SIZES: [MeasuredOperation; 8] = [
     MeasuredOperation::Octets(64 << 20),
 ];
 
-/// Measures by connections, threads and sizes.
+/// Measures calls by the number of connections, the number of threads, and the size of the
+/// argument.
 pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     connections(options, report, progress)?;
     let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
@@ -50,7 +50,7 @@ pub(crate) fn scale(options: &BenchOptions, report: &mut Report<'_>, progress: &
     cubit::sizes("scale", &SIZES, options, report, progress)
 }
 
-/// Measures one active connection beside many idle ones.
+/// Measures the calls on one connection beside many idle ones, and the memory of an idle one.
 fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let orb = client_orb(0)?;
     let most = CONNECTIONS.iter().sum::<usize>() as u64 + 200;
@@ -60,27 +60,27 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         progress.show(&format!("scale: {count} idle connections"));
         if limit < (idle.len() + count + 100) as u64 {
             let reason = format!("{count} connections: the process may have {limit} open descriptors (ulimit -n)");
-            report.missing("scale", "Corelane", &reason)?;
+            report.add_missing("scale", "Corelane", &reason)?;
             continue;
         }
         let architecture = ServerArchitecture::LeaderFollowers(options.threads);
         let (server, reference) = start_echo(architecture, LOOPBACK, &options.placement)?;
         let target = target(&orb, &reference)?;
-        // The active connection is made before the idle ones.
+        // The first call opens the active connection before the idle ones.
         target.echo_octet(1)?;
-        let before = resident(server.pid())[0];
-        let address = address_in(target.as_object())?;
-        let opened = open_idle(address, count, server.pid())?;
+        let before = resident_memory_kib(server.pid())[0];
+        let address = tcp_address(target.as_object())?;
+        let opened = open_idle_connections(address, count, server.pid())?;
         let label =
             label("scale", format!("{count} idle connections"), architecture.config(), "connections", count + 1);
         if count >= 1000 {
-            let octets = (resident(server.pid())[0] - before) * 1024.0 / count as f64;
+            let octets = (resident_memory_kib(server.pid())[0] - before) * 1024.0 / count as f64;
             values.push(SingleValue {
                 label: label.clone(),
-                what: "resident memory per idle connection".into(),
+                quantity: "resident memory per idle connection".into(),
                 value: octets,
                 unit: "octets",
-                bound: Some(MOST_OCTETS),
+                bound: Some(MAX_OCTETS),
             });
         }
         let against = if variants.is_empty() { Vec::new() } else { vec![0] };
@@ -90,7 +90,7 @@ fn connections(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         servers.push(server);
     }
     let title = "scale: latency of one active connection beside idle ones".to_owned();
-    let group = Group { title, compare: Compare::Median, variants };
-    report.measure(group, &options.extent, &options.placement, progress)?;
-    report.values("scale: memory of idle connections", &values)
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    report.measure(group, &options.run_length, &options.placement, progress)?;
+    report.add_values("scale: memory of idle connections", &values)
 }

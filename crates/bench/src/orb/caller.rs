@@ -1,20 +1,20 @@
-//! Corelane's client in a process of its own. It answers lines on its standard input:
+//! Corelane's client in a process of its own, which answers lines of its standard input:
 //!
 //! | line | answer |
 //! |---|---|
-//! | `call OPERATION N` | `called`, after N calls, and one more if the operation's result is compared in full |
+//! | `call OPERATION N` | `called`, after N calls; one more call precedes them if the result is compared in full |
 
 use super::client::{target, untimed};
 use super::generated::cubit::CountedTargetRef;
-use super::sleeping_client_orb;
+use super::non_polling_client_orb;
 use crate::Failure;
 use crate::operation::MeasuredOperation;
 use crate::service::serve_lines;
 
-/// Calls the object that `reference` names, as requested by lines of input. The caller never polls,
-/// so that its system calls can be counted.
+/// Calls the object of `reference` on request by a line of the input. The caller never polls, so
+/// that its system calls can be counted.
 pub(crate) fn serve(reference: &str) -> Result<(), Failure> {
-    let orb = sleeping_client_orb()?;
+    let orb = non_polling_client_orb()?;
     let target = target(&orb, reference)?;
     println!("ready");
     let answer = |line: &str| Some(answer(&target, line).unwrap_or_else(|failure| format!("error {failure}")));
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_calls_are_understood() {
+    fn caller_refuses_lines_other_than_calls() {
         assert_eq!(asked("call longs4 0"), Ok((MeasuredOperation::Longs(4), 0)));
         for line in ["call octet", "call octet x", "call what 1", "run octet 1", ""] {
             assert!(asked(line).is_err(), "{line}");

@@ -1,4 +1,4 @@
-//! Corelane's client, in the process of the benchmark.
+//! Corelane's client in the process of the benchmark.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::generated::cubit::{CountedTargetRef, Mixed};
 use super::servant::length;
 use crate::Failure;
 use crate::client_group::GroupClient;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
-use crate::sample::{Samples, timed};
+use crate::sample::{Samples, time_calls};
 
-/// Returns the object that a text refers to.
+/// Returns the object of a stringified reference.
 pub(crate) fn object(orb: &Orb, text: &str) -> Result<ObjectRef, Failure> {
     orb.string_to_object(text)?.ok_or_else(|| Failure::new("the server's reference is nil"))
 }
@@ -25,7 +25,7 @@ pub(crate) struct StubCalls {
     pub(crate) server: u32,
 }
 
-impl Subject for StubCalls {
+impl MeasuredSubject for StubCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let target = &self.target;
         if self.operation.is_oneway() {
@@ -34,11 +34,11 @@ impl Subject for StubCalls {
             }
             target.echo_nothing()?;
             let began = clock::now();
-            timed(count, into, || target.take_octet(7))?;
+            time_calls(count, into, || target.take_octet(7))?;
             target.echo_nothing()?;
             return Ok(began.elapsed());
         }
-        two_way(target, self.operation, warm_up, &mut Samples::with_room(warm_up))?;
+        two_way(target, self.operation, warm_up, &mut Samples::with_capacity(warm_up))?;
         two_way(target, self.operation, count, into)
     }
 
@@ -47,7 +47,7 @@ impl Subject for StubCalls {
     }
 }
 
-/// Makes `count` calls and times each.
+/// Makes `count` two-way calls and times each.
 pub(crate) fn two_way(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -57,8 +57,8 @@ pub(crate) fn two_way(
     repeated(target, operation, &mut Timed { count, into })
 }
 
-/// Makes `count` calls without timing. If the operation's answer is compared in full, one more call
-/// is made first for this. A oneway waits for no answer.
+/// Makes `count` calls without timing. If the operation's result is compared in full, one more call
+/// precedes them for this comparison. A oneway waits for no answer.
 pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, count: usize) -> Result<(), Failure> {
     if operation.is_oneway() {
         return Untimed { count }.around(|| Ok(target.take_octet(7)?)).map(|_| ());
@@ -66,7 +66,7 @@ pub(crate) fn untimed(target: &CountedTargetRef, operation: MeasuredOperation, c
     repeated(target, operation, &mut Untimed { count }).map(|_| ())
 }
 
-/// A loop around a call. It returns the total time.
+/// A loop around a call, which returns the total time.
 trait Repeat {
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure>;
 }
@@ -79,11 +79,11 @@ struct Timed<'a> {
 impl Repeat for Timed<'_> {
     #[inline(always)]
     fn around(&mut self, call: impl FnMut() -> Result<(), Failure>) -> Result<Duration, Failure> {
-        timed(self.count, self.into, call)
+        time_calls(self.count, self.into, call)
     }
 }
 
-/// A loop that does not read the clock.
+/// A loop that does not read the clock between calls.
 struct Untimed {
     count: usize,
 }
@@ -98,7 +98,8 @@ impl Repeat for Untimed {
     }
 }
 
-/// Calls the operation in a loop. Each operation has a loop of its own with the call inside it.
+/// Calls the operation in a loop. Each operation has its own loop, so that the loop contains no
+/// choice of the operation.
 fn repeated(
     target: &CountedTargetRef,
     operation: MeasuredOperation,
@@ -125,7 +126,7 @@ fn repeated(
             let sent: Vec<u8> = (0..length).map(|number| number as u8).collect();
             sequences(&sent, times, || Ok(target.echo_octets(&sent)?))
         }
-        MeasuredOperation::Text(length) => {
+        MeasuredOperation::String(length) => {
             let sent = "x".repeat(length);
             expect(target.echo_string(&sent)? == sent)?;
             times.around(|| expect(target.echo_string(&sent)?.len() == sent.len()))
@@ -141,8 +142,8 @@ fn repeated(
     }
 }
 
-/// Calls an operation that returns a sequence. The first answer is compared in full, before timing;
-/// later answers only by length and last element.
+/// Calls an operation that returns a sequence. The first result is compared in full before the
+/// timing. Later results are compared by length and last element.
 #[inline(always)]
 fn sequences<T: PartialEq, S: AsRef<[T]>>(
     sent: &[T],
@@ -162,21 +163,22 @@ fn expect(holds: bool) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
 }
 
-/// Two-way calls of one operation, on any thread.
+/// Two-way calls of one operation by a client of a
+/// [`ClientGroup`](crate::client_group::ClientGroup).
 pub(crate) struct TwoWayCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) operation: MeasuredOperation,
 }
 
-/// Two-way calls of one operation, on a thread with a CORBA priority.
-pub(crate) struct Prioritised {
+/// Two-way calls of one operation on a thread with a CORBA priority.
+pub(crate) struct PrioritizedCaller {
     pub(crate) caller: TwoWayCaller,
     pub(crate) orb: RtOrb,
-    /// Priority that the calling thread takes; `None` once it has it.
+    /// Priority that the calling thread still has to take. `None` after the thread has taken it.
     pub(crate) priority: Option<i16>,
 }
 
-impl GroupClient for Prioritised {
+impl GroupClient for PrioritizedCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
         if let Some(priority) = self.priority.take() {
             self.orb.current()?.set_priority(priority)?;
@@ -191,7 +193,7 @@ impl GroupClient for TwoWayCaller {
     }
 }
 
-/// Calls that let the servant compute for a number of rounds.
+/// Calls during which the servant computes for a number of rounds.
 pub(crate) struct ComputingCaller {
     pub(crate) target: CountedTargetRef,
     pub(crate) rounds: u32,
@@ -199,20 +201,20 @@ pub(crate) struct ComputingCaller {
 
 impl GroupClient for ComputingCaller {
     fn calls(&mut self, count: usize, into: &mut Samples) -> Result<(), Failure> {
-        timed(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
+        time_calls(count, into, || Ok(self.target.work(self.rounds).map(|_| ())?)).map(|_: Duration| ())
     }
 }
 
-/// Calls of `echo_octet` on many objects in turn.
-pub(crate) struct Rounds {
+/// Calls of `echo_octet` that go to many objects in turn.
+pub(crate) struct ObjectCycle {
     pub(crate) targets: Vec<CountedTargetRef>,
     pub(crate) next: usize,
     pub(crate) server: u32,
 }
 
-impl Subject for Rounds {
+impl MeasuredSubject for ObjectCycle {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(warm_up, &mut Samples::with_capacity(warm_up))?;
         self.turns(count, into)
     }
 
@@ -221,10 +223,10 @@ impl Subject for Rounds {
     }
 }
 
-impl Rounds {
+impl ObjectCycle {
     fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (targets, next) = (&self.targets, &mut self.next);
-        timed(count, into, || {
+        time_calls(count, into, || {
             let target = &targets[*next];
             *next = if *next + 1 == targets.len() { 0 } else { *next + 1 };
             expect(target.echo_octet(7)? == 7)
@@ -240,9 +242,9 @@ pub(crate) struct OperationCycle {
     pub(crate) server: u32,
 }
 
-impl Subject for OperationCycle {
+impl MeasuredSubject for OperationCycle {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.turns(warm_up, &mut Samples::with_room(warm_up))?;
+        self.turns(warm_up, &mut Samples::with_capacity(warm_up))?;
         self.turns(count, into)
     }
 
@@ -254,7 +256,7 @@ impl Subject for OperationCycle {
 impl OperationCycle {
     fn turns(&mut self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (object, operations, next) = (&self.object, &self.operations, &mut self.next);
-        timed(count, into, || {
+        time_calls(count, into, || {
             let operation = operations[*next];
             *next = if *next + 1 == operations.len() { 0 } else { *next + 1 };
             object.invoke(operation, &|_| Ok(()))?;
@@ -263,7 +265,7 @@ impl OperationCycle {
     }
 }
 
-/// Returns the typed reference that a text names.
+/// Returns the typed object of a stringified reference.
 pub(crate) fn target(orb: &Orb, text: &str) -> Result<CountedTargetRef, Failure> {
     Ok(CountedTargetRef::from_object(object(orb, text)?))
 }
@@ -273,12 +275,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_as_long_and_otherwise_is_found_out() {
+    fn answer_of_equal_length_with_other_content_is_detected() {
         let sent = [1, 2, 3];
         assert!(sequences(&sent, &mut Untimed { count: 2 }, || Ok(vec![1, 2, 3])).is_ok());
         assert!(sequences(&sent, &mut Untimed { count: 0 }, || Ok(vec![1, 7, 3])).is_err());
         let mut asked = 0;
-        let mut samples = Samples::with_room(2);
+        let mut samples = Samples::with_capacity(2);
         let later = sequences(&sent, &mut Timed { count: 2, into: &mut samples }, || {
             asked += 1;
             Ok(if asked == 1 { vec![1, 2, 3] } else { vec![1, 2, 4] })

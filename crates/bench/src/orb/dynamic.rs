@@ -1,4 +1,4 @@
-//! Corelane's client by dynamic invocation: each call builds its request from names, types and
+//! Corelane's client with dynamic invocation, which builds each request from names, types and
 //! values.
 
 use std::time::Duration;
@@ -10,20 +10,20 @@ use corelane_sys::clock;
 use super::generated::cubit::Mixed;
 use super::servant::length;
 use crate::Failure;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
-use crate::sample::{Samples, timed};
+use crate::sample::{Samples, time_calls};
 
-pub(crate) struct Dynamic {
+pub(crate) struct DynamicCalls {
     pub(crate) object: ObjectRef,
     pub(crate) operation: MeasuredOperation,
     pub(crate) server: u32,
 }
 
-impl Dynamic {
+impl DynamicCalls {
     fn calls(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         match self.operation {
-            MeasuredOperation::Nothing => timed(count, into, || self.nothing()),
+            MeasuredOperation::Nothing => time_calls(count, into, || self.nothing()),
             MeasuredOperation::Octet => self.echoes("echo_octet", &7_u8, count, into),
             MeasuredOperation::Short => self.echoes("echo_short", &-7_i16, count, into),
             MeasuredOperation::Long => self.echoes("echo_long", &70_000_i32, count, into),
@@ -40,7 +40,7 @@ impl Dynamic {
                 let sent = Octets::from((0..length).map(|number| number as u8).collect::<Vec<u8>>());
                 self.echoes("echo_octets", &sent, count, into)
             }
-            MeasuredOperation::Text(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
+            MeasuredOperation::String(length) => self.echoes("echo_string", &"x".repeat(length), count, into),
             MeasuredOperation::TakeLongs(elements) => {
                 let sent: Vec<i32> = (0..elements).map(|number| number as i32).collect();
                 self.returns("take_longs", &sent, &length(elements), count, into)
@@ -49,7 +49,7 @@ impl Dynamic {
                 let sent = Octets::from((0..elements).map(|number| number as u8).collect::<Vec<u8>>());
                 self.returns("take_octets", &sent, &length(elements), count, into)
             }
-            MeasuredOperation::Oneway => timed(count, into, || {
+            MeasuredOperation::Oneway => time_calls(count, into, || {
                 let sent = self.object.request("take_octet").input(Any::new(&7_u8)?).send_oneway();
                 Ok(sent?)
             }),
@@ -78,7 +78,7 @@ impl Dynamic {
         count: usize,
         into: &mut Samples,
     ) -> Result<Duration, Failure> {
-        timed(count, into, || {
+        time_calls(count, into, || {
             let request = self.object.request(name).input(Any::new(sent)?).returns(R::type_code());
             let back: R = answered(request.invoke())?.result.extract()?;
             if back == *expected { Ok(()) } else { Err(Failure::new("the reply is not what was sent")) }
@@ -90,13 +90,13 @@ fn answered<E: std::fmt::Display>(response: Result<DynamicResponse, E>) -> Resul
     response.map_err(|error| Failure::new(error.to_string()))
 }
 
-impl Subject for Dynamic {
+impl MeasuredSubject for DynamicCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        self.calls(warm_up, &mut Samples::with_room(warm_up))?;
+        self.calls(warm_up, &mut Samples::with_capacity(warm_up))?;
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // As with stubs, the run ends when the server has dispatched all calls.
+        // As with stubs, the total time ends when the server has dispatched all calls.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;
@@ -116,12 +116,12 @@ mod tests {
     use crate::orb::client::object;
     use crate::orb::generated::cubit::Target;
     use crate::orb::servant::Echo;
-    use crate::orb::server::start;
+    use crate::orb::server::start_orb;
     use crate::orb::{ServerArchitecture, client_orb};
 
     #[test]
-    fn every_operation_is_called_and_its_answer_verified() {
-        let orb = start(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
+    fn dynamic_invocation_calls_every_operation_and_verifies_the_answer() {
+        let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let id = orb.root_poa().activate_object(&Target::servant(Echo)).unwrap();
         orb.root_poa().manager().activate().unwrap();
         let text = orb.root_poa().id_to_reference(&id).unwrap().to_string();
@@ -135,14 +135,14 @@ mod tests {
             MeasuredOperation::Longs(3),
             MeasuredOperation::Structs(3),
             MeasuredOperation::Octets(3),
-            MeasuredOperation::Text(3),
+            MeasuredOperation::String(3),
             MeasuredOperation::TakeLongs(3),
             MeasuredOperation::TakeOctets(3),
             MeasuredOperation::Oneway,
         ] {
             let object = object(&client, &text).unwrap();
-            let mut calls = Dynamic { object, operation, server: 1 };
-            let mut samples = Samples::with_room(4);
+            let mut calls = DynamicCalls { object, operation, server: 1 };
+            let mut samples = Samples::with_capacity(4);
             calls.run(1, 4, &mut samples).unwrap();
             assert_eq!(samples.len(), 4, "{operation}");
         }

@@ -1,47 +1,47 @@
-//! Object keys by their lifetime.
+//! Lifetimes of object keys.
 
 use corelane::poa::{IdAssignment, KeyHints, Lifespan, PoaPolicies};
 
 use crate::Failure;
 
-/// The lifetime of the objects' keys.
+/// Lifetime of the keys of the benchmark's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    /// Keys that live as long as the server: a slot in its tables.
+pub(crate) enum KeyLifetime {
+    /// Keys that live as long as the server. A key holds the object's slot in the server's tables.
     Transient,
-    /// Keys that live longer than the server: the POA's path and an id of the user, found by
-    /// hashing.
+    /// Keys that outlive the server. A key holds the path of the POA and an id of the application,
+    /// which the server finds by hashing.
     Persistent,
-    /// Keys that live longer than the server, with the object's slot as a hint that is tried first
-    /// (the papers' active demultiplexing).
+    /// Keys that outlive the server and also hold the object's slot as a hint (the papers' active
+    /// demultiplexing). The server tries the hint first.
     Hinted,
 }
 
-impl Keys {
-    pub(crate) const ALL: [Keys; 3] = [Keys::Transient, Keys::Persistent, Keys::Hinted];
+impl KeyLifetime {
+    pub(crate) const ALL: [KeyLifetime; 3] = [KeyLifetime::Transient, KeyLifetime::Persistent, KeyLifetime::Hinted];
 
-    /// Returns the name that labels and command lines use.
+    /// Returns the name in labels and command lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Keys::Transient => "transient",
-            Keys::Persistent => "persistent",
-            Keys::Hinted => "hinted",
+            KeyLifetime::Transient => "transient",
+            KeyLifetime::Persistent => "persistent",
+            KeyLifetime::Hinted => "hinted",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Result<Self, Failure> {
-        let found = Keys::ALL.into_iter().find(|keys| keys.name() == name);
+        let found = KeyLifetime::ALL.into_iter().find(|keys| keys.name() == name);
         found.ok_or_else(|| Failure::new(format!("there are no `{name}` keys")))
     }
 
-    /// Returns the policies of a POA whose objects have keys with this lifetime.
+    /// Returns the policies of a POA whose objects have keys of this lifetime.
     pub(crate) fn policies(self) -> PoaPolicies {
         let persistent =
             PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
         match self {
-            Keys::Transient => PoaPolicies::default(),
-            Keys::Persistent => persistent,
-            Keys::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
+            KeyLifetime::Transient => PoaPolicies::default(),
+            KeyLifetime::Persistent => persistent,
+            KeyLifetime::Hinted => PoaPolicies { key_hints: KeyHints::Slots, ..persistent },
         }
     }
 }

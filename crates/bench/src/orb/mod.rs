@@ -1,5 +1,4 @@
-//! Corelane as a subject of the benchmarks: servants, server processes, and clients in this or
-//! another process.
+//! Corelane in the benchmarks: servants, server processes, and clients in this or another process.
 
 pub(crate) mod caller;
 pub(crate) mod client;
@@ -23,21 +22,21 @@ use corelane::{Dispatch, Limits, Orb, OrbBuilder, PoolConfig, SpinPolicy};
 
 use crate::Failure;
 
-/// The dispatch architecture of a server. Its text is one word of a command line.
+/// Dispatch architecture of a server. Its text is one word of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerArchitecture {
     /// A thread for each connection.
     PerConnection,
-    /// This number of threads that take turns at waiting.
+    /// This number of threads, one of which waits for requests at a time.
     LeaderFollowers(usize),
     /// One thread reads and fills a queue, and this number of threads run the queued requests.
     HalfSync(usize),
-    /// One thread does all the work.
+    /// One thread reads, runs and answers all requests.
     Reactive,
 }
 
 impl ServerArchitecture {
-    /// Returns the name that labels use.
+    /// Returns the architecture's name in labels.
     pub(crate) fn config(self) -> String {
         match self {
             ServerArchitecture::PerConnection => "thread per connection".to_owned(),
@@ -80,8 +79,8 @@ impl fmt::Display for ServerArchitecture {
     }
 }
 
-/// Returns limits that permit arguments of 64 MiB with their header, for which the default limits
-/// are slightly too small.
+/// Returns limits that permit arguments of 64 MiB with the message's header. The default limits are
+/// slightly too small for both.
 pub(crate) fn limits() -> Limits {
     Limits { max_message_size: 80 << 20, max_sequence_length: 80 << 20, ..Limits::DEFAULT }
 }
@@ -91,7 +90,7 @@ pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
 }
 
 /// Returns an ORB whose threads never poll sockets before they sleep.
-pub(crate) fn sleeping_client_orb() -> Result<Orb, Failure> {
+pub(crate) fn non_polling_client_orb() -> Result<Orb, Failure> {
     build(Orb::builder().limits(limits()).spin_policy(SpinPolicy::Never))
 }
 
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn architectures_survive_as_words() {
+    fn architectures_are_parsed_back_from_their_words() {
         let (followers, queue) = (ServerArchitecture::LeaderFollowers(3), ServerArchitecture::HalfSync(2));
         for architecture in [ServerArchitecture::PerConnection, followers, queue, ServerArchitecture::Reactive] {
             assert_eq!(ServerArchitecture::from_word(&architecture.to_string()).unwrap(), architecture);

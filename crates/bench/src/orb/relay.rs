@@ -1,4 +1,4 @@
-//! Measurement of message sizes: a relay between client and server counts bytes in both directions.
+//! Measurement of message sizes by a relay that counts the bytes between client and server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,28 +22,32 @@ use crate::sample::Samples;
 /// Time without traffic after which a relay ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes that passed the relay. The relay's thread adds with release, and the client loads with
-/// acquire.
+/// Numbers of bytes that passed the relay. The relay's thread writes with release ordering, and the
+/// client reads with acquire ordering.
 #[derive(Debug, Default)]
 struct RelayedBytes {
     requests: AtomicUsize,
     replies: AtomicUsize,
 }
 
-/// Returns the message sizes of steady calls of `operation` on an object that is served over TCP.
-pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperation) -> Result<MessageSizes, Failure> {
+/// Returns the message sizes of `operation` on an object over TCP. The first calls are not counted.
+pub(crate) fn measure_message_sizes(
+    orb: &Orb,
+    reference: &ObjectRef,
+    operation: MeasuredOperation,
+) -> Result<MessageSizes, Failure> {
     let counts = Arc::new(RelayedBytes::default());
     let text = {
         let key = reference.ior().known_profiles().next().map(|profile| escape_key(profile.object_key));
         let key = key.ok_or_else(|| Failure::new("the reference has no profile"))?;
-        let server = address_in(reference)?;
+        let server = tcp_address(reference)?;
         let port = start(server, counts.clone()).map_err(|error| Failure::new(format!("the relay: {error}")))?;
         format!("corbaloc:iiop:1.2@127.0.0.1:{port}/{key}")
     };
     let target = target(orb, &text)?;
-    let mut samples = Samples::with_room(4);
+    let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
-    // The first call may carry additional data, such as service contexts.
+    // The first call may carry service contexts that later calls do not carry.
     two_way(&target, MeasuredOperation::Nothing, 2, &mut samples)?;
     let before = read();
     two_way(&target, MeasuredOperation::Nothing, 1, &mut samples)?;
@@ -54,7 +58,7 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperati
         let after = read();
         return Ok(MessageSizes { request: after.0 - nothing.0 - (nothing.0 - before.0), reply: 0 });
     }
-    // The client may make another call to verify a whole answer.
+    // Before the counted call, the client may make another call to compare a whole result.
     two_way(&target, operation, 1, &mut samples)?;
     let once = read();
     two_way(&target, operation, 2, &mut samples)?;
@@ -65,8 +69,8 @@ pub(crate) fn sizes(orb: &Orb, reference: &ObjectRef, operation: MeasuredOperati
     })
 }
 
-/// Returns the TCP address in a reference.
-pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
+/// Returns the TCP address of a reference.
+pub(crate) fn tcp_address(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     let endpoints = reference.ior().known_profiles().flat_map(|profile| profile.endpoints()).collect::<Vec<_>>();
     let address = endpoints.into_iter().find_map(|endpoint| match endpoint {
         ProfileEndpoint::Inet { host, port } => Some(SocketAddr::new(host.parse().ok()?, port)),
@@ -75,13 +79,14 @@ pub(crate) fn address_in(reference: &ObjectRef) -> Result<SocketAddr, Failure> {
     address.ok_or_else(|| Failure::new("the reference has no TCP address"))
 }
 
-/// Relays one connection to `server` on a thread of its own. Returns the port to connect to.
+/// Relays one connection to `server` on a thread of its own. Returns the port on which the relay
+/// listens.
 fn start(server: SocketAddr, counts: Arc<RelayedBytes>) -> std::io::Result<u16> {
     let here = Address::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let listener = socket::listen(&here, &SocketOptions::default(), 1)?;
     let port = socket::local_address(listener.as_fd())?.as_inet().map_or(0, SocketAddr::port);
     ThreadBuilder::new().name("bench/relay").spawn(move || {
-        // Ignore errors: a failure ends the connection, and so fails the measured call.
+        // Ignore errors: a failure closes the connection, so the measured call fails.
         let _ = relay(&listener, server, &counts);
     })?;
     Ok(port)
@@ -116,8 +121,8 @@ fn relay(listener: &OwnedFd, server: SocketAddr, counts: &RelayedBytes) -> std::
     }
 }
 
-/// Passes on the available bytes. Returns false at the end of the stream. Counts the bytes before
-/// it sends them, so that the receiver sees the count.
+/// Passes on the available bytes, and returns false at the end of the stream. Counts the bytes
+/// before sending, so that the receiver already sees the new count.
 fn pass(from: BorrowedFd<'_>, to: BorrowedFd<'_>, buffer: &mut [u8], count: &AtomicUsize) -> std::io::Result<bool> {
     let read = socket::recv(from, buffer, WaitMode::Block)?;
     count.fetch_add(read, Ordering::Release);
@@ -135,10 +140,10 @@ mod tests {
     use crate::orb::ServerArchitecture;
     use crate::orb::generated::cubit::CountedTarget;
     use crate::orb::servant::Echo;
-    use crate::orb::server::start as start_orb;
+    use crate::orb::server::start_orb;
 
     #[test]
-    fn relay_sees_messages_in_the_documented_format() {
+    fn relayed_messages_have_the_sizes_of_giop() {
         let server = start_orb(ServerArchitecture::PerConnection, LOOPBACK).unwrap();
         let poa = server.root_poa();
         let id = poa.activate_object(&CountedTarget::servant(Echo)).unwrap();
@@ -150,7 +155,7 @@ mod tests {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         for name in single.into_iter().chain(["longs4", "structs3", "octets100", "take_longs4", "take_octets100"]) {
             let operation = MeasuredOperation::from_name(name).unwrap();
-            assert_eq!(sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
+            assert_eq!(measure_message_sizes(&client, &reference, operation).unwrap(), operation.sizes(key), "{name}");
         }
     }
 }

@@ -1,16 +1,15 @@
-//! The servant of all call benchmarks: each operation returns its argument or the argument's
-//! length.
+//! Servant of all call benchmarks, whose operations return their argument or its length.
 
 use corelane::{Octets, SystemException};
 use corelane_sys::{counters, probe};
 
 use super::generated::cubit::{CountedTarget, Longs, Mixed, Mixeds, Tally, Target};
 
-/// Implementation of the interfaces in idl/cubit.idl.
+/// Servant of the interfaces in idl/cubit.idl.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo;
 
-/// Runs the servant's own code between two probes.
+/// Runs code of the servant between two time probes.
 #[inline]
 fn upcall<T>(body: impl FnOnce() -> T) -> T {
     probe!("arguments demarshalled");
@@ -74,7 +73,7 @@ pub(crate) fn length(elements: usize) -> u32 {
     u32::try_from(elements).unwrap_or(u32::MAX)
 }
 
-/// Keeps a processor busy for a time proportional to `rounds`, without memory accesses.
+/// Computes for a time proportional to `rounds`, without memory accesses.
 pub(crate) fn compute(rounds: u32) -> u32 {
     (0..rounds).fold(1_u32, |value, round| value.wrapping_mul(0x9e37_79b1).rotate_left(5) ^ round)
 }

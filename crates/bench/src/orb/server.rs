@@ -1,10 +1,10 @@
-//! Corelane's servers, each a process of its own. They answer lines on their standard input:
+//! Corelane's servers, each in a process of its own, which answer lines of their standard input:
 //!
 //! | line | answer |
 //! |---|---|
 //! | `same N` | references of N objects, spread evenly over all of them |
-//! | `random N` | references of N objects, chosen at random, the same in every run |
-//! | `octets` | bytes of resident memory for each object, used by activating it |
+//! | `random N` | references of N objects in a fixed pseudo-random order |
+//! | `octets` | bytes of resident memory that the activation of each object uses |
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -23,23 +23,23 @@ use super::servant::Echo;
 use super::{ServerArchitecture, levels, limits, wide};
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::cost::resident;
-use crate::orb::keys::Keys;
+use crate::cost::resident_memory_kib;
+use crate::orb::keys::KeyLifetime;
 use crate::service::serve_lines;
 
 /// Serves one object with all operations of idl/cubit.idl at `address`.
-pub(crate) fn echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
+pub(crate) fn serve_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool(), address, CountedTarget::servant(Echo))
 }
 
-/// Serves as [`echo`], by threads that never poll before they sleep.
-pub(crate) fn sleeping_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
+/// Serves as [`serve_echo`] does, with threads that never poll before they sleep.
+pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: &str) -> Result<(), Failure> {
     one(architecture.pool().spin_policy(Some(SpinPolicy::Never)), address, CountedTarget::servant(Echo))
 }
 
-/// Serves one object of a real-time POA that declares one priority for all calls. The ORB's pool
-/// runs them, and its threads keep their priority. Clients may use one band for all priorities.
-pub(crate) fn declared(architecture: ServerArchitecture) -> Result<(), Failure> {
+/// Serves one object of a real-time POA that declares one priority for all calls. Threads of the
+/// ORB's pool run the calls and keep their priority. Clients may use one band for all priorities.
+pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
     let orb = orb.build().map_err(failed)?;
@@ -54,10 +54,11 @@ pub(crate) fn declared(architecture: ServerArchitecture) -> Result<(), Failure> 
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Creates an ORB with an object in the highest of `number` lanes, all of the ordinary class.
-/// Returns the ORB and a reference with the object's key at the ORB's own endpoint, so that
-/// requests are handed over to the lane.
-pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
+/// Creates an ORB with an object in the highest of `number` lanes of the ordinary scheduling class.
+///
+/// Also returns a reference that has the object's key and the ORB's own endpoint. Every request of
+/// its caller is therefore handed over to the lane.
+pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let lanes = (1..=i16::from(number)).map(|lane| LaneConfig::default().priority(100 * lane));
@@ -80,8 +81,8 @@ pub(crate) fn lanes(number: u8) -> Result<(Orb, String), Failure> {
     Ok((orb, reference))
 }
 
-/// Serves one object with `width` operations.
-pub(crate) fn operations(width: usize) -> Result<(), Failure> {
+/// Serves one object whose interface has `width` operations.
+pub(crate) fn serve_operations(width: usize) -> Result<(), Failure> {
     let servant =
         wide::servant(width).ok_or_else(|| Failure::new(format!("there is no interface of {width} operations")))?;
     one(ServerArchitecture::PerConnection.pool(), LOOPBACK, servant)
@@ -97,23 +98,27 @@ fn one(pool: PoolConfig, address: &str, servant: Servant) -> Result<(), Failure>
 }
 
 /// Serves `count` objects, each with its own servant.
-pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -> Result<(), Failure> {
-    let orb = start(architecture, LOOPBACK)?;
+pub(crate) fn serve_many_objects(
+    count: usize,
+    keys: KeyLifetime,
+    architecture: ServerArchitecture,
+) -> Result<(), Failure> {
+    let orb = start_orb(architecture, LOOPBACK)?;
     let root = orb.root_poa();
     let poa = match keys {
-        Keys::Transient => root.clone(),
-        Keys::Persistent | Keys::Hinted => {
+        KeyLifetime::Transient => root.clone(),
+        KeyLifetime::Persistent | KeyLifetime::Hinted => {
             root.create_poa("bench", Some(root.manager()), keys.policies()).map_err(failed)?
         }
     };
     let servants: Vec<Servant> = (0..count).map(|_| CountedTarget::servant(Echo)).collect();
     let mut ids: Vec<ObjectId> = Vec::with_capacity(count);
-    let resident = || resident(std::process::id())[0] * 1024.0;
+    let resident = || resident_memory_kib(std::process::id())[0] * 1024.0;
     let before = resident();
     for (number, servant) in servants.iter().enumerate() {
         ids.push(match keys {
-            Keys::Transient => poa.activate_object(servant).map_err(failed)?,
-            Keys::Persistent | Keys::Hinted => {
+            KeyLifetime::Transient => poa.activate_object(servant).map_err(failed)?,
+            KeyLifetime::Persistent | KeyLifetime::Hinted => {
                 let id = ObjectId::from(format!("object {number:07}").as_str());
                 poa.activate_object_with_id(&id, servant).map_err(failed)?;
                 id
@@ -121,7 +126,8 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -
         });
     }
     let with_ids = resident();
-    // The ids belong to the caller; another copy of them shows their size.
+    // The measured memory includes the ids, which belong to the caller. A copy of the ids shows
+    // their size.
     let copies = ids.clone();
     let of_ids = (resident() - with_ids).max(0.0);
     drop(copies);
@@ -138,17 +144,17 @@ pub(crate) fn many(count: usize, keys: Keys, architecture: ServerArchitecture) -
         match word {
             "octets" => Some(format!("{octets:.1}")),
             "same" => Some(list((0..number).map(|index| reference(index * count / number)))),
-            "random" => Some(list(Scatter::new().take(number).map(|index| reference(index as usize % count)))),
-            _ => Some(format!("error this server does not know `{word}`")),
+            "random" => Some(list(PseudoRandom::new().take(number).map(|index| reference(index as usize % count)))),
+            _ => Some(format!("error unknown line `{word}`")),
         }
     })
     .map_err(failed)
 }
 
-/// Serves an object in a POA that is `depth` levels below the root. Persistent keys need at least
-/// one level.
-pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
-    let orb = start(ServerArchitecture::PerConnection, LOOPBACK)?;
+/// Serves an object in a POA that is `depth` levels below the root POA. Persistent keys need a
+/// depth of at least 1.
+pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Failure> {
+    let orb = start_orb(ServerArchitecture::PerConnection, LOOPBACK)?;
     let root = orb.root_poa();
     let policies = keys.policies();
     let mut poa = root.clone();
@@ -157,8 +163,8 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     }
     let servant = CountedTarget::servant(Echo);
     let id = match keys {
-        Keys::Transient => poa.activate_object(&servant).map_err(failed)?,
-        Keys::Persistent | Keys::Hinted => {
+        KeyLifetime::Transient => poa.activate_object(&servant).map_err(failed)?,
+        KeyLifetime::Persistent | KeyLifetime::Hinted => {
             let id = ObjectId::from("object");
             poa.activate_object_with_id(&id, &servant).map_err(failed)?;
             id
@@ -169,10 +175,10 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Serves an object for each native priority, in the lane of that priority (Real-time CORBA's
-/// SERVER_DECLARED). Each lane has threads of its priority and its own port, or, if `address` is
-/// that of a Unix socket, its own socket.
-pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
+/// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of
+/// Real-time CORBA). Each lane has threads of its priority and its own port. If `address` is a Unix
+/// socket, each lane has its own socket instead.
+pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
@@ -180,7 +186,7 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        // The clients may be on other machines, so any priority is accepted.
+        // Accepts any priority from other machines too.
         let ceiling = Some(i16::MAX);
         let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
         lane.listen.extend(listen);
@@ -207,9 +213,9 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
     serve_lines(|_| Some(references.join(" "))).map_err(failed)
 }
 
-/// Serves an object for each CORBA priority, which its client propagates (CLIENT_PROPAGATED). Each
+/// Serves an object for each CORBA priority, which the client propagates (CLIENT_PROPAGATED). Each
 /// native level in use has a lane, a port and a priority band.
-pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
+pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let used: BTreeSet<u8> = priorities.iter().map(|&priority| levels::level(priority)).collect();
@@ -233,9 +239,9 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
     serve_lines(|_| Some(references.clone())).map_err(failed)
 }
 
-/// Serves one object in a pool without lanes. The pool's one thread waits at this native priority
-/// and takes the priority of each request.
-pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
+/// Serves one object in a pool without lanes. The only thread of the pool waits at this native
+/// priority and takes the priority of each request.
+pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
@@ -252,7 +258,7 @@ pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
     serve_lines(|_| None).map_err(failed)
 }
 
-pub(crate) fn start(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
+pub(crate) fn start_orb(architecture: ServerArchitecture, address: &str) -> Result<Orb, Failure> {
     start_pool(architecture.pool(), address)
 }
 
@@ -272,25 +278,25 @@ fn list(texts: impl Iterator<Item = String>) -> String {
     line
 }
 
-/// A sequence of numbers in which a processor finds no pattern, the same in every run: splitmix64
-/// of a counter.
+/// A fixed pseudo-random sequence (splitmix64 of a counter), in which the processor's branch and
+/// cache prediction find no pattern.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scatter(u64);
+pub(crate) struct PseudoRandom(u64);
 
-impl Scatter {
+impl PseudoRandom {
     pub(crate) fn new() -> Self {
-        Scatter(0)
+        PseudoRandom(0)
     }
 }
 
-impl Iterator for Scatter {
+impl Iterator for PseudoRandom {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The sign bit is clear, so the number is positive in any 64-bit integer type.
+        // The sign bit is clear, so the number is not negative in any 64-bit integer type.
         Some((mixed ^ (mixed >> 31)) >> 1)
     }
 }

@@ -6,7 +6,7 @@ use corelane::Servant;
 
 use generated::wide::{Wide1, Wide10, Wide100, Wide1000};
 
-/// Numbers of operations. Must equal the list in build.rs.
+/// Numbers of operations of the interfaces. Must equal the list in build.rs.
 pub(crate) const WIDTHS: [usize; 4] = [1, 10, 100, 1000];
 
 mod generated {
@@ -14,13 +14,13 @@ mod generated {
     corelane::include_idl!("wide");
 }
 
-/// A servant whose operations do nothing.
+/// Servant whose operations take and return nothing.
 struct Blank;
 
 include!(concat!(env!("OUT_DIR"), "/wide_servants.rs"));
 
-/// Returns a servant with `width` operations, named `op_000` and up. `None` if there is no such
-/// interface.
+/// Returns a servant with `width` operations named `op_000`, `op_001` and so on. Returns `None` if
+/// no interface has this number.
 pub(crate) fn servant(width: usize) -> Option<Servant> {
     let blank = Arc::new(Blank);
     match width {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_width_has_its_interface() {
+    fn every_width_has_an_interface() {
         for width in WIDTHS {
             let id = format!("IDL:corelane/Wide/Wide{width}:1.0");
             assert_eq!(servant(width).unwrap().repository_id(), id);

@@ -1,7 +1,8 @@
-//! `corelane bench report`: one self-contained HTML page from the JSON lines of one or more runs.
+//! The command `corelane bench report`, which makes one HTML page from the JSON lines of one or
+//! more runs.
 //!
-//! The page has no scripts and no external pictures or fonts. Every figure has its numbers beneath.
-//! Reading and drawing are pure functions over text; only the command accesses files.
+//! The page has no scripts and loads no other files. Every figure has its numbers beneath. Parsing
+//! and drawing are pure functions over text. Only the function [`write`] accesses files.
 
 mod chart;
 mod papers;
@@ -19,23 +20,24 @@ use crate::operation::MeasuredOperation;
 use chart::escaped;
 use read::RecordedRun;
 
-/// Style sheet of charts, on the page and in pictures.
+/// Style sheet of the charts, on the page and in pictures.
 const CHART_STYLE: &str = include_str!("chart/style.css");
 
 /// Output files of the command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outputs<'o> {
-    /// The page.
+    /// File of the page.
     pub(crate) page: &'o Path,
-    /// The picture of the medians of some operations, if one is requested.
+    /// File of the picture, and the operations whose medians it shows. `None` means no picture.
     pub(crate) picture: Option<(&'o Path, &'o [MeasuredOperation])>,
 }
 
-/// Writes the page of `files`, and the picture. Returns the number of runs.
+/// Writes the page of the runs in `files`, and the picture if there is one. Returns the number of
+/// runs.
 ///
 /// # Errors
-/// A file cannot be read or has another format, an output cannot be written, or the runs have no
-/// calls of an operation of the picture.
+/// A file cannot be read or has another format, an output cannot be written, or the runs lack calls
+/// of an operation of the picture.
 pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Failure> {
     let mut runs = Vec::new();
     for file in files {
@@ -45,7 +47,7 @@ pub(crate) fn write(files: &[PathBuf], outputs: Outputs<'_>) -> Result<usize, Fa
         read::add(&mut runs, &name, &text)?;
     }
     if runs.is_empty() {
-        return Err(Failure::new("there is no run in these files"));
+        return Err(Failure::new("the files contain no run"));
     }
     write_to(outputs.page, &render(&runs))?;
     if let Some((path, operations)) = outputs.picture {
@@ -58,10 +60,10 @@ fn write_to(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| Failure::new(format!("cannot write `{}`: {error}", path.display())))
 }
 
-/// Returns the picture of the medians of these operations, or of `octet` if none is given.
+/// Returns the picture of the medians of these operations, or of `octet` without operations.
 ///
 /// # Errors
-/// The runs have no calls of an operation.
+/// The runs lack calls of an operation.
 fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<String, Failure> {
     let operations = if operations.is_empty() { &[MeasuredOperation::Octet] } else { operations };
     let panels = operations.iter().map(|operation| {
@@ -76,17 +78,17 @@ fn picture(runs: &[RecordedRun], operations: &[MeasuredOperation]) -> Result<Str
         all.find(|(other, _)| other == name).map_or("?", |(_, value)| value.as_str())
     };
     let title = format!("Two-way calls over TCP on {}, {}", of_run("processor"), of_run("date"));
-    Ok(chart::picture(&title, sections::TIMES, &panels, CHART_STYLE))
+    Ok(chart::picture(&title, sections::CALL_TIMES_UNIT, &panels, CHART_STYLE))
 }
 
-/// Description of a benchmark, for the head of its section.
+/// A section of the page: a benchmark with its title and description.
 struct Chapter {
     bench: &'static str,
     title: &'static str,
     about: &'static str,
 }
 
-/// Chapters in the order of the page.
+/// Sections in the order of the page.
 const CHAPTERS: &[Chapter] = &[
     Chapter {
         bench: "switch",
@@ -228,12 +230,12 @@ fn render(runs: &[RecordedRun]) -> String {
     page
 }
 
-/// Returns name, title and description of the benchmarks in these runs. Benchmarks that this
+/// Returns the name, title and description of each benchmark in these runs. Benchmarks that this
 /// program does not know come last.
 fn present(runs: &[RecordedRun]) -> Vec<(String, String, String)> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
-        let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        let all = run.results.iter().map(|line| &line.label).chain(run.values.iter().map(|line| &line.label));
         for name in all.map(|names| names.bench.as_str()) {
             if !names.contains(&name) {
                 names.push(name);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_figures_numbers_papers_and_missing_measurements() {
+    fn page_has_figures_numbers_papers_and_missing_measurements() {
         let mut runs = Vec::new();
         read::add(&mut runs, "first", &example("a", 5.25)).unwrap();
         let page = render(&runs);
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_curves_of_both_clients_are_drawn() {
+    fn curves_of_both_kinds_of_clients_are_drawn() {
         let of = |side: &str, n: u64| {
             line(
                 "a",
@@ -321,12 +323,12 @@ mod tests {
 
     #[test]
     fn throughput_is_drawn_by_operation() {
-        let of = |what: &str| {
+        let of = |quantity: &str| {
             line(
                 "a",
                 &format!(
                     "\"record\":\"value\",\"bench\":\"cubit\",\"group\":\"all\",\"peer\":\"omniORB\",\"config\":\"as it comes\",\
-                     \"what\":\"{what}\",\"value\":8,\"unit\":\"us per call\""
+                     \"what\":\"{quantity}\",\"value\":8,\"unit\":\"us per call\""
                 ),
             )
         };
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn files_become_a_page() {
+    fn page_and_picture_are_written_from_files() {
         let folder = std::env::temp_dir().join(format!("corelane-page-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (file, page) = (folder.join("run.json"), folder.join("page.html"));

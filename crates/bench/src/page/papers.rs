@@ -1,28 +1,28 @@
 //! Results of the papers, shown beside Corelane's.
 //!
-//! Only numbers in the papers' texts are used; no numbers are read off curves. A figure without
-//! numbers in the text is marked.
+//! The tables contain only numbers from the texts of the papers, and no number is read off a curve.
+//! A figure without numbers in the text has a remark.
 
-/// A table of a paper whose measurement a benchmark repeats.
+/// A table with results of the papers for a benchmark that repeats their measurement.
 #[derive(Debug)]
 pub(crate) struct PaperTable {
     pub(crate) bench: &'static str,
-    /// Title of the table, and its place in the paper.
+    /// Title of the table, and the table's or figure's number in the paper.
     pub(crate) title: &'static str,
     pub(crate) columns: &'static [&'static str],
-    /// Rows of the table. A row of one cell is a remark, or the source of the rows beneath.
+    /// Rows of the table. A row with only one cell is a remark, or the source of the rows beneath.
     pub(crate) rows: &'static [&'static [&'static str]],
 }
 
 /// Levine, Flores-Gaitan, Schmidt: An Empirical Evaluation of OS Support for Real-time CORBA ORBs,
 /// 1999.
 pub(crate) const FIRST: &str = "OS support for Real-time CORBA ORBs (1999), TAO 1.0, Pentium II 450 MHz";
-/// The follow-up with TAO 1.2.
+/// The second paper, on TAO 1.2.
 pub(crate) const SECOND: &str = "COTS operating systems for Real-time CORBA (2001), TAO 1.2, Pentium III 866 MHz";
 /// Schmidt: Real-time Middleware for Distributed and Embedded Systems, 1999.
 pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";
 
-/// Mark of a figure that the text explains only in words.
+/// Text for a figure that its paper describes without numbers.
 const NO_NUMBERS: &str = "no numbers in the text";
 
 pub(crate) const TABLES: &[PaperTable] = &[
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_as_wide_as_their_tables() {
+    fn rows_have_as_many_cells_as_their_table() {
         for table in TABLES {
             let whole = |row: &&[&str]| row.len() == 1 || row.len() == table.columns.len();
             assert!(table.rows.iter().all(whole), "{}", table.title);

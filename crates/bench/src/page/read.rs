@@ -1,4 +1,4 @@
-//! Parser for the JSON lines of runs (docs/benchmarks.md describes their schema).
+//! Parser for the JSON lines of runs (docs/benchmarks.md has their schema).
 
 use serde_json::Value as Json;
 
@@ -8,27 +8,27 @@ use crate::report::SCHEMA_VERSION;
 /// All records of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordedRun {
-    /// Name for readers: the given name, else the name of the file.
+    /// Name for readers: the given name, or else the name of the file.
     pub(crate) name: String,
     given_name: Option<String>,
-    /// Id that all lines of the run share.
+    /// Id in all lines of the run.
     pub(crate) id: String,
-    /// Members of the first and the last line, as texts, in their order.
+    /// Members of the first and the last line as texts, in their order.
     pub(crate) environment: Vec<(String, String)>,
-    /// Fractions of the calls at which distributions were taken.
+    /// Fractions of all calls for which the distributions give the times.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
     pub(crate) missing: Vec<Missing>,
-    /// True if the run completed.
+    /// True if the run has its last line.
     pub(crate) ended: bool,
     /// True for a debug build, whose figures have no meaning.
     pub(crate) debug_build: bool,
 }
 
-/// Name of a figure.
+/// Name of a figure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct RecordedFigure {
+pub(crate) struct RecordedLabel {
     pub(crate) bench: String,
     pub(crate) group: String,
     pub(crate) peer: String,
@@ -37,9 +37,9 @@ pub(crate) struct RecordedFigure {
     pub(crate) config: String,
 }
 
-/// Position on an axis that the benchmark varies.
+/// Position on the axis along which a benchmark varies its variants.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AxisPosition {
+pub(crate) struct RecordedAxisPoint {
     pub(crate) series: String,
     pub(crate) axis: String,
     pub(crate) x: f64,
@@ -47,9 +47,9 @@ pub(crate) struct AxisPosition {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResultLine {
-    pub(crate) names: RecordedFigure,
-    pub(crate) place: Option<AxisPosition>,
-    /// True if rates are compared instead of medians.
+    pub(crate) label: RecordedLabel,
+    pub(crate) axis_point: Option<RecordedAxisPoint>,
+    /// True if ratios compare rates instead of medians.
     pub(crate) by_rate: bool,
     pub(crate) n: f64,
     pub(crate) min: f64,
@@ -62,28 +62,28 @@ pub(crate) struct ResultLine {
     pub(crate) per_s: f64,
     pub(crate) client_cpu: f64,
     pub(crate) server_cpu: f64,
-    pub(crate) voluntary: f64,
-    pub(crate) involuntary: f64,
+    pub(crate) voluntary_switches: f64,
+    pub(crate) involuntary_switches: f64,
     pub(crate) steal: f64,
     pub(crate) cdf: Vec<f64>,
     pub(crate) against: Vec<ReferenceRatio>,
 }
 
-/// A comparison within a run.
+/// A comparison of a figure with another figure of its run.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceRatio {
-    pub(crate) who: String,
+    pub(crate) other: String,
     pub(crate) ratio: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
-/// A single number.
+/// A single number of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueLine {
-    pub(crate) names: RecordedFigure,
-    pub(crate) place: Option<AxisPosition>,
-    pub(crate) what: String,
+    pub(crate) label: RecordedLabel,
+    pub(crate) axis_point: Option<RecordedAxisPoint>,
+    pub(crate) quantity: String,
     pub(crate) value: f64,
     pub(crate) unit: String,
     pub(crate) bound: Option<f64>,
@@ -96,14 +96,14 @@ pub(crate) struct Missing {
     pub(crate) reason: String,
 }
 
-/// Adds the runs in `text`, which comes from a file called `name`, to `runs`.
+/// Parses the lines in `text` and adds their runs to `runs`. `name` is the name of the file.
 ///
 /// # Errors
 /// A line does not have the schema, or has an unsupported version.
 pub(crate) fn add(runs: &mut Vec<RecordedRun>, name: &str, text: &str) -> Result<(), Failure> {
     let before = runs.len();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |what: &str| Failure::new(format!("{name}, line {}: {what}", index + 1));
+        let wrong = |reason: &str| Failure::new(format!("{name}, line {}: {reason}", index + 1));
         let line: Json = serde_json::from_str(line).map_err(|error| wrong(&error.to_string()))?;
         if line["schema"] != "corelane-bench" {
             return Err(wrong("not a line of `corelane bench --json`"));
@@ -145,9 +145,9 @@ fn take(run: &mut RecordedRun, line: &Json) {
         }
         Some("result") => run.results.push(result(line)),
         Some("value") => run.values.push(ValueLine {
-            names: names(line),
-            place: place(line),
-            what: text_of(line, "what"),
+            label: names(line),
+            axis_point: place(line),
+            quantity: text_of(line, "what"),
             value: number(line, "value"),
             unit: text_of(line, "unit"),
             bound: line["bound"].as_f64(),
@@ -157,12 +157,12 @@ fn take(run: &mut RecordedRun, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later version of the program may write further records.
+        // Later versions of the program may write other records, which are ignored.
         _ => {}
     }
 }
 
-/// Returns the members that describe machine and run.
+/// Returns the members of a line that describe the machine and the run.
 fn environment(line: &Json) -> Vec<(String, String)> {
     const OTHERS: [&str; 5] = ["schema", "version", "run", "record", "cdf_parts"];
     let members = line.as_object().into_iter().flatten();
@@ -185,14 +185,14 @@ fn as_text(value: &Json) -> String {
 
 fn result(line: &Json) -> ResultLine {
     let against = line["against"].as_array().into_iter().flatten().map(|other| ReferenceRatio {
-        who: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
+        other: format!("{} {}", text_of(other, "peer"), text_of(other, "config")),
         ratio: number(other, "ratio"),
         low: number(other, "ratio_low"),
         high: number(other, "ratio_high"),
     });
     ResultLine {
-        names: names(line),
-        place: place(line),
+        label: names(line),
+        axis_point: place(line),
         by_rate: line["compared"] == "per_s",
         n: number(line, "n"),
         min: number(line, "min_us"),
@@ -205,16 +205,16 @@ fn result(line: &Json) -> ResultLine {
         per_s: number(line, "per_s"),
         client_cpu: number(line, "client_cpu_us"),
         server_cpu: number(line, "server_cpu_us"),
-        voluntary: number(line, "voluntary_switches"),
-        involuntary: number(line, "involuntary_switches"),
+        voluntary_switches: number(line, "voluntary_switches"),
+        involuntary_switches: number(line, "involuntary_switches"),
         steal: number(line, "steal_ms"),
         cdf: numbers(&line["cdf_us"]),
         against: against.collect(),
     }
 }
 
-fn names(line: &Json) -> RecordedFigure {
-    let mut names = RecordedFigure {
+fn names(line: &Json) -> RecordedLabel {
+    let mut names = RecordedLabel {
         bench: text_of(line, "bench"),
         group: text_of(line, "group"),
         peer: text_of(line, "peer"),
@@ -222,15 +222,15 @@ fn names(line: &Json) -> RecordedFigure {
         op: text_of(line, "op"),
         config: text_of(line, "config"),
     };
-    // Lines of older programs have no group names.
+    // Lines of older programs lack the name of the group.
     if names.group.is_empty() {
         names.group = format!("{} {} over {}", names.bench, names.op, names.transport);
     }
     names
 }
 
-fn place(line: &Json) -> Option<AxisPosition> {
-    Some(AxisPosition {
+fn place(line: &Json) -> Option<RecordedAxisPoint> {
+    Some(RecordedAxisPoint {
         series: line["series"].as_str()?.to_owned(),
         axis: text_of(line, "axis"),
         x: line["x"].as_f64()?,
@@ -241,7 +241,7 @@ fn text_of(line: &Json, name: &str) -> String {
     line[name].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns a number, or NaN if it is absent.
+/// Returns a number, or NaN if the member is absent.
 fn number(line: &Json, name: &str) -> f64 {
     line[name].as_f64().unwrap_or(f64::NAN)
 }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_several_runs_are_told_apart() {
+    fn lines_belong_to_the_run_of_their_id() {
         let line = |run: &str, record: &str| {
             format!("{{\"schema\":\"corelane-bench\",\"version\":1,\"run\":\"{run}\",\"record\":{record}}}\n")
         };
@@ -270,15 +270,15 @@ mod tests {
         let shown: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(shown, ["file #1", "file #2", "other"]);
         assert_eq!(runs[0].environment[0], ("cores".to_owned(), "0, 1".to_owned()));
-        assert_eq!(runs[0].results[0].names.group, "call octet over tcp");
+        assert_eq!(runs[0].results[0].label.group, "call octet over tcp");
         assert_eq!((runs[0].results[0].p50, runs[0].results[0].max.is_nan()), (5.5, true));
         let value = &runs[1].values[0];
-        assert_eq!((value.value, value.bound, value.place.as_ref().unwrap().x), (2.0, Some(3.0), 7.0));
+        assert_eq!((value.value, value.bound, value.axis_point.as_ref().unwrap().x), (2.0, Some(3.0), 7.0));
         assert_eq!(runs[1].missing[0].reason, "gone");
     }
 
     #[test]
-    fn records_outside_the_schema_are_refused_with_their_line() {
+    fn records_outside_the_schema_are_refused_with_the_line_number() {
         let said = |text: &str| add(&mut Vec::new(), "f", text).unwrap_err().to_string();
         assert!(said("\nnonsense").starts_with("f, line 2: "));
         assert!(said("{}").contains("not a line"));

@@ -1,29 +1,29 @@
-//! Figures of one benchmark: group by group, with their numbers beneath.
+//! The section of one benchmark: the figures of each group, with their numbers beneath.
 
 use std::fmt::Write as _;
 
 use super::chart::{self, Axis, AxisScale, Bar, Line, Style, escaped};
-use super::read::{AxisPosition, RecordedRun, ResultLine, ValueLine};
+use super::read::{RecordedAxisPoint, RecordedRun, ResultLine, ValueLine};
 use super::tables;
-use crate::value::PER_CALL;
+use crate::value::MICROSECONDS_PER_CALL;
 
-/// A line of a run, with the run and its index.
+/// A line with its run and the index of the run.
 type RunLine<'r, T> = (usize, &'r RecordedRun, &'r T);
 
-/// Returns all results that the runs have for a benchmark.
+/// Returns the section of a benchmark with the results of all runs.
 pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     let has = |run: &&RecordedRun| {
-        let names = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        let names = run.results.iter().map(|line| &line.label).chain(run.values.iter().map(|line| &line.label));
         names.into_iter().any(|names| names.bench == bench)
     };
     let several = runs.iter().filter(has).count() > 1;
     let mut text = across_groups(runs, bench, several);
     for group in groups(runs, bench) {
         let results: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
-            .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
+            .filter(|(_, _, line)| line.label.bench == bench && line.label.group == group)
             .collect();
         let values: Vec<RunLine<'_, ValueLine>> = numbered(runs, |run| &run.values)
-            .filter(|(_, _, line)| line.names.bench == bench && line.names.group == group)
+            .filter(|(_, _, line)| line.label.bench == bench && line.label.group == group)
             .collect();
         let _ = writeln!(text, "<h3>{}</h3>", escaped(&group));
         if !results.is_empty() {
@@ -40,27 +40,27 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves for axes on which each group has one position, because the positions are measured
-/// one after the other.
+/// Draws curves along axes on which each group has only one position. Such groups are measured one
+/// after the other.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
-        .filter(|(_, _, line)| line.names.bench == bench && line.place.is_some())
+        .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())
         .collect();
     let mut axes: Vec<&str> = Vec::new();
-    for axis in placed.iter().filter_map(|(_, _, line)| line.place.as_ref()).map(|place| place.axis.as_str()) {
+    for axis in placed.iter().filter_map(|(_, _, line)| line.axis_point.as_ref()).map(|place| place.axis.as_str()) {
         if !axes.contains(&axis) {
             axes.push(axis);
         }
     }
     let mut text = String::new();
     for axis in axes {
-        let on_axis = |line: &ResultLine| line.place.as_ref().is_some_and(|place| place.axis == axis);
+        let on_axis = |line: &ResultLine| line.axis_point.as_ref().is_some_and(|place| place.axis == axis);
         let lines: Vec<_> = placed.iter().filter(|(_, _, line)| on_axis(line)).copied().collect();
-        let alone = lines.iter().map(|(_, _, line)| &line.names.group).all(|group| {
-            let of_group = lines.iter().filter(|(_, _, line)| line.names.group == *group);
-            !varies(of_group.filter_map(|(_, _, line)| line.place.as_ref()))
+        let alone = lines.iter().map(|(_, _, line)| &line.label.group).all(|group| {
+            let of_group = lines.iter().filter(|(_, _, line)| line.label.group == *group);
+            !varies(of_group.filter_map(|(_, _, line)| line.axis_point.as_ref()))
         });
-        if alone && varies(lines.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
+        if alone && varies(lines.iter().filter_map(|(_, _, line)| line.axis_point.as_ref())) {
             let _ = write!(text, "<h3>{} by {}</h3>{}", escaped(bench), escaped(axis), curves(&lines, several));
         }
     }
@@ -74,11 +74,11 @@ fn numbered<'r, T: 'r>(
     runs.iter().enumerate().flat_map(move |(number, run)| lines(run).iter().map(move |line| (number, run, line)))
 }
 
-/// Returns the groups of a benchmark in the order of their measurement.
+/// Returns the groups of a benchmark in the order of measurement.
 fn groups(runs: &[RecordedRun], bench: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for run in runs {
-        let all = run.results.iter().map(|line| &line.names).chain(run.values.iter().map(|line| &line.names));
+        let all = run.results.iter().map(|line| &line.label).chain(run.values.iter().map(|line| &line.label));
         for names in all.filter(|names| names.bench == bench) {
             if !found.contains(&names.group) {
                 found.push(names.group.clone());
@@ -93,11 +93,11 @@ const MT_CUBIT: [&str; 2] = ["mt", "mt-equal"];
 
 fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let mut text = String::new();
-    let along: Vec<_> = lines.iter().filter(|(_, _, line)| line.place.is_some()).copied().collect();
-    if varies(along.iter().filter_map(|(_, _, line)| line.place.as_ref())) {
-        text.push_str(&curves(&along, several));
-        if MT_CUBIT.contains(&along[0].2.names.bench.as_str()) {
-            text.push_str(&papers_curves(&along, several));
+    let with_axis: Vec<_> = lines.iter().filter(|(_, _, line)| line.axis_point.is_some()).copied().collect();
+    if varies(with_axis.iter().filter_map(|(_, _, line)| line.axis_point.as_ref())) {
+        text.push_str(&curves(&with_axis, several));
+        if MT_CUBIT.contains(&with_axis[0].2.label.bench.as_str()) {
+            text.push_str(&papers_curves(&with_axis, several));
         }
     } else {
         let by_rate = lines.iter().all(|(_, _, line)| line.by_rate);
@@ -107,10 +107,10 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 name: title(run, line, several),
                 value: if by_rate { 1e6 / line.per_s } else { line.p50 },
                 spread: (!by_rate).then_some(line.p99),
-                style: Style::of(&line.names.peer),
+                style: Style::of(&line.label.peer),
             })
             .collect();
-        text.push_str(&chart::bars(if by_rate { PER_CALL } else { TIMES }, &bars));
+        text.push_str(&chart::bars(if by_rate { MICROSECONDS_PER_CALL } else { CALL_TIMES_UNIT }, &bars));
     }
     let distributions = distributions(lines, several);
     if !distributions.is_empty() {
@@ -120,41 +120,41 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 }
 
 /// Unit of bars that show call times.
-pub(crate) const TIMES: &str = "us: bar to the median, thin line to p99";
+pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the title and the bars of an operation's calls over TCP: those of the first group of
-/// `cubit`, else of `call`. Dynamic invocation is left out.
+/// Returns the title and the bars of an operation's calls over TCP. The calls are those of the
+/// first group of `cubit`, or else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {
-            let names = &line.names;
+            let names = &line.label;
             names.bench == bench && names.op == operation && names.transport == "tcp" && !line.by_rate
         })
     };
     let first = |bench| calls(bench).next().map(|found| (bench, found));
     let (bench, (number, _, line)) = first("cubit").or_else(|| first("call"))?;
-    let of_group = calls(bench).filter(|(other, _, its)| *other == number && its.names.group == line.names.group);
-    let stubs = of_group.filter(|(_, _, line)| !line.names.config.ends_with("dynamic invocation"));
+    let of_group = calls(bench).filter(|(other, _, its)| *other == number && its.label.group == line.label.group);
+    let stubs = of_group.filter(|(_, _, line)| !line.label.config.ends_with("dynamic invocation"));
     let bars = stubs.map(|(_, run, line)| Bar {
         name: title(run, line, false).replacen("floor", "bare sockets,", 1),
         value: line.p50,
         spread: Some(line.p99),
-        style: Style::of(&line.names.peer),
+        style: Style::of(&line.label.peer),
     });
     Some((operation.to_owned(), bars.collect()))
 }
 
-/// Returns true if there is more than one position on the axis.
-fn varies<'p>(places: impl Iterator<Item = &'p AxisPosition>) -> bool {
+/// Returns true if the positions on the axis differ.
+fn varies<'p>(places: impl Iterator<Item = &'p RecordedAxisPoint>) -> bool {
     let mut places = places.map(|place| place.x);
     let Some(first) = places.next() else { return false };
     places.any(|x| x != first)
 }
 
-/// A number that a line shows: its name, its getter, and true if its curve is dashed.
+/// A number of a line that a curve shows: its name, its getter, and true for a dashed curve.
 type LineMeasure = (&'static str, fn(&ResultLine) -> f64, bool);
 
-/// Draws medians and 99th percentiles along the axis, or times per call if rates are compared.
+/// Draws medians and 99th percentiles along the axis, or times per call if ratios compare rates.
 fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     match lines.iter().all(|(_, _, line)| line.by_rate) {
         true => curves_of(&[("time per call over all", |line| 1e6 / line.per_s, false)], lines, several),
@@ -162,8 +162,8 @@ fn curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     }
 }
 
-/// Draws the papers' curves of high- and low-priority clients: mean and standard deviation by the
-/// number of low-priority clients.
+/// Draws the papers' curves of high-priority and low-priority clients: mean and standard deviation
+/// by the number of low-priority clients.
 fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let measures: [LineMeasure; 2] = [("mean", |line| line.mean, false), ("jitter", |line| line.sd, false)];
     let mut text = String::new();
@@ -173,27 +173,27 @@ fn papers_curves(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     text
 }
 
-/// Draws these numbers along the axis, with one curve of each for every series and run.
+/// Draws these numbers along the axis, with one curve for each number, series and run.
 fn curves_of(measures: &[LineMeasure], lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let points = lines.iter().filter_map(|&(_, run, line)| {
-        let place = line.place.as_ref()?;
+        let place = line.axis_point.as_ref()?;
         let values = measures.iter().map(|(_, value, _)| value(line)).collect();
         Some(SeriesPoint {
-            peer: &line.names.peer,
-            series: series_of(run, &line.names.peer, place, several),
+            peer: &line.label.peer,
+            series: series_of(run, &line.label.peer, place, several),
             x: place.x,
             values,
         })
     });
-    let named: Vec<(&str, bool)> = measures.iter().map(|&(what, _, dashed)| (what, dashed)).collect();
-    draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), "us", &named, points)
+    let named: Vec<(&str, bool)> = measures.iter().map(|&(quantity, _, dashed)| (quantity, dashed)).collect();
+    draw(axis_of(lines.iter().map(|(_, _, line)| &line.axis_point)), "us", &named, points)
 }
 
-fn series_of(run: &RecordedRun, peer: &str, place: &AxisPosition, several: bool) -> String {
+fn series_of(run: &RecordedRun, peer: &str, place: &RecordedAxisPoint, several: bool) -> String {
     format!("{peer} {}{}", place.series, of_run(run, several))
 }
 
-fn axis_of<'p>(mut places: impl Iterator<Item = &'p Option<AxisPosition>>) -> &'p str {
+fn axis_of<'p>(mut places: impl Iterator<Item = &'p Option<RecordedAxisPoint>>) -> &'p str {
     places.find_map(Option::as_ref).map_or("", |place| place.axis.as_str())
 }
 
@@ -205,15 +205,15 @@ struct SeriesPoint<'p> {
     values: Vec<f64>,
 }
 
-/// A series and its points: positions, each with one number for each measure.
+/// A series and its points. Each point has one number for each measure.
 struct Series<'p> {
     peer: &'p str,
     name: String,
     points: Vec<(f64, Vec<f64>)>,
 }
 
-/// Draws a curve for every series and measure. All curves of a series have the same style, except
-/// that the curve of a dashed measure is dashed.
+/// Draws a curve for every series and measure. All curves of a series have one style, and those of
+/// a dashed measure are dashed.
 fn draw<'p>(
     axis: &str,
     unit: &str,
@@ -231,8 +231,8 @@ fn draw<'p>(
     let mut lines = Vec::new();
     for (Series { name, mut points, .. }, style) in all.into_iter().zip(styles) {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (index, &(what, dashed)) in measures.iter().enumerate() {
-            let name = if what.is_empty() { name.clone() } else { format!("{name}, {what}") };
+        for (index, &(quantity, dashed)) in measures.iter().enumerate() {
+            let name = if quantity.is_empty() { name.clone() } else { format!("{name}, {quantity}") };
             let points = points.iter().map(|(x, values)| (*x, values[index])).collect();
             lines.push(Line { name, points, style, dashed });
         }
@@ -243,11 +243,11 @@ fn draw<'p>(
 
 fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
     let drawn = lines.iter().filter(|(_, run, line)| !line.cdf.is_empty() && line.cdf.len() == run.cdf_parts.len());
-    let styles = Style::of_all(drawn.clone().map(|(_, _, line)| line.names.peer.as_str()));
+    let styles = Style::of_all(drawn.clone().map(|(_, _, line)| line.label.peer.as_str()));
     let drawn: Vec<Line> = drawn
         .zip(styles)
         .map(|(&(_, run, line), style)| Line {
-            name: match &line.place {
+            name: match &line.axis_point {
                 Some(place) => format!("{}, {} {}", title(run, line, several), chart::short(place.x), place.axis),
                 None => title(run, line, several),
             },
@@ -255,7 +255,8 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The highest thousandth would dominate the picture. The table contains it.
+                // The slowest thousandth of the calls would dominate the picture. The table
+                // contains it.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),
@@ -270,18 +271,19 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
     let mut kinds: Vec<(&str, &str)> = Vec::new();
     for (_, _, line) in lines {
-        if !kinds.contains(&(line.what.as_str(), line.unit.as_str())) {
-            kinds.push((&line.what, &line.unit));
+        if !kinds.contains(&(line.quantity.as_str(), line.unit.as_str())) {
+            kinds.push((&line.quantity, &line.unit));
         }
     }
     let mut text = side_by_side(lines, several);
-    // Counts are only in the table, because pictures of them would not help.
-    let pictured = |unit: &str| !unit.is_empty() && unit != PER_CALL;
-    for (what, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
-        let of_kind: Vec<_> = lines.iter().filter(|(_, _, line)| line.what == what && line.unit == unit).collect();
-        let places = of_kind.iter().filter_map(|(_, _, line)| line.place.as_ref());
+    // Counts are only in the table, because bars of counts show no more.
+    let pictured = |unit: &str| !unit.is_empty() && unit != MICROSECONDS_PER_CALL;
+    for (quantity, unit) in kinds.into_iter().filter(|(_, unit)| pictured(unit)) {
+        let of_kind: Vec<_> =
+            lines.iter().filter(|(_, _, line)| line.quantity == quantity && line.unit == unit).collect();
+        let places = of_kind.iter().filter_map(|(_, _, line)| line.axis_point.as_ref());
         if varies(places) {
-            let _ = write!(text, "<h4>{}</h4>{}", escaped(what), value_curves(&of_kind, unit, several));
+            let _ = write!(text, "<h4>{}</h4>{}", escaped(quantity), value_curves(&of_kind, unit, several));
         } else if of_kind.len() > 1 {
             let bars: Vec<Bar> = of_kind
                 .iter()
@@ -289,50 +291,50 @@ fn of_values(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
                     name: value_title(run, line, several),
                     value: line.value,
                     spread: None,
-                    style: Style::of(&line.names.peer),
+                    style: Style::of(&line.label.peer),
                 })
                 .collect();
-            let _ = write!(text, "<h4>{}</h4>{}", escaped(what), chart::bars(unit, &bars));
+            let _ = write!(text, "<h4>{}</h4>{}", escaped(quantity), chart::bars(unit, &bars));
         }
     }
     text
 }
 
-/// Draws the papers' figure of throughput: all operations in one picture.
+/// Draws the papers' figure of throughput, with all operations in one picture.
 fn side_by_side(lines: &[RunLine<'_, ValueLine>], several: bool) -> String {
-    let (mut series, mut rows): (Vec<(&str, String)>, Vec<chart::Row>) = (Vec::new(), Vec::new());
-    for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == PER_CALL) {
+    let (mut series, mut rows): (Vec<(&str, String)>, Vec<chart::DotRow>) = (Vec::new(), Vec::new());
+    for &(_, run, line) in lines.iter().filter(|(_, _, line)| line.unit == MICROSECONDS_PER_CALL) {
         let name = value_title(run, line, several);
         let number = series.iter().position(|(_, known)| *known == name).unwrap_or_else(|| {
-            series.push((&line.names.peer, name));
+            series.push((&line.label.peer, name));
             series.len() - 1
         });
-        let row = rows.iter().position(|row| row.name == line.what).unwrap_or_else(|| {
-            rows.push(chart::Row { name: line.what.clone(), marks: Vec::new() });
+        let row = rows.iter().position(|row| row.name == line.quantity).unwrap_or_else(|| {
+            rows.push(chart::DotRow { name: line.quantity.clone(), marks: Vec::new() });
             rows.len() - 1
         });
         rows[row].marks.push((number, line.value));
     }
     let styles = Style::of_all(series.iter().map(|(peer, _)| *peer));
     let series: Vec<_> = series.into_iter().map(|(_, name)| name).zip(styles).collect();
-    chart::dots(PER_CALL, &series, &rows)
+    chart::dots(MICROSECONDS_PER_CALL, &series, &rows)
 }
 
 fn value_curves(lines: &[&RunLine<'_, ValueLine>], unit: &str, several: bool) -> String {
     let points = lines.iter().filter_map(|&&(_, run, line)| {
-        let place = line.place.as_ref()?;
-        let series = series_of(run, &line.names.peer, place, several);
-        Some(SeriesPoint { peer: &line.names.peer, series, x: place.x, values: vec![line.value] })
+        let place = line.axis_point.as_ref()?;
+        let series = series_of(run, &line.label.peer, place, several);
+        Some(SeriesPoint { peer: &line.label.peer, series, x: place.x, values: vec![line.value] })
     });
-    draw(axis_of(lines.iter().map(|(_, _, line)| &line.place)), unit, &[("", false)], points)
+    draw(axis_of(lines.iter().map(|(_, _, line)| &line.axis_point)), unit, &[("", false)], points)
 }
 
 fn title(run: &RecordedRun, line: &ResultLine, several: bool) -> String {
-    format!("{} {}{}", line.names.peer, line.names.config, of_run(run, several))
+    format!("{} {}{}", line.label.peer, line.label.config, of_run(run, several))
 }
 
 fn value_title(run: &RecordedRun, line: &ValueLine, several: bool) -> String {
-    let names = &line.names;
+    let names = &line.label;
     let op = if names.op.is_empty() { String::new() } else { format!(" {}", names.op) };
     format!("{} {}{op}{}", names.peer, names.config, of_run(run, several))
 }

@@ -1,15 +1,15 @@
-//! Tables as HTML. Each cell has the name of its column, so that a narrow screen shows a row as a
-//! list of named values.
+//! Tables in HTML. Each cell has the name of its column, so that a narrow screen can show a row as
+//! a list of named values.
 
 use std::fmt::{Display, Write};
 
 use super::chart::escaped;
 
-/// A column: its name, and its alignment.
+/// A column with its name and alignment.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     name: String,
-    /// HTML after the name in the head.
+    /// HTML after the name in the table's head.
     remark: String,
     is_text: bool,
 }
@@ -20,19 +20,19 @@ impl Column {
         Column { name: name.into(), remark: String::new(), is_text: false }
     }
 
-    /// Returns a column of texts, which are aligned at the left.
+    /// Returns a column of texts, which are aligned to the left.
     pub(crate) fn text(name: impl Into<String>) -> Column {
         Column { name: name.into(), remark: String::new(), is_text: true }
     }
 
-    /// Adds HTML after the name in the head.
+    /// Sets HTML that follows the name in the table's head.
     pub(crate) fn remark(mut self, html: String) -> Column {
         self.remark = html;
         self
     }
 }
 
-/// A table under construction.
+/// An HTML table under construction.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -52,7 +52,7 @@ impl Table {
         Table { columns, text, next: 0, is_empty: true }
     }
 
-    /// Begins a row.
+    /// Starts a row.
     pub(crate) fn row(&mut self) -> &mut Table {
         self.text.push_str(if self.is_empty { "\n<tr>" } else { "</tr>\n<tr>" });
         self.next = 0;
@@ -71,7 +71,7 @@ impl Table {
         self.marked("", html)
     }
 
-    /// Adds a cell with a plain text.
+    /// Adds a cell with plain text.
     pub(crate) fn plain(&mut self, text: &str) -> &mut Table {
         self.cell(escaped(text))
     }
@@ -81,7 +81,7 @@ impl Table {
         (0..count).for_each(|_| _ = self.cell(""));
     }
 
-    /// Adds a cell of a class of the style sheet.
+    /// Adds a cell with HTML and a class of the style sheet.
     pub(crate) fn marked(&mut self, class: &str, html: impl Display) -> &mut Table {
         let column = self.columns.get(self.next);
         let name = column.map_or("", |column| column.name.as_str());
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cell_names_its_column() {
+    fn each_cell_has_the_name_of_its_column() {
         let mut table = Table::new(vec![Column::text("<who>"), Column::number("p50").remark("<i>us</i>".into())]);
         assert!(table.is_empty());
         table.row().plain("a<b").marked("warn", 5);

@@ -1,14 +1,15 @@
-//! Tables of the page: machine, missing measurements, changes between runs, the papers' values,
+//! Tables of the page: machine, missing measurements, comparison of runs, the papers' results,
 //! numbers beneath figures.
 
 use std::fmt::Write as _;
 
 use super::chart::{escaped, short};
 use super::papers;
-use super::read::{AxisPosition, RecordedFigure, RecordedRun, ResultLine, ValueLine};
+use super::read::{RecordedAxisPoint, RecordedLabel, RecordedRun, ResultLine, ValueLine};
 use super::table::{Column, Table};
 
-/// Returns a table with one column for each run. Rows in which runs differ are highlighted.
+/// Returns a table of machine and settings with one column for each run. Rows with differences are
+/// highlighted.
 pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in runs.iter().flat_map(|run| &run.environment) {
@@ -29,7 +30,7 @@ pub(crate) fn environment(runs: &[RecordedRun]) -> String {
     table.finish()
 }
 
-/// Returns the table of missing measurements and their reasons.
+/// Returns the table of missing measurements with their reasons.
 pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     let mut table = Table::new(["run", "benchmark", "peer", "reason"].map(Column::text).to_vec());
     for run in runs {
@@ -48,7 +49,7 @@ pub(crate) fn missing(runs: &[RecordedRun]) -> String {
     format!("<h3 class=\"warn\">Not measured, or not to be trusted</h3>\n{}", table.finish())
 }
 
-/// Returns the number of goals that each run meets, and the list of missed goals.
+/// Returns the number of goals that each run meets, and a list of the goals that it misses.
 pub(crate) fn goals(runs: &[RecordedRun]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -70,8 +71,8 @@ pub(crate) fn goals(runs: &[RecordedRun]) -> String {
             Column::number("at most"),
         ]);
         for (line, bound) in missed {
-            let [bench, op, transport, peer, config] = named(&line.names);
-            table.row().plain(bench).plain(&joined(&[peer, config, op, transport])).plain(&line.what);
+            let [bench, op, transport, peer, config] = named(&line.label);
+            table.row().plain(bench).plain(&joined(&[peer, config, op, transport])).plain(&line.quantity);
             table.cell(format_args!("{} {}", short(line.value), escaped(&line.unit))).cell(short(bound));
         }
         let _ = writeln!(text, "<details><summary>Not met</summary>{}</details>", table.finish());
@@ -99,8 +100,8 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns the statistics beneath a figure: times and comparisons, then the cost of a call. With
-/// several runs, the run's name is shown.
+/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. They name
+/// the run if `several`.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);
@@ -118,7 +119,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
             if several {
                 table.plain(&run.name);
             }
-            table.plain(&line.names.peer).plain(&line.names.config);
+            table.plain(&line.label.peer).plain(&line.label.config);
         }
         for number in [line.min, line.p50, line.p99, line.p999, line.max, line.mean, line.sd, line.per_s] {
             times.cell(short(number));
@@ -126,10 +127,12 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
         let against: Vec<String> = line
             .against
             .iter()
-            .map(|other| format!("{:.3} ({:.3}-{:.3}) × {}", other.ratio, other.low, other.high, escaped(&other.who)))
+            .map(|other| format!("{:.3} ({:.3}-{:.3}) × {}", other.ratio, other.low, other.high, escaped(&other.other)))
             .collect();
         times.cell(against.join("<br>"));
-        for number in [line.n, line.client_cpu, line.server_cpu, line.voluntary, line.involuntary, line.steal] {
+        for number in
+            [line.n, line.client_cpu, line.server_cpu, line.voluntary_switches, line.involuntary_switches, line.steal]
+        {
             costs.cell(short(number));
         }
     }
@@ -143,51 +146,51 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
 /// Maximum number of columns of single numbers. In a wider table, rows and columns are exchanged.
 const MOST_COLUMNS: usize = 8;
 
-/// Returns a table of single numbers: one row for each subject, one column for each number.
+/// Returns a table of single numbers, with one row for each subject and one column for each number.
 pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> String {
     let mut whats: Vec<(&str, &str)> = Vec::new();
     let mut subjects: Vec<(&str, String)> = Vec::new();
     let subject = |line: &ValueLine| {
-        let parts = [&line.names.peer, &line.names.config, &line.names.op];
+        let parts = [&line.label.peer, &line.label.config, &line.label.op];
         let named: Vec<&str> = parts.iter().map(|part| part.as_str()).filter(|part| !part.is_empty()).collect();
         named.join(", ")
     };
     for (run, line) in rows {
-        let what = (line.what.as_str(), line.unit.as_str());
-        if !whats.contains(&what) {
-            whats.push(what);
+        let quantity = (line.quantity.as_str(), line.unit.as_str());
+        if !whats.contains(&quantity) {
+            whats.push(quantity);
         }
         let row = (run.name.as_str(), subject(line));
         if !subjects.contains(&row) {
             subjects.push(row);
         }
     }
-    let cell = |(name, who): &(&str, String), (what, unit): &(&str, &str)| {
+    let cell = |(name, who): &(&str, String), (quantity, unit): &(&str, &str)| {
         let of_cell = |(run, line): &&(&RecordedRun, &ValueLine)| {
-            run.name == *name && line.what == *what && line.unit == *unit && subject(line) == *who
+            run.name == *name && line.quantity == *quantity && line.unit == *unit && subject(line) == *who
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
-    // A unit that all numbers share is in the corner of the table.
+    // A unit that all numbers share goes into the corner of the table.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
-    let what_name = |(what, unit): &(&str, &str)| {
-        if *unit == shared || unit.is_empty() { (*what).to_owned() } else { format!("{what} ({unit})") }
+    let what_name = |(quantity, unit): &(&str, &str)| {
+        if *unit == shared || unit.is_empty() { (*quantity).to_owned() } else { format!("{quantity} ({unit})") }
     };
     let who_name = |(run, who): &(&str, String)| if several { format!("{who} [{run}]") } else { who.clone() };
     let text = [Column::text(shared)].into_iter();
     if whats.len() > MOST_COLUMNS && whats.len() > subjects.len() {
         let mut table = Table::new(text.chain(subjects.iter().map(|who| Column::number(who_name(who)))).collect());
-        for what in &whats {
-            table.row().plain(&what_name(what));
-            subjects.iter().for_each(|who| _ = table.cell(cell(who, what)));
+        for quantity in &whats {
+            table.row().plain(&what_name(quantity));
+            subjects.iter().for_each(|who| _ = table.cell(cell(who, quantity)));
         }
         return table.finish();
     }
-    let mut table = Table::new(text.chain(whats.iter().map(|what| Column::number(what_name(what)))).collect());
+    let mut table = Table::new(text.chain(whats.iter().map(|quantity| Column::number(what_name(quantity)))).collect());
     for who in &subjects {
         table.row().plain(&who_name(who));
-        whats.iter().for_each(|what| _ = table.cell(cell(who, what)));
+        whats.iter().for_each(|quantity| _ = table.cell(cell(who, quantity)));
     }
     table.finish()
 }
@@ -202,7 +205,7 @@ fn number(line: &ValueLine) -> String {
     }
 }
 
-/// Compares lines that several runs have in common. The baseline of a row is the first run that has
+/// Returns a table that compares lines of several runs. The baseline of a row is the first run with
 /// the line.
 pub(crate) fn comparison(runs: &[RecordedRun]) -> String {
     let columns = || {
@@ -241,17 +244,17 @@ fn doubts(run: &RecordedRun) -> impl Iterator<Item = &'static str> {
 }
 
 /// Key of a row: benchmark, operation, variant, and position on an axis.
-type Key<'l> = ([&'l str; 5], Option<&'l AxisPosition>, [&'l str; 2]);
+type Key<'l> = ([&'l str; 5], Option<&'l RecordedAxisPoint>, [&'l str; 2]);
 
 fn result_key(line: &ResultLine) -> Key<'_> {
-    (named(&line.names), line.place.as_ref(), [""; 2])
+    (named(&line.label), line.axis_point.as_ref(), [""; 2])
 }
 
 fn value_key(line: &ValueLine) -> Key<'_> {
-    (named(&line.names), line.place.as_ref(), [&line.what, &line.unit])
+    (named(&line.label), line.axis_point.as_ref(), [&line.quantity, &line.unit])
 }
 
-fn named(names: &RecordedFigure) -> [&str; 5] {
+fn named(names: &RecordedLabel) -> [&str; 5] {
     [&names.bench, &names.op, &names.transport, &names.peer, &names.config]
 }
 
@@ -268,8 +271,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Lines may have the same key, for example for several files or settings. They are
-            // compared in their order.
+            // Several lines of a run may have one key, for example for several files or settings.
+            // They are compared in their order.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);
@@ -277,9 +280,9 @@ fn compared<'r, T: 'r>(
             if before.iter().any(|run| find(run).is_some()) || found.iter().all(Option::is_none) {
                 continue;
             }
-            let ([bench, op, transport, peer, config], place, [what, unit]) = wanted;
+            let ([bench, op, transport, peer, config], place, [quantity, unit]) = wanted;
             let place = place.map_or(String::new(), |place| format!("{} {}", short(place.x), place.axis));
-            let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[what, unit])];
+            let variant = [joined(&[peer, config]), joined(&[&place]), joined(&[quantity, unit])];
             let variant: Vec<String> = variant.into_iter().filter(|part| !part.is_empty()).collect();
             table.row().plain(bench).plain(&joined(&[op, transport])).plain(&variant.join(", "));
             (0..at).for_each(|run| table.gap(if run > 0 { 3 } else { 1 }));
@@ -307,12 +310,12 @@ fn joined(parts: &[&str]) -> String {
     parts.join(" ")
 }
 
-/// Returns the compared value: the median, or the time per call.
+/// Returns the value that a comparison uses: the median, or the time per call.
 fn worth(line: &ResultLine) -> f64 {
     if line.by_rate { 1e6 / line.per_s } else { line.p50 }
 }
 
-/// Returns the ratio of the two lines' ratios to their baselines, and its class in the style sheet.
+/// Returns the quotient of two lines' ratios to their baselines, and its class in the style sheet.
 fn normalised(one: &ResultLine, other: &ResultLine) -> Option<(f64, &'static str)> {
     let (before, after) = (one.against.first()?, other.against.first()?);
     let apart = after.low > before.high || after.high < before.low;
@@ -351,8 +354,8 @@ mod tests {
         line(id, &record)
     }
 
-    /// Returns three runs. The lines of the second run are in the third too. The first and the
-    /// third share another line.
+    /// Returns three runs. The third run repeats the lines of the second. The first and the third
+    /// share another line.
     fn runs() -> Vec<RecordedRun> {
         let (run, end) = (|id| line(id, "\"run\",\"debug_build\":false"), |id| line(id, "\"end\""));
         let texts = [
@@ -374,8 +377,7 @@ mod tests {
         runs
     }
 
-    /// Returns the texts of a row's cells. A cell with the class `warn` or `good` has the class in
-    /// front of its text.
+    /// Returns the texts of a row's cells, each with the cell's class `warn` or `good` in front.
     fn cells(row: &str) -> String {
         let cells = row.split("<td").skip(1).map(|cell| {
             let (attributes, text) = cell.split_once('>').unwrap();
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_compared_with_the_first_run_that_has_it() {
+    fn row_is_compared_with_the_first_run_that_has_the_line() {
         let text = comparison(&runs());
         let rows: Vec<String> = text.lines().filter(|line| line.starts_with("<tr><td")).map(cells).collect();
         assert_eq!(
@@ -399,12 +401,12 @@ mod tests {
             ]
         );
         assert_eq!(comparison(&runs()[..1]), "");
-        // The first two runs have nothing in common.
+        // The first two runs have no line in common.
         assert_eq!(comparison(&runs()[..2]), "");
     }
 
     #[test]
-    fn rows_that_nothing_tells_apart_are_compared_in_their_order() {
+    fn rows_with_equal_keys_are_compared_in_their_order() {
         let mut runs = Vec::new();
         for (id, values) in [("a", [2.0, 30.0]), ("b", [3.0, 60.0])] {
             let text: String = values.into_iter().map(|value| threads(id, 1, value)).collect();
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_mean_nothing_or_broke_off_are_marked() {
+    fn debug_builds_and_incomplete_runs_are_marked() {
         let text = comparison(&runs());
         for head in [
             "<th>first</th>",
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_counted_and_those_not_met_are_listed() {
+    fn goals_are_counted_and_missed_goals_are_listed() {
         let text = goals(&runs());
         assert!(
             text.contains("second: 1 of 1 goals are met.") && text.contains("third: 1 of 2 goals are met."),
@@ -442,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_more_columns_than_rows_is_turned() {
+    fn table_with_more_columns_than_rows_is_transposed() {
         let text: String = (0..10)
             .map(|number| {
                 let record = format!(

@@ -1,4 +1,4 @@
-//! The benchmark `architectures`: the time per call of 1 to 16 client threads, with every dispatch
+//! The benchmark `architectures`: the time per call of 1 to 16 client threads with every dispatch
 //! architecture.
 
 use crate::Failure;
@@ -8,7 +8,7 @@ use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
 use crate::report::Report;
 
-/// Measures paper 4's comparison of thread-pool architectures.
+/// Measures the thread-pool architectures, which paper 4 compares.
 pub(crate) fn architectures(
     options: &BenchOptions,
     report: &mut Report<'_>,

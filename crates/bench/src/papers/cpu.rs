@@ -1,11 +1,16 @@
-//! The benchmark `cpu`: the cost of ORB and kernel for a call between two threads of one process.
+//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
+//! of one process.
 //!
-//! Client and server are one process, as in the papers: two ORBs on one core, whose calls go
-//! through sockets. These calls are compared with calls within a thread: to the same object
-//! collocated, and as a plain virtual function. A thread of lower priority, the *scavenger*, takes
-//! all remaining processor time. The kernel reports how often and how long it runs: never, if the
-//! system obeys priorities. The papers' percentage is for a servant that computes for a while. For
-//! a servant without work, the difference itself is the figure that matters.
+//! As in the papers, client and server are two ORBs of one process, on one core, and the calls go
+//! through sockets. The calls are compared with calls within a thread: of the same object
+//! collocated, and of a plain virtual function.
+//!
+//! A thread of lower priority, the *scavenger*, takes all remaining processor time. The kernel
+//! reports how often and how long the scavenger runs. If the system obeys priorities, it never
+//! runs.
+//!
+//! The papers' percentages are for a servant that computes for a while. For a servant without work,
+//! the difference in time is the relevant figure.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,24 +22,23 @@ use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder, 
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::harness::{Compare, Extent, Figure, FigureLabel, Group, Progress, Subject, Variant};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::options::{BenchOptions, Depth};
 use crate::orb::client::target;
 use crate::orb::generated::cubit::{CountedTarget, CountedTargetRef};
 use crate::orb::servant::{Echo, compute};
-use crate::orb::server::start;
+use crate::orb::server::start_orb;
 use crate::orb::{ServerArchitecture, client_orb};
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Number of calls between two readings of the clock, used where a call takes less time than a
-/// reading.
+/// Number of calls between two readings of the clock, for calls that take less time than a reading.
 const BATCH: usize = 100;
 
-/// Maximum time that a thread of fixed priority runs. It then sleeps for an eighth of its time, so
-/// that other threads get the core.
+/// Maximum time for which a thread of fixed priority runs without a pause. It then sleeps for an
+/// eighth of this time, so that other threads get the core.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Computing time of the servant in the variants with work.
@@ -43,9 +47,9 @@ const WORK: Duration = Duration::from_micros(100);
 /// The path of a call to the object.
 #[derive(Clone)]
 enum CallPath {
-    /// A call through a reference, over sockets or collocated, depending on the reference.
+    /// A call through a reference. The reference decides between sockets and a collocated call.
     Reference(CountedTargetRef),
-    /// A direct call of the servant.
+    /// A direct call of a virtual function of the servant.
     Virtual(Arc<dyn CountedTarget>),
 }
 
@@ -62,7 +66,7 @@ impl CallPath {
     }
 }
 
-/// Calls in slices, with the scavenger's run time.
+/// Calls in slices with pauses, and the scavenger's run time during the calls.
 struct Sliced {
     way: CallPath,
     rounds: u32,
@@ -72,8 +76,8 @@ struct Sliced {
 }
 
 impl Sliced {
-    /// Makes calls for at most about one slice. The times cover only the calls, not their
-    /// recording.
+    /// Makes calls for about one slice or until `count` is reached. The times exclude the recording
+    /// of the results.
     fn slice(&self, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (mut whole, mut made) = (Duration::ZERO, 0);
         while made < count && whole <= SLICE {
@@ -92,7 +96,7 @@ impl Sliced {
     }
 }
 
-impl Subject for Sliced {
+impl MeasuredSubject for Sliced {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.way.call(self.rounds)?;
@@ -117,11 +121,11 @@ impl Subject for Sliced {
     }
 }
 
-/// The scavenger's run time during calls. Only the measuring thread writes it, with relaxed
-/// ordering.
+/// Run time of the scavenger during calls. Only the measuring thread writes the values, with
+/// relaxed ordering.
 #[derive(Clone, Default)]
 struct CpuTimes {
-    /// Number of times that the scavenger was scheduled.
+    /// Number of times that the kernel scheduled the scavenger.
     times: Arc<AtomicU64>,
     nanoseconds: Arc<AtomicU64>,
     calls: Arc<AtomicU64>,
@@ -134,29 +138,29 @@ impl CpuTimes {
     }
 }
 
-/// The number of times that a thread was scheduled, and its total time on a core.
+/// Number of times that the kernel scheduled a thread, and the thread's total time on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ThreadRunTime {
     nanoseconds: u64,
     times: u64,
 }
 
-/// Returns the run time of a thread of this process. `None` if the kernel does not report it (no
-/// CONFIG_SCHED_INFO).
+/// Returns the run time of a thread of this process. Returns `None` if the kernel lacks
+/// CONFIG_SCHED_INFO.
 fn ran(thread: Tid) -> Option<ThreadRunTime> {
     let file = format!("/proc/self/task/{}/schedstat", thread.as_raw());
     std::fs::read_to_string(file).ok().as_deref().and_then(read_ran)
 }
 
-/// Parses nanoseconds on a core, nanoseconds waiting for one, and the number of times that the
-/// thread was scheduled.
+/// Parses three numbers: nanoseconds on a core, nanoseconds waiting for a core, and the number of
+/// times that the thread was scheduled.
 fn read_ran(text: &str) -> Option<ThreadRunTime> {
     let mut numbers = text.split_whitespace().map(str::parse);
     let (nanoseconds, _, times) = (numbers.next()?.ok()?, numbers.next()?, numbers.next()?.ok()?);
     Some(ThreadRunTime { nanoseconds, times })
 }
 
-/// The scavenger thread. It ends when the handle is dropped.
+/// The scavenger thread. Dropping the handle ends the thread.
 struct Scavenger {
     id: Tid,
     stop: Arc<AtomicBool>,
@@ -179,7 +183,7 @@ impl Scavenger {
         Ok(Scavenger { id: *id.wait(), stop, thread: Some(thread) })
     }
 
-    /// Returns an error if the kernel does not report whether the thread runs.
+    /// Returns an error if the kernel does not report the thread's run time.
     fn seen(self) -> Result<Self, Failure> {
         match ran(self.id) {
             Some(_) => Ok(self),
@@ -194,16 +198,16 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread cannot panic.
+            // Ignore errors: the thread's code does not panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Measures without work, then with work.
+/// Measures a servant without work, then one with work.
 pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let core = match options.placement.cores {
-        CoreChoice::One(core) | CoreChoice::Two(core, _) => core,
+        CoreChoice::Shared(core) | CoreChoice::Separate(core, _) => core,
         CoreChoice::Any => thread::affinity(None).ok().and_then(|set| set.iter().last()).unwrap_or(0),
     };
     let fifo = match options.placement.scheduling {
@@ -212,48 +216,48 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
             ThreadBuilder::new().scheduling(Scheduling::Fifo(20)).spawn(|| ()).is_ok().then_some(Scheduling::Fifo(20))
         }
     };
-    let placement = Placement { cores: CoreChoice::One(core), scheduling: fifo };
+    let placement = Placement { cores: CoreChoice::Shared(core), scheduling: fifo };
     let scavenger = match fifo {
         Some(Scheduling::Fifo(_) | Scheduling::RoundRobin(_)) => Scavenger::start(core).and_then(Scavenger::seen),
         _ => {
             Err(Failure::new("the scavenger thread: fixed priorities are not permitted, so no thread runs below them"))
         }
     };
-    let scavenger = report.found("cpu", "floor", scavenger)?;
+    let scavenger = report.or_report_missing("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
-        // Threads of the ORBs inherit cores and class from the thread that creates them.
+        // Threads of an ORB inherit cores and class from the thread that creates them.
         let orbs = placement.run(Side::Server, orbs).map_err(|error| Failure::new(error.to_string()))??;
         let below = scavenger.as_ref().map(|scavenger| scavenger.id);
         let (mut variants, seen) = orbs.variants(rounds, work, below)?;
         variants.iter_mut().skip(1).for_each(|variant| variant.against = vec![0]);
         let group = Group {
             title: format!("cpu, servant with {work}, client and server in one process"),
-            compare: Compare::Median,
+            compare: ComparedQuantity::Median,
             variants,
         };
-        let figures = report.measure(group, &extent(options, rounds), &placement, progress)?;
+        let figures = report.measure(group, &run_length(options, rounds), &placement, progress)?;
         let mut values = overhead(&figures, &seen, scavenger.is_some());
         if rounds == 0 {
             values.extend(over_virtual(&figures));
         }
-        report.values(&format!("cpu overhead, servant with {work}"), &values)?;
+        report.add_values(&format!("cpu overhead, servant with {work}"), &values)?;
     }
     Ok(())
 }
 
-/// Returns the extent. The full form makes the papers' 10,000,000 calls; variants with work make at
-/// most 2,000 a turn.
-fn extent(options: &BenchOptions, rounds: u32) -> Extent {
-    let asked = options.extent;
+/// Returns the numbers of calls and turns. The full depth makes the papers' 10,000,000 calls.
+/// Variants with work make at most 2,000 in a turn.
+fn run_length(options: &BenchOptions, rounds: u32) -> RunLength {
+    let asked = options.run_length;
     match (options.depth, rounds) {
-        (Depth::Full, 0) if options.asked.count.is_none() => Extent { count: 1_000_000, ..asked },
+        (Depth::Full, 0) if options.requested.count.is_none() => RunLength { count: 1_000_000, ..asked },
         (_, 0) => asked,
-        _ => Extent { count: asked.count.min(2000), warm_up: asked.warm_up.min(200), ..asked },
+        _ => RunLength { count: asked.count.min(2000), warm_up: asked.warm_up.min(200), ..asked },
     }
 }
 
-/// Returns the number of rounds of computing that take about `time` on this machine.
+/// Returns the number of rounds for which the servant computes for about `time` on this machine.
 pub(crate) fn rounds_for(time: Duration) -> u32 {
     const TRIED: u32 = 200_000;
     let least = (0..5).map(|_| {
@@ -275,7 +279,7 @@ struct Orbs {
 fn orbs() -> Result<Orbs, Failure> {
     let mut servers = Vec::new();
     for architecture in [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1)] {
-        let orb = start(architecture, LOOPBACK)?;
+        let orb = start_orb(architecture, LOOPBACK)?;
         let poa = orb.root_poa();
         let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
         let id = poa.activate_object(&CountedTarget::servant(Echo)).map_err(|error| failed(&error))?;
@@ -318,7 +322,7 @@ impl Orbs {
                     transport,
                     op: work.to_owned(),
                     config,
-                    along: None,
+                    axis_point: None,
                 },
                 subject: Box::new(Sliced { way, rounds, batch, scavenger, seen: counts }),
                 against: Vec::new(),
@@ -329,15 +333,15 @@ impl Orbs {
     }
 }
 
-/// Maximum time in nanoseconds by which a call may exceed a virtual function: through the POA, and
-/// with POA bypass.
+/// Maximum time in nanoseconds by which a collocated call may exceed a virtual function: through
+/// the POA, and past the POA.
 const GOALS: [f64; 2] = [60.0, 5.0];
 
 fn over_virtual(figures: &[Figure]) -> Vec<SingleValue> {
     let Some((called, others)) = figures.split_first() else { return Vec::new() };
     let over = |(figure, goal): (&Figure, f64)| SingleValue {
         label: figure.label.clone(),
-        what: "over a virtual function".to_owned(),
+        quantity: "over a virtual function".to_owned(),
         value: (figure.summary.p50_us - called.summary.p50_us) * 1e3,
         unit: "ns",
         bound: Some(goal),
@@ -352,13 +356,19 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
-/// Compares with the second figure, the collocated call, as the papers do.
+/// Compares each figure with the collocated call, which is the second figure, as the papers do.
 fn overhead(figures: &[Figure], seen: &[CpuTimes], watched: bool) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let Some(collocated) = figures.get(1) else { return values };
     for (figure, seen) in figures.iter().zip(seen) {
-        let mut add = |what: &str, value: f64, unit: &'static str| {
-            values.push(SingleValue { label: figure.label.clone(), what: what.to_owned(), value, unit, bound: None });
+        let mut add = |quantity: &str, value: f64, unit: &'static str| {
+            values.push(SingleValue {
+                label: figure.label.clone(),
+                quantity: quantity.to_owned(),
+                value,
+                unit,
+                bound: None,
+            });
         };
         let (ours, theirs) = (figure.summary.mean_us, collocated.summary.mean_us);
         if figure.label.transport != "none" {
@@ -383,29 +393,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_to_call_is_timed_and_compared() {
+    fn every_call_path_is_timed_and_compared() {
         let orbs = orbs().unwrap();
         let (mut variants, seen) = orbs.variants(0, "no work", None).unwrap();
         assert_eq!(variants.len(), 5);
         for variant in &mut variants {
-            let mut samples = Samples::with_room(250);
+            let mut samples = Samples::with_capacity(250);
             variant.subject.run(5, 250, &mut samples).unwrap();
             assert_eq!(samples.len(), 250, "{}", variant.label.config);
         }
         assert!(seen.iter().all(|seen| seen.calls.load(Ordering::Relaxed) == 250));
         let (variants, _) = orbs.variants(10, "work", None).unwrap();
         for mut variant in variants {
-            variant.subject.run(0, 3, &mut Samples::with_room(3)).unwrap();
+            variant.subject.run(0, 3, &mut Samples::with_capacity(3)).unwrap();
         }
     }
 
     #[test]
-    fn overheads_of_repetitions_have_their_deviation() {
+    fn standard_deviation_of_repetitions_is_that_of_a_population() {
         assert_eq!((deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), deviation(&[])), (2.0, 0.0));
     }
 
     #[test]
-    fn a_scavenger_runs_on_an_idle_core_and_ends() {
+    fn scavenger_runs_on_an_idle_core_and_ends_on_drop() {
         let core = thread::affinity(None).unwrap().iter().last().unwrap();
         let scavenger = Scavenger::start(core).unwrap();
         let (id, stop) = (scavenger.id, scavenger.stop.clone());
@@ -417,17 +427,17 @@ mod tests {
     }
 
     #[test]
-    fn the_full_form_has_the_papers_calls_unless_a_number_was_asked_for() {
+    fn full_depth_makes_the_papers_calls_unless_a_number_is_given() {
         let of = |line: &str| {
             let options = BenchOptions::parse(line.split_whitespace().map(std::ffi::OsString::from)).unwrap();
-            let extent = extent(&options, 0);
-            extent.count * extent.repetitions
+            let run_length = run_length(&options, 0);
+            run_length.count * run_length.repetitions
         };
         assert_eq!((of("--full"), of("--full --count 30 --repetitions 2")), (10_000_000, 60));
     }
 
     #[test]
-    fn statistics_of_a_thread_are_read() {
+    fn run_time_of_a_thread_is_parsed() {
         assert_eq!(read_ran("1200 3400 5\n"), Some(ThreadRunTime { nanoseconds: 1200, times: 5 }));
         assert_eq!(read_ran("1200 3400"), None);
         let seen = CpuTimes::default();

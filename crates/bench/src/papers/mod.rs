@@ -1,7 +1,7 @@
-//! Benchmarks that repeat the experiments of the papers on CORBA and operating systems
+//! Benchmarks that repeat the experiments of published papers on CORBA and operating systems
 //! (docs/benchmarks.md).
 //!
-//! Their figures show how the system as a whole behaves. `guards` has the benchmarks that watch
+//! Their figures show the behaviour of the system as a whole. The benchmarks in `guards` watch
 //! single costs of Corelane.
 
 pub(crate) mod architectures;

@@ -1,7 +1,7 @@
-//! The benchmark `os`: the effect of the operating system on the same ORB.
+//! The benchmark `os`: the effect of the operating system on one ORB.
 //!
-//! It varies the scheduling class and cores, idle states, timer slack, and, on request, the
-//! kernel's preemption mode.
+//! The benchmark varies the scheduling class and cores, the idle states, the timer slack, and, on
+//! request, the kernel's preemption mode.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,10 +18,10 @@ use corelane_sys::{clock, signal};
 
 use crate::Failure;
 use crate::address::LOOPBACK;
-use crate::baseline::{BaselineClient, BaselineTransport, Exchange, Spinning, address_of};
-use crate::harness::{Compare, Extent, FigureLabel, Group, Progress, Subject, Variant};
+use crate::baseline::{BaselineClient, BaselineTransport, TwoWayExchange, WaitStrategy, parse_address};
+use crate::harness::{ComparedQuantity, FigureLabel, Group, MeasuredSubject, Progress, RunLength, Variant};
 use crate::idle::{BusyCores, IdleStateLock};
-use crate::launch::{start_echo, start_floor};
+use crate::launch::{start_baseline, start_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{StubCalls, target};
@@ -32,20 +32,20 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Fixed priority of both sides in the settings with fixed priorities.
+/// Priority of both sides in the settings with fixed priorities.
 const PRIORITY: u8 = 10;
 
-/// Pause between two calls of a client that lets the core become idle.
+/// Pause between two calls, in which the core may become idle.
 const REST: Duration = Duration::from_millis(5);
 
 /// Sleeping time of a thread whose wake-up is measured.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The kernel's default timer slack.
+/// Default timer slack of the kernel.
 const USUAL_SLACK: Duration = Duration::from_micros(50);
 
-/// The file that lists the kernel's preemption modes, with the current one in parentheses. Writing
-/// a mode switches to it.
+/// File that lists the kernel's preemption modes, with the current mode in parentheses. Writing a
+/// mode to the file switches to this mode.
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 
 pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
@@ -53,12 +53,12 @@ pub(crate) fn os(options: &BenchOptions, report: &mut Report<'_>, progress: &mut
     idle_states(options, report, progress)?;
     slack(options, report, progress)?;
     deadlines(options, report, progress)?;
-    if options.preemption {
+    if options.may_switch_preemption {
         preemption(Path::new(PREEMPTION), options, report, progress)
     } else {
         let reason =
             "preemption modes: only with --preemption, which switches the mode of the whole machine during the run";
-        report.missing("os", "Corelane", reason)
+        report.add_missing("os", "Corelane", reason)
     }
 }
 
@@ -71,20 +71,20 @@ struct OsServerPair {
 impl OsServerPair {
     fn start(placement: &Placement) -> Result<Self, Failure> {
         Ok(OsServerPair {
-            floor: start_floor(BaselineTransport::Tcp, Spinning::Blocking, placement)?,
+            floor: start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, placement)?,
             corelane: start_echo(ServerArchitecture::PerConnection, LOOPBACK, placement)?,
         })
     }
 }
 
-type BoxedSubject = Box<dyn Subject + Send>;
+type BoxedSubject = Box<dyn MeasuredSubject + Send>;
 
-/// The variants of a group: baseline and Corelane alternately.
+/// Variants of a group in which baseline and Corelane alternate.
 struct OsVariants<'o> {
     options: &'o BenchOptions,
     orb: corelane::Orb,
     variants: Vec<Variant>,
-    /// The servers, which run as long as their variants are called.
+    /// The servers. They must outlive the calls of their variants.
     pairs: Vec<OsServerPair>,
 }
 
@@ -93,9 +93,10 @@ impl<'o> OsVariants<'o> {
         Ok(OsVariants { options, orb: client_orb(0)?, variants: Vec::new(), pairs: Vec::new() })
     }
 
-    /// Adds a baseline and a Corelane variant. Later variants are compared with the first ones, and
-    /// Corelane is also compared with the baseline in the same setting. `set` puts a subject into
-    /// its setting.
+    /// Adds a baseline variant and a Corelane variant in one setting.
+    ///
+    /// `set` puts a subject into the setting. Later variants are compared with the first ones, and
+    /// Corelane is also compared with the baseline in the same setting.
     fn add(
         &mut self,
         name: &str,
@@ -104,8 +105,8 @@ impl<'o> OsVariants<'o> {
     ) -> Result<(), Failure> {
         let pair = OsServerPair::start(placement)?;
         let sizes = message_sizes(&self.orb, MeasuredOperation::Octet, self.options)?;
-        let client = BaselineClient::connect(&address_of(&pair.floor.1)?, sizes)?;
-        let exchange = Exchange { client, server: Some(pair.floor.0.pid()) };
+        let client = BaselineClient::connect(&parse_address(&pair.floor.1)?, sizes)?;
+        let exchange = TwoWayExchange { client, server: Some(pair.floor.0.pid()) };
         let target = target(&self.orb, &pair.corelane.1)?;
         let calls = StubCalls { target, operation: MeasuredOperation::Octet, server: pair.corelane.0.pid() };
         let at = self.variants.len();
@@ -119,28 +120,35 @@ impl<'o> OsVariants<'o> {
     fn measure(
         self,
         title: &str,
-        extent: &Extent,
+        run_length: &RunLength,
         report: &mut Report<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let group = Group { title: title.to_owned(), compare: Compare::Median, variants: self.variants };
+        let group = Group { title: title.to_owned(), compare: ComparedQuantity::Median, variants: self.variants };
         // Each variant enters its own placement.
-        report.measure(group, extent, &Placement::default(), progress).map(drop)
+        report.measure(group, run_length, &Placement::default(), progress).map(drop)
     }
 }
 
 fn label(peer: &'static str, config: &str) -> FigureLabel {
-    FigureLabel { bench: "os", peer, transport: "tcp", op: "octet".to_owned(), config: config.to_owned(), along: None }
+    FigureLabel {
+        bench: "os",
+        peer,
+        transport: "tcp",
+        op: "octet".to_owned(),
+        config: config.to_owned(),
+        axis_point: None,
+    }
 }
 
-/// Compares scheduling classes and cores.
+/// Compares scheduling classes, and one core with two.
 fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let last = cores.last().copied().unwrap_or(0);
-    let mut places = vec![("one core", CoreChoice::One(last))];
+    let mut places = vec![("one core", CoreChoice::Shared(last))];
     match cores.first() {
-        Some(&first) if first != last => places.push(("two cores", CoreChoice::Two(first, last))),
-        _ => report.missing("os", "floor", "two cores: the process may use only one")?,
+        Some(&first) if first != last => places.push(("two cores", CoreChoice::Separate(first, last))),
+        _ => report.add_missing("os", "floor", "two cores: the process may use only one")?,
     }
     places.push(("not pinned", CoreChoice::Any));
     let mut settings = OsVariants::new(options)?;
@@ -161,12 +169,12 @@ fn classes(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progr
         }
     }
     for reason in refused {
-        report.missing("os", "Corelane", &reason)?;
+        report.add_missing("os", "Corelane", &reason)?;
     }
-    settings.measure("os: scheduling class and cores", &options.extent, report, progress)
+    settings.measure("os: scheduling class and cores", &options.run_length, report, progress)
 }
 
-/// Compares calls with pauses between them, in which the core becomes idle unless it is kept awake.
+/// Compares ways to keep the core out of idle states in the pauses between calls.
 fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut settings = OsVariants::new(options)?;
     let placement = options.placement;
@@ -177,7 +185,7 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
         ("held off by a thread of SCHED_IDLE", Some(Keep::Busy)),
     ] {
         if keep == Some(Keep::Device) && IdleStateLock::hold().is_none() {
-            report.missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
+            report.add_missing("os", "Corelane", "idle states held off: /dev/cpu_dma_latency may not be written")?;
             continue;
         }
         settings.add(name, &placement, |inner| {
@@ -188,25 +196,28 @@ fn idle_states(options: &BenchOptions, report: &mut Report<'_>, progress: &mut P
             }
         })?;
     }
-    let extent =
-        Extent { warm_up: options.extent.warm_up.min(20), count: options.extent.count.min(100), ..options.extent };
-    settings.measure("os: idle states, a call every 5 ms", &extent, report, progress)
+    let run_length = RunLength {
+        warm_up: options.run_length.warm_up.min(20),
+        count: options.run_length.count.min(100),
+        ..options.run_length
+    };
+    settings.measure("os: idle states, a call every 5 ms", &run_length, report, progress)
 }
 
-/// Timer slacks and classes whose lateness is compared; the first is the baseline.
+/// Timer slacks and scheduling classes to compare. The first is the baseline.
 const SLACKS: [(&str, Duration, Scheduling); 3] = [
     ("SCHED_OTHER, slack 50 us", USUAL_SLACK, Scheduling::Other),
     ("SCHED_OTHER, slack 1 ns", Duration::from_nanos(1), Scheduling::Other),
     ("SCHED_FIFO, slack 50 us", USUAL_SLACK, Scheduling::Fifo(PRIORITY)),
 ];
 
-/// Measures how late a thread wakes.
+/// Measures how late a sleeping thread wakes.
 fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let mut variants = Vec::new();
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
-            report.missing("os", "floor", &format!("{config}: {error}"))?;
+            report.add_missing("os", "floor", &format!("{config}: {error}"))?;
             continue;
         }
         let label = FigureLabel { transport: "none", op: "sleep".to_owned(), ..label("floor", config) };
@@ -214,10 +225,10 @@ fn slack(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progres
         variants.push(Variant { label, subject: Box::new(Sleeper { slack, placement }), against });
     }
     let title = "os: timer slack, how late a thread wakes that sleeps for 1 ms, idle states held off".to_owned();
-    let group = Group { title, compare: Compare::Median, variants };
-    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let run_length = RunLength { warm_up: 5, count: options.run_length.count.min(300), ..options.run_length };
     let busy = BusyCores::start(&options.placement)?;
-    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    let measured = report.measure(group, &run_length, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
@@ -229,7 +240,7 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     for (config, slack, scheduling) in SLACKS {
         let placement = Placement { scheduling: Some(scheduling), ..options.placement };
         if let Err(error) = placement.run(Side::Client, || ()) {
-            report.missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
+            report.add_missing("os", "Corelane", &format!("a precise deadline, {config}: {error}"))?;
             continue;
         }
         let labels = ["floor", "Corelane"].map(|peer| FigureLabel { op: "deadline".to_owned(), ..label(peer, config) });
@@ -244,16 +255,16 @@ fn deadlines(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Pro
     let title =
         "os: timer slack, how late a call's precise deadline of 1 ms is told beside a thread that sleeps as long"
             .to_owned();
-    let group = Group { title, compare: Compare::Median, variants };
-    let extent = Extent { warm_up: 5, count: options.extent.count.min(300), ..options.extent };
+    let group = Group { title, compare: ComparedQuantity::Median, variants };
+    let run_length = RunLength { warm_up: 5, count: options.run_length.count.min(300), ..options.run_length };
     let busy = BusyCores::start(&options.placement)?;
-    let measured = report.measure(group, &extent, &options.placement, progress).map(drop);
+    let measured = report.measure(group, &run_length, &options.placement, progress).map(drop);
     drop(busy);
     measured
 }
 
-/// Compares the modes that the kernel can switch to at run time. Restores the original mode
-/// afterwards.
+/// Compares the preemption modes between which the kernel can switch at run time. Restores the
+/// original mode afterwards.
 fn preemption(
     file: &Path,
     options: &BenchOptions,
@@ -267,11 +278,11 @@ fn preemption(
                 "preemption modes: {}: {error}; root can read it on a kernel with PREEMPT_DYNAMIC if debugfs is mounted",
                 file.display()
             );
-            return report.missing("os", "Corelane", &reason);
+            return report.add_missing("os", "Corelane", &reason);
         }
     };
     let Some(current) = modes.iter().find(|(_, current)| *current).map(|(name, _)| name.clone()) else {
-        return report.missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
+        return report.add_missing("os", "Corelane", "preemption modes: the kernel does not report the current one");
     };
     let _restore = PreemptionRestore::new(file, current)?;
     let mut settings = OsVariants::new(options)?;
@@ -283,21 +294,20 @@ fn preemption(
             Box::new(PreemptionSubject { file: file.clone(), mode: name.clone(), inner })
         })?;
     }
-    settings.measure("os: kernel preemption", &options.extent, report, progress)
+    settings.measure("os: kernel preemption", &options.run_length, report, progress)
 }
 
-/// Parses a line such as `none voluntary (full) lazy` into modes, each with true if it is the
-/// current one.
+/// Parses a line such as `none voluntary (full) lazy` into modes. The current mode has `true`.
 fn modes(text: &str) -> Vec<(String, bool)> {
     let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
     text.split_whitespace().map(|word| (bare(word), word.starts_with('('))).collect()
 }
 
-/// Restores the mode on drop. Also restores it when the process receives a termination signal,
-/// which then ends the process.
+/// Restores the kernel's preemption mode on drop. A termination signal also restores the mode and
+/// then ends the process.
 struct PreemptionRestore;
 
-/// The file, and the mode to restore.
+/// The file of the preemption modes, and the mode to restore.
 type PreemptionMode = Option<(PathBuf, String)>;
 
 fn switched() -> &'static Mutex<PreemptionMode> {
@@ -314,8 +324,8 @@ impl PreemptionRestore {
         };
         let termination = signal::termination().map_err(failed)?;
         *switched().lock() = Some((file.to_path_buf(), mode));
-        // The thread runs until the process ends, because a process that takes over these signals
-        // must obey them until its end.
+        // The thread is never joined: a process that takes over these signals must handle them
+        // until its end.
         ThreadBuilder::new()
             .name("bench/signals")
             .spawn(move || {
@@ -351,7 +361,7 @@ struct PreemptionSubject {
     inner: BoxedSubject,
 }
 
-impl Subject for PreemptionSubject {
+impl MeasuredSubject for PreemptionSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let switched = fs::write(&self.file, &self.mode);
         switched.map_err(|error| {
@@ -371,7 +381,7 @@ struct PlacedSubject {
     inner: BoxedSubject,
 }
 
-impl Subject for PlacedSubject {
+impl MeasuredSubject for PlacedSubject {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let entered = self.placement.enter(Side::Client);
         let _entered = entered.map_err(|error| Failure::new(error.to_string()))?;
@@ -383,7 +393,7 @@ impl Subject for PlacedSubject {
     }
 }
 
-/// The way in which the core is kept awake between calls.
+/// Means to keep the core out of idle states between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -391,14 +401,14 @@ enum Keep {
     Busy,
 }
 
-/// A subject that rests before each call.
+/// A subject that pauses before each call.
 struct RestedClient {
     keep: Keep,
     placement: Placement,
     inner: BoxedSubject,
 }
 
-impl Subject for RestedClient {
+impl MeasuredSubject for RestedClient {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let _awake = (self.keep == Keep::Device).then(IdleStateLock::hold).flatten();
         let _busy = if self.keep == Keep::Busy { Some(BusyCores::start(&self.placement)?) } else { None };
@@ -421,10 +431,10 @@ struct Sleeper {
     placement: Placement,
 }
 
-impl Subject for Sleeper {
+impl MeasuredSubject for Sleeper {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, mut late) = (self.slack, Vec::with_capacity(warm_up + count));
-        // The slack belongs to the thread, so the thread is used only once.
+        // Timer slack belongs to a thread, so each setting needs a new thread.
         let slept = self.placement.run(Side::Client, move || {
             thread::set_timer_slack(slack)?;
             let began = clock::now();
@@ -453,7 +463,8 @@ struct SilentServer {
     over: Arc<AtomicBool>,
 }
 
-/// Number of connections that the server keeps open. After each call the client uses another one.
+/// Number of connections that the server keeps open. After each call the client opens another
+/// connection.
 const KEPT: usize = 16;
 
 impl SilentServer {
@@ -484,22 +495,22 @@ impl SilentServer {
 impl Drop for SilentServer {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // Wakes the accepting thread. If this fails, the thread ends with the program.
+        // Wakes the accepting thread. If this fails, the thread ends with the process.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// A call with a precise deadline to a silent server. The measured times begin at the deadline.
+/// A call with a precise deadline to a silent server. The measured times start at the deadline.
 struct DeadlineCall {
     slack: Duration,
     placement: Placement,
     reference: String,
 }
 
-impl Subject for DeadlineCall {
+impl MeasuredSubject for DeadlineCall {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (slack, reference) = (self.slack, self.reference.clone());
-        // The thread is used only once, like a sleeping thread.
+        // Timer slack belongs to a thread, so each setting needs a new thread.
         let called = self.placement.run(Side::Client, move || {
             let failed = |error: std::io::Error| Failure::new(format!("the calling thread failed: {error}"));
             thread::set_timer_slack(slack).map_err(failed)?;
@@ -536,25 +547,25 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn a_call_of_a_silent_server_ends_by_its_deadline_and_not_before() {
+    fn call_of_a_silent_server_ends_at_its_deadline() {
         let silent = SilentServer::start().unwrap();
         let placement = Placement::default();
         let mut overdue = DeadlineCall { slack: USUAL_SLACK, placement, reference: silent.reference() };
-        let mut samples = Samples::with_room(20);
+        let mut samples = Samples::with_capacity(20);
         assert!(overdue.run(2, 20, &mut samples).unwrap() >= NAP * 22);
         assert_eq!(samples.len(), 20);
     }
 
     #[test]
-    fn the_kernels_modes_are_read() {
+    fn preemption_modes_are_parsed() {
         let read = modes("none voluntary (full) lazy \n");
         assert_eq!(read.len(), 4);
         assert_eq!(read.iter().find(|(_, current)| *current).unwrap().0, "full");
         assert!(modes("").is_empty());
     }
 
-    /// Environment variable that makes the test program switch the mode in this file, print
-    /// `switched`, and wait.
+    /// Environment variable with the path of a file. The test program then switches the mode in
+    /// this file, prints `switched`, and waits.
     const SWITCHES: &str = "CORELANE_TEST_SWITCHES";
 
     #[test]
@@ -564,15 +575,15 @@ mod tests {
         let restore = PreemptionRestore::new(&file, "full".to_owned()).unwrap();
         fs::write(&file, "lazy").unwrap();
         println!("switched");
-        // The program's standard input ends with the test that started it.
+        // The standard input ends when the test that started this program ends.
         let _ = std::io::stdin().lines().next();
         drop(restore);
     }
 
     #[test]
-    fn a_signal_leaves_the_mode_as_it_was() {
-        // SIGINT is not tested: a shell makes background jobs ignore it, and the program would
-        // inherit this.
+    fn signal_restores_the_preemption_mode() {
+        // SIGINT is not tested, because a shell makes background jobs ignore it and the program
+        // would inherit this.
         for signal in [None, Some("TERM")] {
             let name = format!("corelane-preempt-{}-{}", std::process::id(), signal.unwrap_or("none"));
             let file = std::env::temp_dir().join(name);
@@ -580,7 +591,7 @@ mod tests {
             program.args(["--exact", "papers::os::tests::switches_and_stays", "--nocapture"]).env(SWITCHES, &file);
             let pipes = (std::process::Stdio::piped(), std::process::Stdio::piped());
             let mut child = program.stdin(pipes.0).stdout(pipes.1).spawn().unwrap();
-            // Keeps the input open: waiting for a child would close it.
+            // Waiting for the child would close its input, so the test keeps the input open.
             let input = child.stdin.take();
             let mut said = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
             assert!(said.any(|line| line.unwrap().contains("switched")));
@@ -605,7 +616,7 @@ mod tests {
 
     struct Counting(Arc<AtomicUsize>);
 
-    impl Subject for Counting {
+    impl MeasuredSubject for Counting {
         fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
             self.0.fetch_add(warm_up + count, Ordering::Relaxed);
             (0..count).for_each(|_| into.push(1));
@@ -618,21 +629,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rested_client_makes_as_many_calls() {
+    fn pausing_client_makes_the_requested_calls() {
         let calls = Arc::default();
         let inner = Box::new(Counting(Arc::clone(&calls)));
         let placement = Placement::default();
         let mut rested =
             RestedClient { keep: Keep::Nothing, placement, inner: Box::new(PlacedSubject { placement, inner }) };
-        let mut samples = Samples::with_room(3);
+        let mut samples = Samples::with_capacity(3);
         assert_eq!(rested.run(2, 3, &mut samples).unwrap(), Duration::from_nanos(3));
         assert_eq!((samples.len(), calls.load(Ordering::Relaxed)), (3, 5));
         assert_eq!(rested.server_pid(), Some(7));
     }
 
     #[test]
-    fn a_sleeper_is_never_early() {
-        let mut samples = Samples::with_room(3);
+    fn sleeping_thread_is_never_early() {
+        let mut samples = Samples::with_capacity(3);
         let mut sleeper = Sleeper { slack: Duration::from_nanos(1), placement: Placement::default() };
         let whole = sleeper.run(1, 3, &mut samples).unwrap();
         assert_eq!(samples.len(), 3);

@@ -1,7 +1,8 @@
-//! Other ORBs, whose programs in interop/peers are built when a benchmark needs them.
+//! Other ORBs in the benchmarks.
 //!
-//! All use the line protocol that interop/peers/omniorb/bench.cc describes, and run the same loop
-//! over the same interface.
+//! Their programs are in interop/peers and are built when a benchmark needs them. All programs use
+//! the line protocol of interop/peers/omniorb/bench.cc, and run an equal loop over an equal
+//! interface.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::Subject;
+use crate::harness::MeasuredSubject;
 use crate::operation::MeasuredOperation;
 use crate::placement::{Placement, Side};
 use crate::sample::Samples;
@@ -20,19 +21,19 @@ use crate::service::RunningProgram;
 /// Maximum time of one turn.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The ORB of a peer.
+/// Another ORB that benchmarks compare with Corelane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerKind {
     /// omniORB, in C++.
     OmniOrb,
     /// JacORB, in Java.
     JacOrb,
-    /// ZeroC Ice, in C++: not CORBA, but a common alternative.
+    /// ZeroC Ice, in C++. It is not a CORBA ORB but a common alternative.
     Ice,
 }
 
 impl PeerKind {
-    /// Returns the name that labels use.
+    /// Returns the ORB's name in labels.
     #[must_use]
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,13 +43,13 @@ impl PeerKind {
         }
     }
 
-    /// Returns true if the ORB's server supports a transport.
+    /// Returns true if the ORB's server supports the transport.
     #[must_use]
-    pub(crate) fn carries(self, carrier: BaselineTransport) -> bool {
-        carrier == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && carrier == BaselineTransport::Unix)
+    pub(crate) fn supports(self, transport: BaselineTransport) -> bool {
+        transport == BaselineTransport::Tcp || (self == PeerKind::OmniOrb && transport == BaselineTransport::Unix)
     }
 
-    /// Returns the folder below interop/peers.
+    /// Returns the folder of the sources, relative to interop/peers.
     fn folder(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "omniorb",
@@ -72,7 +73,7 @@ impl PeerKind {
         }
     }
 
-    /// Returns the required packages, by their Debian names.
+    /// Returns the packages that the build requires, by their Debian names.
     fn packages(self) -> &'static str {
         match self {
             PeerKind::OmniOrb => "make, g++, omniidl and libomniorb4-dev",
@@ -88,46 +89,45 @@ impl fmt::Display for PeerKind {
     }
 }
 
-/// A peer whose program is built.
+/// Another ORB whose program is built.
 #[derive(Clone, Debug)]
 pub(crate) struct BuiltPeer {
     kind: PeerKind,
     /// Folder of the build output.
     out: PathBuf,
-    counting: Option<Counting>,
+    counting: Option<CountingLibrary>,
 }
 
-/// A library that is preloaded into a program, and the file to which it writes its counts.
+/// A library to preload into a program, and the file to which the library writes its counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Counting {
+pub(crate) struct CountingLibrary {
     pub(crate) library: PathBuf,
     pub(crate) file: PathBuf,
 }
 
-/// The assignment of connections to threads in an omniORB server. The other ORBs have only one.
+/// Threads of another ORB's server. Only omniORB's server has a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// The ORB's default. In omniORB each connection has a thread.
-    Usual,
-    /// A pool, in which one thread watches the connections without a call.
+pub(crate) enum PeerThreads {
+    /// The ORB's default. In omniORB, each connection has a thread.
+    Default,
+    /// A thread pool, in which one thread watches all connections without a call in progress.
     Pool,
 }
 
-/// The way in which a client calls.
+/// The way in which another ORB's client calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeerInvocation {
-    /// Calls by code that is generated from the IDL.
+    /// Calls through code that the ORB's IDL compiler generated.
     Stubs,
-    /// Calls by requests that are built at run time; omniORB only.
-    Dynamic,
+    /// Calls whose requests are built at run time. Only omniORB has them.
+    DynamicCalls,
 }
 
 impl BuiltPeer {
-    /// Builds the program from `peers`, the folder with the peers' sources, if it is not up to
-    /// date.
+    /// Builds the program from the sources in `peers` if it is not up to date.
     ///
     /// # Errors
-    /// The sources, a tool or a library is missing. The text tells the user what to do.
+    /// The sources, a tool or a library is missing. The text has the remedy.
     pub(crate) fn build(kind: PeerKind, peers: &Path) -> Result<Self, Failure> {
         let sources = peers.join(kind.folder());
         if !sources.join(kind.source()).is_file() {
@@ -152,7 +152,7 @@ impl BuiltPeer {
         }
     }
 
-    /// Returns a peer without building it.
+    /// Returns a peer whose build output is already in `out`.
     #[cfg(test)]
     pub(crate) fn built(kind: PeerKind, out: impl Into<PathBuf>) -> Self {
         BuiltPeer { kind, out: out.into(), counting: None }
@@ -163,56 +163,57 @@ impl BuiltPeer {
         self.kind
     }
 
-    /// Returns the path of the program, for peers with a native one.
+    /// Returns the path of the program. Only for ORBs with a native program.
     #[must_use]
     pub(crate) fn program(&self) -> PathBuf {
         self.out.join("bench")
     }
 
-    /// Returns the same peer with programs that count.
-    pub(crate) fn counting(self, counting: Counting) -> Self {
+    /// Returns the peer with programs that count.
+    pub(crate) fn counting(self, counting: CountingLibrary) -> Self {
         BuiltPeer { counting: Some(counting), ..self }
     }
 
     fn command(&self) -> Command {
         if self.kind != PeerKind::JacOrb {
             let mut command = Command::new(self.program());
-            if let Some(Counting { library, file }) = &self.counting {
+            if let Some(CountingLibrary { library, file }) = &self.counting {
                 command.env("LD_PRELOAD", library).env("CORELANE_LOCKS", file);
             }
             return command;
         }
         let mut command = Command::new("java");
-        // Only one thread collects garbage, so that several collector threads do not compete on one
-        // core.
+        // Several threads of the garbage collector would compete for one core, so only one
+        // collects.
         command.args(["-XX:+UseSerialGC", "-Xshare:auto"]);
         command.arg("-cp").arg(format!("{0}/bench:{0}/lib/*", self.out.display())).arg("Bench");
         command
     }
 
-    /// Starts a server and returns it with its object's reference.
+    /// Starts a server. Returns the process and the reference of its object.
     ///
     /// # Errors
     /// The server does not start, or does not support the transport.
     pub(crate) fn serve(
         &self,
-        carrier: BaselineTransport,
-        threads: Threads,
+        transport: BaselineTransport,
+        threads: PeerThreads,
         placement: &Placement,
     ) -> Result<(RunningProgram, String), Failure> {
-        if !self.kind.carries(carrier) {
-            return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, carrier.name())));
+        if !self.kind.supports(transport) {
+            return Err(Failure::new(format!("{} cannot be reached over {}", self.kind, transport.name())));
         }
         let mut command = self.command();
         command.arg("--serve");
         if self.kind == PeerKind::OmniOrb {
-            let endpoint = match carrier {
-                // Without a path, omniORB makes one below /tmp/omni-USER and removes it at its end.
+            let endpoint = match transport {
+                // Without a path, omniORB makes a socket below /tmp/omni-USER and removes it when
+                // the server ends.
                 BaselineTransport::Unix => "giop:unix:",
                 BaselineTransport::Tcp | BaselineTransport::SharedMemory => "giop:tcp:127.0.0.1:",
             };
             command.args(["-ORBendPoint", endpoint]).args(LARGE_MESSAGES);
-            if threads == Threads::Pool {
+            if threads == PeerThreads::Pool {
                 command.args(["-ORBthreadPerConnectionPolicy", "0"]);
             }
         }
@@ -222,7 +223,8 @@ impl BuiltPeer {
     /// Starts a client that calls `operation` on the object of a reference.
     ///
     /// # Errors
-    /// The client does not start, the server does not answer, or the peer has no such way to call.
+    /// The client does not start, the server does not answer, or the ORB does not support the kind
+    /// of invocation.
     pub(crate) fn client(
         &self,
         reference: &str,
@@ -231,7 +233,7 @@ impl BuiltPeer {
         how: PeerInvocation,
         placement: &Placement,
     ) -> Result<PeerCalls, Failure> {
-        if how == PeerInvocation::Dynamic && self.kind != PeerKind::OmniOrb {
+        if how == PeerInvocation::DynamicCalls && self.kind != PeerKind::OmniOrb {
             return Err(Failure::new(format!("{}'s program has no dynamic invocation", self.kind)));
         }
         let name = format!("{}'s client", self.kind);
@@ -239,7 +241,7 @@ impl BuiltPeer {
         Ok(PeerCalls { name, client, operation, how, server })
     }
 
-    /// Starts a client of a reference, which calls on request.
+    /// Starts a client that calls the object of a reference on request by its standard input.
     ///
     /// # Errors
     /// The client does not start, or the server does not answer.
@@ -253,10 +255,11 @@ impl BuiltPeer {
     }
 }
 
-/// Option that raises omniORB's default limit of 2 MiB for messages.
+/// Option that raises omniORB's message limit, whose default is 2 MiB.
 const LARGE_MESSAGES: [&str; 2] = ["-ORBgiopMaxMsgSize", "134217728"];
 
-/// Returns a folder for build output: next to this program, else among temporary files.
+/// Returns a folder for build output: beside this program, or else in the folder for temporary
+/// files.
 pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     let name = Path::new("bench-peers").join(name);
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
@@ -266,7 +269,7 @@ pub(crate) fn output_folder(name: &str) -> Result<PathBuf, Failure> {
     usable.next().ok_or_else(|| Failure::new("no folder for the build output can be made"))
 }
 
-/// Calls of one operation by a peer's client.
+/// Calls of one operation by a peer's client, as a subject of the harness.
 #[derive(Debug)]
 pub(crate) struct PeerCalls {
     name: String,
@@ -276,11 +279,11 @@ pub(crate) struct PeerCalls {
     server: u32,
 }
 
-impl Subject for PeerCalls {
+impl MeasuredSubject for PeerCalls {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let how = match self.how {
             PeerInvocation::Stubs => "",
-            PeerInvocation::Dynamic => " dynamic",
+            PeerInvocation::DynamicCalls => " dynamic",
         };
         let answer = self.client.ask(&format!("run {} {warm_up} {count}{how}", self.operation), PATIENCE)?;
         let broken = || Failure::new(format!("{} sent an answer that is not a list of times", self.name));

@@ -1,4 +1,4 @@
-//! `corelane cores analyse`: cores, priorities and worst-case response times.
+//! The command `corelane cores analyse`: cores, priorities and worst-case response times of tasks.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,13 +12,14 @@ use serde_json::{Value as Json, json};
 use super::{AllocatedSystem, CoresArguments, milliseconds, picture, write_file, write_table};
 use crate::text::{json_text, printable};
 
-/// Seconds for which rt-app runs the tasks of a file that `--rt-app` writes.
+/// Time in seconds for which rt-app runs the tasks of a file that `--rt-app` writes.
 const RT_APP_SECONDS: u64 = 10;
 
-/// A task with its place in the schedule.
+/// A task with its placement in the schedule.
 struct TaskRow<'s> {
     named: &'s NamedTask,
-    /// The place. A rejected task has the place that it would have; `None` if no core may run it.
+    /// Placement of the task. A rejected task has the placement at which it would miss a deadline.
+    /// `None` if no core may run the task.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }
@@ -29,7 +30,7 @@ impl TaskRow<'_> {
     }
 }
 
-/// Analyses the file. Returns true if every deadline is kept.
+/// Analyses the task file. Returns true if all tasks meet their deadlines.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let system = AllocatedSystem::read(arguments)?;
     let mut places: HashMap<TaskId, TaskPlacement> =
@@ -49,7 +50,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let placed = rows.iter().filter(|row| row.fits()).filter_map(placed).collect::<Vec<_>>();
         write_file(file, &rt_app::write(&placed, RT_APP_SECONDS))?;
     }
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, &rows, all_fit)).as_bytes())
     } else {

@@ -1,4 +1,4 @@
-//! `corelane cores generate`: random task files.
+//! The command `corelane cores generate`, which prints random task files.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ use corelane_sched::task_file::{MachineTable, NamedTask, TaskFile, toml};
 
 use super::CoresArguments;
 
-/// Number of cores of the MC-ORB paper's machine.
+/// Number of cores of the machine in the MC-ORB paper.
 const CORES: u32 = 2;
 
-/// The balance factor without `--balance`.
+/// Balance factor if the user gives no `--balance`.
 const BALANCE: Utilization = Utilization(500_000_000);
 
-/// Prints a task file.
+/// Prints a random task file.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let utilization = arguments.utilization.unwrap_or_default();
     let workload = match arguments.tasks {
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     let machine = MachineTable { cores: Some(arguments.cores.unwrap_or(CORES)), ..MachineTable::default() };
     let named = |task: Task| NamedTask { name: format!("task-{}", task.id.0), task };
     let file = TaskFile { machine, tasks: tasks.into_iter().map(named).collect() };
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(toml::write(&file).as_bytes());
     Ok(true)
 }

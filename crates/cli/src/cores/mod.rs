@@ -1,4 +1,5 @@
-//! `corelane cores`: tells whether periodic tasks keep their deadlines on the cores of a machine.
+//! The command `corelane cores`, which shows whether periodic tasks meet their deadlines on the
+//! cores of a machine.
 
 mod analyse;
 mod generate;
@@ -20,7 +21,7 @@ use crate::arguments::{self, ArgumentRefusal, flag, option};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
-/// Text of `corelane help cores`.
+/// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane cores analyse FILE [--cores N] [--discipline NAME] [--json] [--svg FILE] [--rt-app FILE]
        corelane cores simulate FILE [--cores N] [--discipline NAME] [--global] [--for TIME] [--seed N]
@@ -70,7 +71,7 @@ Exit status: 0 all deadlines are kept, 1 a deadline can be missed, or the file o
 /// Maximum number of tasks that `generate` makes.
 const MAX_GENERATED: usize = 1_000;
 
-/// The subcommand.
+/// A subcommand of `corelane cores`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoresCommand {
     Analyse,
@@ -82,7 +83,7 @@ enum CoresCommand {
     Snapshot,
 }
 
-/// The options and the file.
+/// Arguments of all subcommands.
 #[derive(Debug, Default)]
 struct CoresArguments {
     file: Option<String>,
@@ -102,11 +103,11 @@ struct CoresArguments {
     at: Option<String>,
     target: Option<String>,
     lease: Option<Nanos>,
-    /// The task to withdraw, and its token.
+    /// Id and token of the task to withdraw.
     task: Option<(TaskId, [u8; 16])>,
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let file = || arguments::positional("FILE");
     let machine = || [option("cores", "N"), option("discipline", "NAME"), flag("json"), option("svg", "FILE")];
@@ -125,14 +126,14 @@ pub(crate) fn command() -> Command {
     let snapshot = arguments::command("snapshot", USAGE).args([at(), flag("json")]);
     let simulate = simulate.arg(option("lose", "CORE@TIME"));
     let commands = [analyse, simulate, generate, serve, admit, withdraw, snapshot];
-    arguments::described(arguments::command("cores", USAGE).subcommands(commands), USAGE)
+    arguments::with_descriptions(arguments::command("cores", USAGE).subcommands(commands), USAGE)
 }
 
 /// Runs the command with the arguments after `corelane cores`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (action, arguments) = match parse(arguments) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let outcome = match action {
         CoresCommand::Analyse => analyse::run(&arguments, out),
@@ -153,7 +154,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresArguments), Option<String>> {
     let parsed = arguments::parse_subcommand("cores", command(), words).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -165,7 +166,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(CoresCommand, CoresAr
     refine(&parsed.0, &parsed.1).map_err(Some)
 }
 
-/// Converts the values of options, and checks which options are present.
+/// Converts the values of options and checks which options are present.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArguments), String> {
     let action = match command {
         "analyse" => CoresCommand::Analyse,
@@ -176,7 +177,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
         "snapshot" => CoresCommand::Snapshot,
         _ => CoresCommand::Generate,
     };
-    // An option that the subcommand does not have counts as absent.
+    // An option that the subcommand does not have is treated as absent.
     let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let discipline = |name: String| {
@@ -241,17 +242,17 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
     Ok((number("--lose", core, 0, u64::from(MAX_CORES))?, time("--lose", at)?))
 }
 
-/// A task file, its machine as changed by the options, and its tasks on cores.
+/// A task file, its machine with the changes of the options, and its tasks on cores.
 struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,
-    /// The tasks that were admitted, and the rejected ones, on the core with the most room.
+    /// The admitted tasks, and the rejected tasks on the core with the most free capacity.
     set: TaskSet,
     rejections: Vec<Rejection>,
 }
 
 impl AllocatedSystem {
-    /// Reads the task file and gives each task a core.
+    /// Reads the task file and assigns each task to a core.
     fn read(arguments: &CoresArguments) -> Result<AllocatedSystem, String> {
         let mut file = read_task_file(arguments)?;
         file.machine.cores = arguments.cores.or(file.machine.cores);
@@ -268,7 +269,7 @@ impl AllocatedSystem {
     }
 }
 
-/// Reads the task file. It has at least one task.
+/// Reads the task file and checks that it has at least one task.
 fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
     let name = arguments.file.as_deref().unwrap_or("-");
     let text = read_text(name).map_err(|error| format!("{}: {error}", excerpt(name)))?;
@@ -281,8 +282,8 @@ fn read_task_file(arguments: &CoresArguments) -> Result<TaskFile, String> {
     Ok(file)
 }
 
-/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_BYTES`]. The reader of
-/// task files refuses a text of that length.
+/// Reads a file, or the standard input for `-`, up to one byte beyond [`MAX_BYTES`]. The parser of
+/// task files refuses a text of this length.
 fn read_text(name: &str) -> io::Result<String> {
     let mut text = String::new();
     let most = MAX_BYTES as u64 + 1;
@@ -297,13 +298,13 @@ fn write_file(name: &str, text: &str) -> Result<(), String> {
     std::fs::write(name, text).map_err(|error| format!("{}: {error}", excerpt(name)))
 }
 
-/// Returns a time in milliseconds, to the microsecond, rounded up.
+/// Formats a time in milliseconds, rounded up to the microsecond.
 fn milliseconds(time: Nanos) -> String {
     let micros = time.div_ceil(1_000);
     format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }
 
-/// Writes rows in columns. The first column is aligned to the left, the others to the right.
+/// Writes rows in columns. The first column is aligned to the left and the others to the right.
 fn write_table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn options_belong_to_their_subcommand() {
+    fn subcommand_refuses_options_of_other_subcommands() {
         let arguments = parsed("simulate f --lose 1@250ms --for 2s --seed 7 --global").expect("right");
         assert_eq!(arguments.lost_core, Some((1, 250_000_000)));
         assert_eq!((arguments.duration, arguments.seed, arguments.is_global), (Some(2_000_000_000), Some(7), true));

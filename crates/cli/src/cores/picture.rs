@@ -7,21 +7,21 @@ use corelane_sched::task::Nanos;
 
 use super::milliseconds;
 
-/// Width in pixels of the part that holds names.
+/// Width in pixels of the column of names.
 const NAMES: usize = 170;
-/// Width in pixels of the part that holds bars.
+/// Width in pixels of the column of bars.
 const BARS: u64 = 760;
-/// Height in pixels of a row; `BAR` is that of its bar.
+/// Height in pixels of a row. `BAR` is the height of a row's bar.
 const ROW: usize = 20;
 const BAR: usize = 13;
-/// Height in pixels of the part above the rows.
+/// Height in pixels of the area above the rows.
 const HEAD: usize = 34;
-/// Maximum number of rectangles of a schedule, which a browser can draw at once.
+/// Maximum number of rectangles in a schedule, so that a browser can display it.
 const MAX_RECTANGLES: usize = 20_000;
-/// Maximum number of tasks that a picture shows.
+/// Maximum number of tasks in a picture.
 const MAX_ROWS: usize = 500;
 
-/// The response time of a task beside its deadline.
+/// The response time of a task and its deadline.
 pub(super) struct ResponseBar<'n> {
     pub(super) name: &'n str,
     pub(super) core: Option<u32>,
@@ -30,7 +30,8 @@ pub(super) struct ResponseBar<'n> {
     pub(super) fits: bool,
 }
 
-/// Draws response times as parts of the deadlines. The deadline is a line at two thirds of the width.
+/// Draws response times as fractions of the deadlines. A line at two thirds of the width is the
+/// deadline.
 pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     let shown = &bars[..bars.len().min(MAX_ROWS)];
     let deadline = BARS * 2 / 3;
@@ -55,7 +56,7 @@ pub(super) fn responses(bars: &[ResponseBar<'_>]) -> String {
     close(svg)
 }
 
-/// Draws which task ran when, with a row for each task and a colour for each core.
+/// Draws the times at which each task ran, with one row for each task and one colour for each core.
 pub(super) fn schedule(names: &[&str], cores: usize, duration: Nanos, outcome: &SimulationOutcome) -> String {
     let rows = names.len().min(MAX_ROWS);
     let mut svg = open(rows, &format!("Schedule of {} ms", milliseconds(duration)));
@@ -113,7 +114,7 @@ fn text(svg: &mut String, x: u64, y: usize, anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
-/// Returns a name, cut to its part of the picture.
+/// Cuts a name to the width of its column.
 fn short(name: &str) -> String {
     match name.char_indices().nth(18) {
         Some((end, _)) => format!("{}...", &name[..end]),
@@ -125,7 +126,8 @@ fn hundredths(number: u64) -> String {
     format!("{}.{:02}", number / 100, number % 100)
 }
 
-/// Returns the colour of a core. The colours of Okabe and Ito also differ for colour-blind readers.
+/// Returns the colour of a core. The colours of Okabe and Ito are distinct for colour-blind readers
+/// too.
 fn colour(core: usize) -> &'static str {
     const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"];
     COLOURS[core % COLOURS.len()]
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_parts_of_the_deadline() {
+    fn length_of_a_bar_is_a_fraction_of_the_deadline() {
         let bar = |response| ResponseBar { name: "t", core: None, response, deadline: 1_000, fits: false };
         let width = |response| format!("width=\"{response}\" height=\"{BAR}\"");
         assert!(responses(&[bar(Some(500))]).contains(&width(BARS / 3)));

@@ -1,4 +1,5 @@
-//! `corelane cores serve`, `admit`, `withdraw` and `snapshot`: the admission object of a server.
+//! The commands `corelane cores serve`, `admit`, `withdraw` and `snapshot`, which work on an
+//! admission object.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -22,9 +23,10 @@ use crate::text::{json_text, printable};
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2810";
 /// Default reference of the admission object.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
-/// Default lease of `admit`: the command ends at once, and nothing renews the promise.
+/// Default lease of `admit`. It is long, because the command ends at once and no client renews the
+/// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// The pause between two questions for a decision that is pending, and the number of questions.
+/// Pause between two requests for a pending decision. `MAX_QUESTIONS` is the number of requests.
 const PAUSE: Duration = Duration::from_millis(10);
 const MAX_QUESTIONS: usize = 1_000;
 
@@ -46,7 +48,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
             lines += &format!("corbaloc::1.2@{host}:{port}/{ADMISSION_OBJECT_KEY}\n");
         }
     }
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(b"the promises are advisory: requests do not run on the core of their task yet\n");
     poll::wait_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
@@ -54,14 +56,14 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     Ok(true)
 }
 
-/// Returns the admission object that the options name.
+/// Returns the admission object of `--at`, or of the default address.
 fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
-    let object = naming::named(orb, at)?.ok_or("the reference is nil")?;
+    let object = naming::object_of_word(orb, at)?.ok_or("the reference is nil")?;
     Ok(TasksRef::unchecked_narrow(&object))
 }
 
-/// Returns a reason for a system exception, which carries none over the network.
+/// Returns the reason for a system exception. An exception from the network has none of its own.
 fn explain(exception: &SystemException) -> String {
     let reason = match exception.kind() {
         Kind::BadParam => "a field is out of range, or the target is not an object of this server",
@@ -80,13 +82,13 @@ enum AdmitOutcome {
     Failed(String),
 }
 
-/// Admits the tasks of a file, one after another. Returns true if all were admitted.
+/// Admits the tasks of a file one after another. Returns true if all were admitted.
 pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let file = read_task_file(arguments)?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = object(&orb, arguments)?;
     let target = match &arguments.target {
-        Some(word) => naming::named(&orb, word)?,
+        Some(word) => naming::object_of_word(&orb, word)?,
         None => None,
     };
     let lease = arguments.lease.unwrap_or(DEFAULT_LEASE);
@@ -95,7 +97,7 @@ pub(super) fn admit(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
         rows.push((named, admit_one(&tasks, &spec(named, target.clone(), lease)?)));
     }
     let all = rows.iter().all(|(_, outcome)| matches!(outcome, AdmitOutcome::Promised(_)));
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         let rows: Vec<Json> = rows.iter().map(|(named, outcome)| admitted_json(named, outcome)).collect();
         out.write_all(json_text(&json!({ "schema": 1, "tasks": rows, "admitted": all })).as_bytes())
@@ -134,7 +136,8 @@ fn spec(named: &NamedTask, target: Option<ObjectRef>, lease: Nanos) -> Result<Ta
     })
 }
 
-/// Asks for a task, and for its decision if it is pending.
+/// Requests the admission of a task. If the decision is pending, asks for the decision until it is
+/// known.
 fn admit_one(tasks: &TasksRef, spec: &TaskSpec) -> AdmitOutcome {
     let mut outcome = tasks.admit(spec);
     for _ in 0..MAX_QUESTIONS {
@@ -211,7 +214,7 @@ fn admitted_json(named: &NamedTask, outcome: &AdmitOutcome) -> Json {
     }
 }
 
-/// Ends a task.
+/// Withdraws a task.
 pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
     let (task, token) = arguments.task.ok_or("a task and its token are needed")?;
     let orb = Orb::new().map_err(|error| error.to_string())?;
@@ -223,7 +226,7 @@ pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
 pub(super) fn snapshot(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let snapshot = object(&orb, arguments)?.snapshot().map_err(|exception| explain(&exception))?;
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&snapshot_json(&snapshot)).as_bytes())
     } else {
@@ -310,7 +313,7 @@ fn hexadecimal(token: &[u8; 16]) -> String {
     token.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Parses a task's number and its token.
+/// Parses the id of a task and its token.
 pub(super) fn task_and_token(task: &str, token: &str) -> Option<(TaskId, [u8; 16])> {
     let is_token = token.len() == 32 && token.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = u128::from_str_radix(token, 16).ok().filter(|_| is_token)?;
@@ -322,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_as_it_is_written() {
+    fn token_is_parsed_back_from_its_text() {
         let token = [0x01, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0xf0];
         assert_eq!(task_and_token("7", &hexadecimal(&token)), Some((TaskId(7), token)));
         for (task, text) in [("7", "+1020304050607080910111213141516"), ("7", "00"), ("x", &hexadecimal(&token))] {

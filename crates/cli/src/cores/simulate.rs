@@ -1,4 +1,4 @@
-//! `corelane cores simulate`: runs the tasks in virtual time.
+//! The command `corelane cores simulate`, which runs tasks in virtual time.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::text::{json_text, printable};
 /// Duration of a simulation without `--for`, as a multiple of the longest period.
 const PERIODS: u64 = 10;
 
-/// Simulates the file. Returns true if no deadline was missed.
+/// Simulates the tasks of the file. Returns true if no deadline was missed.
 pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<bool, String> {
     let system = AllocatedSystem::read(arguments)?;
     let timings: Vec<Timing> = system.file.tasks.iter().map(|named| named.task.timing).collect();
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         let names: Vec<&str> = system.file.tasks.iter().map(|named| named.name.as_str()).collect();
         write_file(file, &picture::schedule(&names, cores, duration, &outcome))?;
     }
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = if arguments.is_json {
         out.write_all(json_text(&as_json(&system, duration, &outcome)).as_bytes())
     } else {
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(!outcome.has_misses())
 }
 
-/// Returns the index of each task's core among the machine's cores.
+/// Returns the index of each task's core in the list of the machine's cores.
 fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     let place = |named: &corelane_sched::task_file::NamedTask| {
         let core = system.set.core_of(named.task.id);
@@ -67,8 +67,8 @@ fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
     system.file.tasks.iter().map(place).collect()
 }
 
-/// Returns the priority level of each task: on its core, or, if `is_global`, over all cores by
-/// deadline.
+/// Returns the priority level of each task. With `is_global`, levels are over all cores, by
+/// deadline; otherwise they are per core.
 fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {
@@ -77,7 +77,7 @@ fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<
         }
     } else {
         for promise in task_placements(&system.set, &system.machine) {
-            // A task's id is its index in the file.
+            // The id of a task is its index in the file.
             if let Some(level) = usize::try_from(promise.task.0).ok().and_then(|place| levels.get_mut(place)) {
                 *level = promise.level;
             }

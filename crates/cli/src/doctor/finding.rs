@@ -1,8 +1,8 @@
-//! Findings of an examination: the state, and what to change.
+//! Findings of an examination, each with its state and a remedy.
 
 use serde_json::{Value as Json, json};
 
-/// The result of one check.
+/// Outcome of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
     /// The check found no obstacle to a call.
@@ -13,28 +13,28 @@ pub(super) enum CheckResult {
     Unsure,
 }
 
-/// An object that is examined.
+/// The object to which a finding applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// The object that the reference names.
+pub(super) enum ExaminedObject {
+    /// The object of the reference.
     Object,
-    /// The context of a `corbaname:`, in which its name is looked up.
+    /// The naming context of a `corbaname:`, in which the name is resolved.
     NameServer,
 }
 
-/// One check with its cause and its remedy.
+/// The outcome of one check, with its cause and a remedy.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// The object that is concerned.
-    pub(super) subject: Subject,
+    /// The object to which the finding applies.
+    pub(super) subject: ExaminedObject,
     pub(super) check: &'static str,
     pub(super) verdict: CheckResult,
-    /// The profile that the check is about, from 1.
+    /// Number of the profile to which the finding applies, starting at 1.
     pub(super) profile: Option<usize>,
-    /// The address that the check is about.
+    /// Address to which the finding applies.
     pub(super) endpoint: Option<String>,
     pub(super) found: String,
-    /// The change that helps; empty if none is needed.
+    /// A change that corrects the problem. Empty if no change is necessary.
     pub(super) remedy: String,
 }
 
@@ -53,15 +53,23 @@ impl Finding {
 
     fn of(verdict: CheckResult, check: &'static str, found: impl Into<String>, remedy: &str) -> Self {
         let remedy = remedy.to_owned();
-        Finding { subject: Subject::Object, check, verdict, profile: None, endpoint: None, found: found.into(), remedy }
+        Finding {
+            subject: ExaminedObject::Object,
+            check,
+            verdict,
+            profile: None,
+            endpoint: None,
+            found: found.into(),
+            remedy,
+        }
     }
 
-    /// Adds the profile and the address.
+    /// Sets the profile and the address of the finding.
     pub(super) fn at(self, profile: usize, endpoint: Option<String>) -> Self {
         Finding { profile: Some(profile), endpoint, ..self }
     }
 
-    /// Returns the finding as a line, and the remedy as a second one.
+    /// Formats the finding as a line, with the remedy on a second line.
     pub(super) fn to_text(&self) -> String {
         let word = match self.verdict {
             CheckResult::Good => "yes",
@@ -69,8 +77,8 @@ impl Finding {
             CheckResult::Unsure => "?",
         };
         let subject = match self.subject {
-            Subject::Object => "",
-            Subject::NameServer => "name server: ",
+            ExaminedObject::Object => "",
+            ExaminedObject::NameServer => "name server: ",
         };
         let profile = self.profile.map_or(String::new(), |profile| format!("profile {profile}: "));
         let endpoint = self.endpoint.as_ref().map_or(String::new(), |endpoint| format!("{endpoint}: "));
@@ -84,8 +92,8 @@ impl Finding {
     pub(super) fn to_json(&self) -> Json {
         json!({
             "object": match self.subject {
-                Subject::Object => "object",
-                Subject::NameServer => "name server",
+                ExaminedObject::Object => "object",
+                ExaminedObject::NameServer => "name server",
             },
             "check": self.check,
             "verdict": match self.verdict {

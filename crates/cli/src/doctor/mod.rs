@@ -1,5 +1,7 @@
-//! `corelane doctor`: shows which real-time guarantees hold on this machine, or why an object cannot
-//! be called, and what to change.
+//! The command `corelane doctor`, which shows the real-time guarantees of this machine, or why an
+//! object cannot be called.
+//!
+//! Both reports contain remedies.
 
 mod finding;
 mod reference;
@@ -13,7 +15,7 @@ use corelane_sys::guarantees::{self, Guarantee, GuaranteeReport, Holds};
 use serde_json::{Value as Json, json};
 
 use self::finding::Finding;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, positional};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, positional};
 use crate::text::{excerpt, json_text};
 use crate::{DONE, NOT_DONE, input};
 
@@ -23,7 +25,7 @@ usage: corelane doctor [--require NAME]... [--json]
        corelane doctor [--timeout SECONDS] [--json] REFERENCE
 
 Examines and tests the machine, and lists the real-time guarantees that hold for programs started like this one. Without them
-everything still works, at best effort.
+all functions still work, at best effort.
 
 With REFERENCE (IOR:, corbaloc:, corbaname:, @FILE or -) it examines why the object cannot be called: the name, each address with
 its host name, its route and its server, GIOP version, code sets and limits. Each line has one cause and one remedy.
@@ -35,12 +37,12 @@ its host name, its route and its server, GIOP version, code sets and limits. Eac
 Exit status: 0 examined, 1 a required guarantee does not hold, or the object cannot be called, 2 wrong usage.
 ";
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let command = arguments::command("doctor", USAGE)
         .args([option("require", "NAME").action(ArgAction::Append), option("timeout", "SECONDS"), flag("json")])
         .arg(positional("REFERENCE"));
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane doctor`.
@@ -48,8 +50,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     run_with(arguments, guarantees::report, out)
 }
 
-/// Runs the command. `examine_machine` tests the machine, which disturbs it: only the form without a
-/// reference does that.
+/// Runs the command. `examine_machine` disturbs the machine while it measures, so it is called only
+/// without a reference.
 fn run_with(
     arguments: impl Iterator<Item = OsString>,
     examine_machine: impl FnOnce() -> Vec<GuaranteeReport>,
@@ -57,7 +59,7 @@ fn run_with(
 ) -> u8 {
     let request = match parse(arguments) {
         Ok(request) => request,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, text) = match request.reference {
         Some(word) => of_reference(&word, request.timeout, request.is_json),
@@ -68,7 +70,7 @@ fn run_with(
     status
 }
 
-/// Returns the report on the machine.
+/// Returns the exit status and the report on the machine.
 fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (u8, String) {
     let is_broken = |one: &&GuaranteeReport| one.holds != Holds::Yes && required.contains(&one.name);
     let broken: Vec<&str> = report.iter().filter(is_broken).map(|one| one.name).collect();
@@ -93,7 +95,7 @@ fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (
     (status, text)
 }
 
-/// Returns the report on an object.
+/// Returns the exit status and the report on an object.
 fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     let text = match input::reference(word) {
         Ok(text) => text,
@@ -111,7 +113,7 @@ fn of_reference(word: &str, timeout: Duration, is_json: bool) -> (u8, String) {
     (status, text)
 }
 
-/// The request in the words.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct DoctorRequest {
     required: Vec<&'static str>,
@@ -120,7 +122,7 @@ struct DoctorRequest {
     is_json: bool,
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Option<String>> {
     let parsed = arguments::parse(command(), arguments).map_err(|refusal| match refusal {
         ArgumentRefusal::Unknown(word) => Some(format!("there is no argument `{}`", excerpt(&word))),
@@ -144,12 +146,12 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<DoctorRequest, Opt
     }
     let timeout = match arguments::text(&parsed, "timeout") {
         None => Duration::from_secs(3),
-        Some(text) => arguments::seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT).map_err(Some)?,
+        Some(text) => arguments::seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT).map_err(Some)?,
     };
     Ok(DoctorRequest { required, reference, timeout, is_json: parsed.get_flag("json") })
 }
 
-/// Text about reachable lanes, which only the server process itself can report.
+/// Text about reachable lanes, because only the server's process can report them.
 const REACHABLE: &str = "\
 Each server reports at its start which lanes other machines can reach, and up to which priority: Event::ReachableLane
 (`OrbBuilder::log_events` prints it). A lane without a ceiling gives other machines no priority.
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_state_and_remedy_are_on_separate_lines_where_needed() {
+    fn wanted_state_and_remedy_have_lines_unless_the_guarantee_holds() {
         let text = render(&[
             guarantee("first", Holds::Yes),
             guarantee("second", Holds::No),
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn required_guarantees_are_known_ones() {
+    fn unknown_required_guarantee_is_refused() {
         let parse = |words: &[&str]| parse(words.iter().map(OsString::from));
         let required = |words: &[&str]| parse(words).map(|request| request.required);
         assert_eq!(required(&["--require", "timer-slack"]), Ok(vec!["timer-slack"]));
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_tested_only_for_its_own_report() {
+    fn machine_is_examined_only_without_a_reference() {
         let tested = |words: &[&str]| {
             let mut is_tested = false;
             let examine_machine = || {
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn long_advice_is_wrapped() {
+    fn long_text_is_wrapped() {
         assert_eq!(wrapped("one two three", 2, 9), "  one two\n  three\n");
         assert_eq!(wrapped("", 2, 9), "  \n");
     }

@@ -1,4 +1,4 @@
-//! `corelane doctor REFERENCE`: tells why an object cannot be called.
+//! The examination of a reference: finds out why an object cannot be called.
 //!
 //! The checks follow the path of a call: the text, the name, each address with its host name, route
 //! and server, then the object. Each check has a deadline.
@@ -18,15 +18,15 @@ use corelane_wire::giop::Version;
 use corelane_wire::ior::{Corbaname, ObjectUrl, Profile, ProfileAddress, ProfileEndpoint, component_tag};
 use corelane_wire::{CdrError, Limits};
 
-use super::finding::{CheckResult, Finding, Subject};
-use crate::candidates::{Candidate, LIMITS, candidates};
+use super::finding::{CheckResult, ExaminedObject, Finding};
+use crate::candidates::{CANDIDATE_LIMITS, Candidate, candidates};
 use crate::ior::content::{code_set, is_known, profile_name};
 use crate::naming;
 use crate::text::{excerpt, printable};
 
-/// Time for all checks together.
+/// Maximum time of all checks together.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Time between two checks whether the thread that looks up a name is done.
+/// Interval at which the thread that resolves a host name is checked for its end.
 const LOOK: Duration = Duration::from_millis(5);
 
 const PUBLISH: &str = "let the server publish an address that clients reach: OrbBuilder::publish, `corelane naming serve --publish`, omniORB's \
@@ -38,22 +38,23 @@ const MINOR_CODES: &str = "docs/minor-codes.md explains the exceptions of Corela
 pub(super) struct Examination {
     timeout: Duration,
     began: Instant,
-    /// The object that is examined now.
-    subject: Subject,
-    /// True if a server has sent something that is not GIOP since the last look. The thread that
-    /// reports the event releases it; the examination acquires and clears it.
+    /// The object that the current checks examine.
+    subject: ExaminedObject,
+    /// True if a server has sent bytes that are not GIOP since the last check. The thread that
+    /// reports the event stores with release; the examination swaps with acquire and clears the
+    /// flag.
     broke_protocol: Arc<AtomicBool>,
     pub(super) findings: Vec<Finding>,
     /// True if the object can be called.
     pub(super) works: bool,
 }
 
-/// Examines a reference. Each step may take `timeout`.
+/// Examines a reference. `timeout` is the maximum time of each step.
 pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
     let mut examination = Examination {
         timeout,
         began: Instant::now(),
-        subject: Subject::Object,
+        subject: ExaminedObject::Object,
         broke_protocol: Arc::new(AtomicBool::new(false)),
         findings: Vec::new(),
         works: false,
@@ -64,7 +65,7 @@ pub(super) fn examine(text: &str, timeout: Duration) -> Examination {
             broke_protocol.store(true, Ordering::Release);
         }
     };
-    let orb = match Orb::builder().call_timeout(timeout).limits(LIMITS).on_event(watch).build() {
+    let orb = match Orb::builder().call_timeout(timeout).limits(CANDIDATE_LIMITS).on_event(watch).build() {
         Ok(orb) => orb,
         Err(error) => {
             examination.add(Finding::bad(
@@ -99,7 +100,7 @@ impl Examination {
         self.findings.push(Finding { subject: self.subject, ..finding });
     }
 
-    /// Returns the time for the next step; zero if no time is left.
+    /// Returns the maximum time of the next step, or zero if no time is left.
     fn step(&self) -> Duration {
         self.timeout.min(MAX_TIME.saturating_sub(self.began.elapsed()))
     }
@@ -118,38 +119,36 @@ impl Examination {
         self.add(Finding::bad("reference", "the reference is nil: it names no object", remedy));
     }
 
-    /// Examines the naming context of a `corbaname:`, the name in it, and its object.
+    /// Examines the naming context of a `corbaname:`, its name, and the object of the name.
     fn name(&mut self, orb: &Orb, text: &str, url: &Corbaname) {
         let context = match orb.string_to_object(&url.context.to_string()) {
             Ok(Some(context)) => context,
             Ok(None) => return self.nil(),
             Err(exception) => return self.malformed(text, &exception.to_string()),
         };
-        self.subject = if url.name.is_some() { Subject::NameServer } else { Subject::Object };
+        self.subject = if url.name.is_some() { ExaminedObject::NameServer } else { ExaminedObject::Object };
         let is_context_there = self.object(orb, &context);
-        self.subject = Subject::Object;
+        self.subject = ExaminedObject::Object;
         let Some(name) = &url.name else {
             self.works = is_context_there;
             return;
         };
         if !is_context_there {
             let found = format!("`{}` cannot be looked up: the name server does not answer", excerpt(name));
-            let remedy = "first mend what is said above about the name server";
+            let remedy = "first correct the findings about the name server above";
             return self.add(Finding::bad("name", found, remedy));
         }
-        match naming::object(orb, text) {
+        match naming::object_of_reference(orb, text) {
             Ok(Some(object)) => {
                 self.add(Finding::good("name", format!("`{}` is bound", excerpt(name))));
                 self.works = self.object(orb, &object);
             }
             Ok(None) => self.add(Finding::bad("name", format!("`{}` is bound to nil", excerpt(name)), NAME)),
-            Err(error) => {
-                self.add(Finding::bad("name", format!("`{}`: {}", excerpt(name), printable(&error)), NAME));
-            }
+            Err(error) => self.add(Finding::bad("name", printable(&error), NAME)),
         }
     }
 
-    /// Examines every address of an object. Returns true if it can be called.
+    /// Examines every address of an object. Returns true if the object can be called.
     fn object(&mut self, orb: &Orb, object: &ObjectRef) -> bool {
         let ior = object.ior();
         let type_id = if object.type_id().is_empty() { "no type".to_owned() } else { excerpt(object.type_id()) };
@@ -181,7 +180,7 @@ impl Examination {
         }
     }
 
-    /// Judges a profile that cannot be parsed.
+    /// Adds a finding about a profile that cannot be parsed.
     fn unusable(&mut self, number: usize, tag: u32, error: CdrError) {
         let name = profile_name(tag);
         let finding = if error == CdrError::Unsupported || !is_known(tag) {
@@ -193,7 +192,7 @@ impl Examination {
         self.add(finding.at(number, None));
     }
 
-    /// Judges the information about the server in a profile.
+    /// Adds findings about the server's properties in a profile.
     fn profile(&mut self, number: usize, profile: &Profile<'_>, has_no_address: bool) {
         let at = |finding: Finding| finding.at(number, None);
         let ssl = profile.components.find(component_tag::SSL_SEC_TRANS).is_some();
@@ -225,7 +224,8 @@ impl Examination {
         }));
     }
 
-    /// Judges an address, looks up its name and connects. Returns true if it could be reached.
+    /// Checks an address, resolves its host name and connects. Returns true if a connection was
+    /// made.
     fn address(&mut self, candidate: &Candidate) -> bool {
         if let Some(finding) = published(&candidate.endpoint) {
             self.add(at(candidate, finding));
@@ -246,7 +246,7 @@ impl Examination {
         is_reached
     }
 
-    /// Looks up a host name. The resolver cannot be interrupted, so a separate thread runs it.
+    /// Resolves a host name on a separate thread, because the resolver cannot be interrupted.
     fn look_up(&mut self, candidate: &Candidate, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Some(vec![SocketAddr::new(address, port)]);
@@ -288,7 +288,7 @@ impl Examination {
         None
     }
 
-    /// Asks the server whether it has the object. Returns true if it has.
+    /// Asks the server whether it has the object. Returns true if the server has it.
     fn server(&mut self, orb: &Orb, candidate: &Candidate) -> bool {
         let answer = alone(orb, candidate, self.step()).and_then(|object| object.validate_connection());
         let is_there = answer.is_ok();
@@ -303,7 +303,8 @@ impl Examination {
         is_there
     }
 
-    /// Asks the object whether it exists, and for its interface. Returns true if it can be called.
+    /// Asks the object whether it exists and whether it has the interface. Returns true if the
+    /// object can be called.
     fn interface(&mut self, orb: &Orb, candidate: &Candidate, ior: &Ior) -> bool {
         let asked = alone(orb, candidate, self.step()).and_then(|object| {
             let is_missing = object.non_existent()?;
@@ -328,17 +329,17 @@ impl Examination {
 }
 
 fn at(candidate: &Candidate, finding: Finding) -> Finding {
-    finding.at(candidate.profile, Some(candidate.place()))
+    finding.at(candidate.profile, Some(candidate.address_and_lane()))
 }
 
-/// Returns the object at one address alone.
+/// Returns the object with only this address.
 fn alone(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<ObjectRef, SystemException> {
     let object = orb.string_to_object(&candidate.ior.to_text()?)?;
     let nil = || SystemException::new(Kind::InvObjref, 0, corelane::Completion::No).because("the reference is nil");
     Ok(object.ok_or_else(nil)?.with_timeout(timeout.max(Duration::from_millis(1))))
 }
 
-/// Judges the address that the server published.
+/// Returns a finding about an address that clients may not reach, or `None`.
 fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     let ProfileEndpoint::Inet { host, .. } = endpoint else { return None };
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -363,13 +364,13 @@ fn published(endpoint: &ProfileEndpoint) -> Option<Finding> {
     })
 }
 
-/// Judges a profile or an address of a transport that this command does not have.
+/// Returns the finding for a profile or address whose transport this command does not have.
 fn no_transport(name: &str) -> Finding {
     let remedy = "let the server listen at TCP or a Unix socket too";
     Finding::unsure("transport", format!("{name}: this ORB does not have this transport"), remedy)
 }
 
-/// Checks whether a path is a socket. The ORB makes the connection, with a time-out.
+/// Checks whether a path is a socket. The ORB later connects to the socket with a time-out.
 fn socket_file(path: &str) -> io::Result<String> {
     if fs::metadata(path)?.file_type().is_socket() {
         return Ok("the socket exists".to_owned());
@@ -390,7 +391,7 @@ fn connect_any(addresses: &[SocketAddr], time: Duration) -> io::Result<String> {
     Err(failure)
 }
 
-/// Judges an attempt to connect.
+/// Returns the finding for an attempt to connect.
 fn route(reached: io::Result<String>) -> Finding {
     let error = match reached {
         Ok(found) => return Finding::good("route", found),
@@ -420,7 +421,7 @@ fn route(reached: io::Result<String>) -> Finding {
     Finding::bad("route", found, remedy)
 }
 
-/// Judges the exception of a request, after a connection was made.
+/// Returns the finding for the exception of a request on an established connection.
 fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     let cause = printable(&exception.to_string());
     let phase = exception.detail().and_then(|detail| detail.phase);
@@ -459,7 +460,7 @@ fn refusal(exception: &SystemException, broke_protocol: bool) -> Finding {
     Finding::bad("server", format!("{found} ({cause})"), remedy)
 }
 
-/// Judges the code sets that a profile names.
+/// Returns the finding about the code sets in a profile.
 fn code_sets(profile: &Profile<'_>) -> Finding {
     let check = "code sets";
     if profile.version.minor == 0 {

@@ -1,4 +1,4 @@
-//! The names and the meaning of the parts of references: profiles, components, policies.
+//! Names and meaning of the parts of references: profiles, components, policies.
 
 use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
@@ -13,8 +13,8 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Names of components (CORBA 3.0.3 section 13.6.6, and those of ORBs) of which only the name is
-/// shown.
+/// Names of the components whose content is not decoded (CORBA 3.0.3 section 13.6.6, and those of
+/// other ORBs).
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),
@@ -55,18 +55,18 @@ const NAMES: [(u32, &str); 37] = [
     (0x5355_4e01, "JDK request partitioning"),
 ];
 
-/// The meaning of a component.
+/// The decoded content of a component.
 pub(super) struct Content<'d> {
     pub(super) name: &'static str,
-    /// The content in one line; `None` if its form is unknown or it is malformed.
+    /// The content in one line. `None` if its format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Further lines, with the octets of unknown content.
+    /// Further lines. A line about unknown content has its octets.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
-    /// The content for JSON; null if there is no text.
+    /// The content as JSON. Null if `text` is `None`.
     pub(super) json: Json,
 }
 
-/// Returns the meaning of a component. `profile` is the tag of its profile.
+/// Decodes the content of a component. `profile` is the tag of the component's profile.
 pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
     let known = |name, content: Result<(String, Json), CdrError>| {
         let (text, json) = content.map_or((None, Json::Null), |(text, json)| (Some(text), json));
@@ -175,7 +175,8 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     (texts.join(", "), all.iter().map(json).collect())
 }
 
-/// Reads TAG_SSL_SEC_TRANS: what the server supports and requires, and its secure port.
+/// Decodes TAG_SSL_SEC_TRANS: the options that the server supports and requires, and its secure
+/// port.
 fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     let mut decoder = Decoder::for_encapsulation(data)?;
     let (supports, requires, port) = (decoder.read_u16()?, decoder.read_u16()?, decoder.read_u16()?);
@@ -183,7 +184,7 @@ fn ssl(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((text, json!({ "port": port, "supports": supports, "requires": requires })))
 }
 
-/// Returns the names of the association options of the Security Service.
+/// Returns the names of the Security Service's association options.
 fn associations(bits: u16) -> String {
     const OPTIONS: [(u16, &str); 7] = [
         (1, "no protection"),
@@ -203,13 +204,13 @@ fn java_code_base(data: &[u8]) -> Result<(String, Json), CdrError> {
     Ok((printable(&text), json!(text)))
 }
 
-/// Returns true for profiles whose form is known.
+/// Returns true for profiles whose format is known.
 pub(crate) fn is_known(tag: u32) -> bool {
     use profile_tag::{IIOP, OTHER, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
     [IIOP, UNIX, SHARED_MEMORY, OTHER, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
 }
 
-/// Returns the name of a kind of profile.
+/// Returns the name of a profile tag.
 pub(crate) fn profile_name(tag: u32) -> String {
     match tag {
         profile_tag::IIOP => "IIOP".to_owned(),
@@ -241,7 +242,7 @@ fn orb_name(number: u32) -> String {
     format!("{name} ({number:#010x})")
 }
 
-/// Returns an address to connect to.
+/// Formats an address to which a client connects.
 pub(super) fn endpoint_text(endpoint: &ProfileEndpoint) -> String {
     match endpoint {
         ProfileEndpoint::Inet { host, port } => format!("{}:{port}", host_text(host)),
@@ -263,10 +264,10 @@ pub(super) fn host_text(host: &str) -> String {
 mod tests {
     use super::*;
 
-    /// If a component is cut anywhere, or any octet is changed, it still is shown or counts as
+    /// A component that is cut anywhere, or has any octet changed, is decoded or reported as
     /// malformed.
     #[test]
-    fn damaged_components_are_not_understood() {
+    fn damaged_components_are_decoded_or_malformed() {
         let whole: Vec<u8> =
             [&[0, 0, 0, 0, 0, 0, 0, 2][..], b"h\0\x00\x05", &[0, 0, 0, 1, 0, 0, 0, 40, 0, 0, 0, 4, 0, 0, 0, 1]]
                 .concat();

@@ -1,4 +1,4 @@
-//! `corelane ior make`: makes a reference from its parts.
+//! The command `corelane ior make`, which makes a reference from its parts.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,7 +14,7 @@ use corelane_wire::ior::{
 use corelane_wire::rt::{PriorityModelValue, encode_bands, policy_type};
 
 use crate::arguments::{self, ArgumentRefusal, flag, option};
-use crate::json::octets_of;
+use crate::json::parse_hexadecimal;
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -47,7 +47,7 @@ and components. ADDRESS is tcp:HOST:PORT, HOST:PORT, unix:PATH in Corelane's for
 Exit status: 0 made, 1 the parts do not make a reference, 2 wrong usage.
 ";
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(super) fn command() -> Command {
     let many = [
         ("address", "ADDRESS"),
@@ -71,7 +71,7 @@ pub(super) fn command() -> Command {
         .args(many.map(|(name, value)| option(name, value).action(ArgAction::Append)))
         .args(one.map(|(name, value)| option(name, value)))
         .arg(flag("corbaloc"));
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane ior make`.
@@ -82,18 +82,18 @@ pub(super) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) ->
     };
     let parts = match parts {
         Ok(parts) => parts,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let (status, line) = match parts.make() {
         Ok(text) => (DONE, text),
         Err(error) => (NOT_DONE, format!("error: the parts make no reference: {error}")),
     };
-    // Errors are ignored: the reader may have closed the pipe.
+    // Ignore errors: the reader may have closed the pipe.
     let _ = writeln!(out, "{line}");
     status
 }
 
-/// An address, with the text of `--address` or `--lane`.
+/// An address in the form of `--address` or `--lane`.
 #[derive(Debug, PartialEq, Eq)]
 enum MadeAddress {
     Tcp(String, u16),
@@ -101,7 +101,7 @@ enum MadeAddress {
     Uiop(String),
 }
 
-/// The parts of a reference.
+/// The parts of a reference to make.
 #[derive(Debug)]
 struct ReferenceParts {
     type_id: String,
@@ -239,7 +239,7 @@ fn key(text: Option<String>, hex: Option<String>) -> Result<Vec<u8>, String> {
 }
 
 fn digits(option: &str, text: &str) -> Result<Vec<u8>, String> {
-    let octets = octets_of(text).map(|octets| octets.to_vec());
+    let octets = parse_hexadecimal(text).map(|octets| octets.to_vec());
     octets.ok_or_else(|| format!("`{option}` needs pairs of hexadecimal digits, not `{}`", excerpt(text)))
 }
 
@@ -248,7 +248,7 @@ fn tagged(option: &str, text: &str) -> Result<(u32, Vec<u8>), String> {
     Ok((number(option, tag)?, digits(option, data)?))
 }
 
-/// Reads a number, decimal or with `0x`.
+/// Parses a decimal number, or a hexadecimal number with `0x`.
 fn number(option: &str, text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -287,7 +287,7 @@ fn place(text: &str) -> Result<MadeAddress, String> {
     Ok(MadeAddress::Tcp(host, port))
 }
 
-/// Reads `HOST:PORT`. An IPv6 address is in brackets.
+/// Parses `HOST:PORT`. An IPv6 address is in brackets.
 fn host_and_port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_become_a_reference() {
+    fn reference_is_made_from_its_parts() {
         let (status, text) = made(
             "--address h:1 --address [::1]:2 --key a%20b --type-id IDL:X:1.0 --version 1.1 --alternate i:3 --orb-type \
              tao --code-sets UTF-8 --priority-model server:7 --band 0:9 --band 10:20 --component 0x7777=ab --profile 9=00",
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_make_no_reference_are_refused() {
+    fn invalid_parts_are_refused() {
         for (line, reason) in [
             ("--key k", "no address is given"),
             ("--address h", "`h` is not an address"),

@@ -1,4 +1,4 @@
-//! `corelane ior`: shows the contents of object references, and makes references.
+//! The command `corelane ior`, which shows the content of references or makes references.
 
 pub(crate) mod content;
 mod json;
@@ -32,15 +32,15 @@ Nothing is called. `corelane ior make --help` explains the second form.
 Exit status: 0 shown, 1 a reference is malformed, 2 wrong usage.
 ";
 
-/// Returns the help text of both forms.
+/// Returns the help texts of `corelane ior` and `corelane ior make`.
 pub(crate) fn help() -> String {
     format!("{USAGE}\n{}", make::USAGE)
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
-    let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::words("TEXT"));
-    arguments::described(show, USAGE).subcommand(make::command().about("make a reference"))
+    let show = arguments::command("ior", USAGE).arg(flag("json")).arg(arguments::positionals("TEXT"));
+    arguments::with_descriptions(show, USAGE).subcommand(make::command().about("make a reference"))
 }
 
 /// Runs the command with the arguments after `corelane ior`.
@@ -51,11 +51,11 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     }
     let parsed = match arguments::parse(command(), words) {
         Ok(parsed) => parsed,
-        Err(refusal) => return arguments::refused(refusal.reason(), USAGE, out),
+        Err(refusal) => return arguments::print_refusal(refusal.reason(), USAGE, out),
     };
     let words = arguments::texts(&parsed, "TEXT");
     if words.is_empty() {
-        return arguments::refused(Some("no reference is given".to_owned()), USAGE, out);
+        return arguments::print_refusal(Some("no reference is given".to_owned()), USAGE, out);
     }
     let (is_json, mut status) = (parsed.get_flag("json"), DONE);
     for word in &words {
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write
     status
 }
 
-/// Returns the content of a reference. The error is a sentence.
+/// Returns the content of a reference. The error is a message for the user.
 fn describe(text: &str, is_json: bool) -> Result<String, String> {
     let malformed = |error: &dyn Display| format!("`{}` is not a reference: {error}", excerpt(text));
     let url = ObjectUrl::parse(text, &Limits::DEFAULT).map_err(|error| malformed(&error))?;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_a_reference_is_shown() {
+    fn all_parts_of_a_reference_are_shown() {
         let model = PriorityModelValue { model: 0, server_priority: 7 }.encode().unwrap();
         let components = [
             TaggedComponent::orb_type(orb_type_id::OMNIORB).unwrap(),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn written_references_are_shown_too() {
+    fn corbaloc_and_corbaname_are_shown() {
         let (status, text) = shown(&["corbaloc:iiop:1.2@host.example:12,:other/Key", "corbaloc:rir:/Thing"]);
         assert_eq!(status, DONE);
         assert!(text.contains("host.example:12") && text.contains("other:2809") && text.contains("Key"), "{text}");
@@ -202,7 +202,7 @@ mod tests {
             (status, text.as_str()),
             (NOT_DONE, "{\"error\":\"`@/dev/null` holds no reference\",\"schema\":1}\n")
         );
-        // An address of this length has no place in a profile.
+        // The host has a character that a profile cannot contain.
         let (status, text) = shown(&["--json", "corbaloc::h\u{100}/k"]);
         assert_eq!((status, text.contains("\"form\"")), (NOT_DONE, false), "{text}");
         assert_eq!(shown(&[]).0, WRONG_USAGE);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_everything_and_one_object_a_line() {
+    fn json_has_all_parts_in_one_line_per_reference() {
         let (status, text) = shown(&["--json", "corbaname::h:5#shop", "nonsense", "corbaloc:rir:/X"]);
         assert_eq!(status, NOT_DONE);
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

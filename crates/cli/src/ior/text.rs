@@ -1,4 +1,4 @@
-//! References as text.
+//! References as text for readers.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use corelane_wire::ior::{Corbaloc, Corbaname, Ior, ObjectUrl, ProfileAddress, Ta
 use super::content::{Content, content, endpoint_text, host_text, is_known, profile_name};
 use crate::text::printable;
 
-/// Maximum number of bytes that are shown of unknown content.
+/// Maximum number of octets of unknown content that are shown.
 const MAX_SHOWN: usize = 256;
 
-/// Returns the content of a reference, as lines.
+/// Returns the content of a reference as lines.
 ///
 /// # Errors
 /// [`CdrError`] if a `corbaloc:` cannot be encoded as a reference.
@@ -111,8 +111,7 @@ fn components(text: &mut String, profile: u32, list: TaggedList<'_>) {
     }
 }
 
-/// Formats octets as indented hexadecimal lines with their characters, at most [`MAX_SHOWN`] of
-/// them.
+/// Formats at most [`MAX_SHOWN`] octets as indented hexadecimal lines with their characters.
 fn octets(data: &[u8]) -> String {
     let mut text = String::new();
     for (index, row) in data[..data.len().min(MAX_SHOWN)].chunks(16).enumerate() {

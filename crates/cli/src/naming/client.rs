@@ -3,14 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use corelane::{ObjectRef, Orb, Reference};
+use corelane::{Detail, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::naming_context::{
     BindError, BindNewContextError, CannotProceed, NotFound, NotFoundReason, RebindError,
 };
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
 use corelane_services::naming::name;
-use corelane_wire::Limits;
-use corelane_wire::ior::Corbaname;
+use corelane_wire::exception::minor;
 use serde_json::json;
 
 use super::output::Output;
@@ -18,15 +17,15 @@ use super::{NamingArguments, NamingCommand, import, prune, walk, watch};
 use crate::input;
 use crate::text::{excerpt, printable};
 
-/// The name server that is used without `--at`.
+/// Name server to use without `--at`.
 const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2809/NameService";
-/// Text of a nil reference.
+/// Stringified nil reference.
 const NIL: &str = "IOR:00000000000000010000000000000000";
 /// Default time-out of each call.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Default time between two comparisons of `watch`.
+/// Default time between two readings of `watch`.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Default time-out of each call to an object that `prune` checks.
+/// Default time-out of each call of `prune` to an object.
 const PRUNE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(), String> {
@@ -34,10 +33,11 @@ pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut 
     let builder = builder.max_connections_per_server(arguments.jobs);
     let orb = builder.build().map_err(|error| error.to_string())?;
     let at = arguments.at.as_deref().unwrap_or(DEFAULT_AT);
-    let root = NamingContextRef::unchecked_narrow(&named(&orb, at)?.ok_or("the name server's reference is nil")?);
+    let root =
+        NamingContextRef::unchecked_narrow(&object_of_word(&orb, at)?.ok_or("the name server's reference is nil")?);
     let (text, other) = (arguments.words.first(), arguments.words.get(1));
     let name = text.map_or(Ok(Vec::new()), |text| parse_name(text))?;
-    let bound = || other.map_or(Ok(None), |text| named(&orb, text));
+    let bound = || other.map_or(Ok(None), |text| object_of_word(&orb, text));
     let context = || {
         let context = bound()?.ok_or("the context's reference is nil")?;
         Ok::<_, String>(NamingContextRef::unchecked_narrow(&context))
@@ -56,24 +56,24 @@ pub(super) fn run(action: NamingCommand, arguments: &NamingArguments, out: &mut 
             prune::prune(&subcontext(&root, &name)?, text.map_or("", String::as_str), prune, out)
         }
         NamingCommand::Import => {
-            let from = named(&orb, arguments.from.as_deref().unwrap_or_default())?;
+            let from = object_of_word(&orb, arguments.from.as_deref().unwrap_or_default())?;
             let from = NamingContextRef::unchecked_narrow(&from.ok_or("the reference of --from is nil")?);
             let to = subcontext(&root, &name)?;
             let control = arguments.control.as_deref();
             let import = import::Import { jobs: arguments.jobs, replace: arguments.replace, control, root: &root };
             import::import(&orb, &from, &to, &name, import, out, &mut io::stderr())
         }
-        NamingCommand::Bind => root.bind(&name, bound()?.as_ref()).map_err(of_bind),
-        NamingCommand::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(of_rebind),
-        NamingCommand::BindContext => root.bind_context(&name, Some(&context()?)).map_err(of_bind),
-        NamingCommand::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(of_rebind),
-        NamingCommand::Unbind => root.unbind(&name).map_err(of_rebind),
+        NamingCommand::Bind => root.bind(&name, bound()?.as_ref()).map_err(bind_message),
+        NamingCommand::Rebind => root.rebind(&name, bound()?.as_ref()).map_err(rebind_message),
+        NamingCommand::BindContext => root.bind_context(&name, Some(&context()?)).map_err(bind_message),
+        NamingCommand::RebindContext => root.rebind_context(&name, Some(&context()?)).map_err(rebind_message),
+        NamingCommand::Unbind => root.unbind(&name).map_err(rebind_message),
         NamingCommand::New => {
-            let made = root.bind_new_context(&name).map_err(of_bind_new_context)?;
+            let made = root.bind_new_context(&name).map_err(bind_new_context_message)?;
             print_reference(made.as_ref().map(Reference::as_object), out)
         }
         NamingCommand::Resolve => {
-            let found = root.resolve(&name).map_err(of_rebind)?;
+            let found = root.resolve(&name).map_err(rebind_message)?;
             print_reference(found.as_ref(), out)
         }
     }
@@ -91,41 +91,38 @@ fn parse_name(text: &str) -> Result<Vec<NameComponent>, String> {
     })
 }
 
-/// Returns the object that a word denotes: a reference, `@FILE` or `-`.
-pub(crate) fn named(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
-    object(orb, &input::reference(word)?)
+/// Returns the object of a word: a reference, `@FILE`, or `-` for the standard input.
+pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>, String> {
+    object_of_reference(orb, &input::reference(word)?)
 }
 
-/// Returns the object that a reference names.
-pub(crate) fn object(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
-    let unusable = |error: &dyn std::fmt::Display| format!("`{}` cannot be used: {error}", excerpt(text));
-    if !text.get(..10).is_some_and(|scheme| scheme.eq_ignore_ascii_case("corbaname:")) {
-        return orb.string_to_object(text).map_err(|error| unusable(&error));
-    }
-    let url = Corbaname::parse(text, &Limits::DEFAULT).map_err(|error| unusable(&format!("{error:?}")))?;
-    let context = orb.string_to_object(&url.context.to_string()).map_err(|error| unusable(&error))?;
-    match (context, url.name) {
-        (Some(context), Some(name)) => {
-            let context = NamingContextRef::unchecked_narrow(&context);
-            context.resolve(&parse_name(&name)?).map_err(of_rebind)
-        }
-        (context, _) => Ok(context),
-    }
+/// Returns the object of a stringified reference. The error is a message for the user.
+pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
+    orb.string_to_object(text).map_err(|exception| match exception.detail() {
+        // The ORB explains a name that it cannot resolve, and its explanation has the reference.
+        Some(Detail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
+        _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
+    })
 }
 
-/// Returns the context that a name is bound to, or `root` for an empty name.
+/// Returns true for the exception of a URL whose object the ORB cannot determine.
+fn is_url_error(exception: &SystemException) -> bool {
+    exception.kind() == Kind::BadParam && exception.minor() == minor::bad_param::URL_OTHER
+}
+
+/// Returns the context that is bound to a name, or `root` for an empty name.
 fn subcontext(root: &NamingContextRef, name: &[NameComponent]) -> Result<NamingContextRef, String> {
     if name.is_empty() {
         return Ok(root.clone());
     }
-    let object = root.resolve(name).map_err(of_rebind)?.ok_or("the name is bound to nil")?;
+    let object = root.resolve(name).map_err(rebind_message)?.ok_or("the name is bound to nil")?;
     let context = NamingContextRef::narrow(&object).map_err(|error| error.to_string())?;
     context.ok_or_else(|| format!("`{}` is bound to an object that is not a context", shown(name)))
 }
 
-/// Returns a name in the form in which it is printed.
+/// Formats a name for output, with escaped control characters.
 fn shown(name: &[NameComponent]) -> String {
-    printable(&walk::text_of(name))
+    printable(&walk::name_text(name))
 }
 
 fn not_found(exception: &NotFound) -> String {
@@ -145,7 +142,7 @@ fn cannot_proceed(exception: &CannotProceed) -> String {
 
 const INVALID: &str = "the server says that the name is invalid";
 
-pub(super) fn of_rebind(error: RebindError) -> String {
+pub(super) fn rebind_message(error: RebindError) -> String {
     match error {
         RebindError::NotFound(exception) => not_found(&exception),
         RebindError::CannotProceed(exception) => cannot_proceed(&exception),
@@ -154,7 +151,7 @@ pub(super) fn of_rebind(error: RebindError) -> String {
     }
 }
 
-pub(super) fn of_bind(error: BindError) -> String {
+pub(super) fn bind_message(error: BindError) -> String {
     match error {
         BindError::NotFound(exception) => not_found(&exception),
         BindError::CannotProceed(exception) => cannot_proceed(&exception),
@@ -164,7 +161,7 @@ pub(super) fn of_bind(error: BindError) -> String {
     }
 }
 
-pub(super) fn of_bind_new_context(error: BindNewContextError) -> String {
+pub(super) fn bind_new_context_message(error: BindNewContextError) -> String {
     match error {
         BindNewContextError::NotFound(exception) => not_found(&exception),
         BindNewContextError::CannotProceed(exception) => cannot_proceed(&exception),

@@ -1,7 +1,8 @@
-//! Operations on a server itself, over a Unix socket for the users that may use it.
+//! Operations on a name server itself, over a Unix socket for permitted users.
 //!
-//! The kernel reports the user of each connection. The server closes a connection of another user
-//! and prints a line about it. At the server's other addresses, the same key refuses every call.
+//! The kernel reports the user of each connection. The server closes the connection of any other
+//! user and prints a line about it. At the server's other addresses, an object with the key of the
+//! control object refuses every call.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -23,10 +24,11 @@ use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
 use crate::text::printable;
 
-/// Minimum time between two lines about refusals, which refused clients can cause at any rate.
+/// Minimum time between two printed lines about refusals. Without this limit, refused clients could
+/// cause any number of lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Prints on the standard error that a client was refused.
+/// Prints refusals of clients on the standard error, at a limited rate.
 struct RefusalLog(Mutex<Option<Monotonic>>);
 
 impl RefusalLog {
@@ -49,7 +51,7 @@ impl RefusalLog {
 
 static REFUSED: RefusalLog = RefusalLog::new();
 
-/// Unix sockets for the processes of some users.
+/// A transport of Unix sockets that only processes of some users may use.
 #[derive(Debug)]
 struct AllowedUnix {
     users: Vec<u32>,
@@ -117,7 +119,7 @@ impl Listener for AllowedListener {
     }
 }
 
-/// Refuses every call that comes to the server's addresses for clients.
+/// A control object that refuses every call. The server has it at its addresses for clients.
 struct Refusing;
 
 impl Refusing {
@@ -146,7 +148,7 @@ impl Control for Refusing {
     }
 }
 
-/// Binds the key of the control object in the server's ORB to an object that refuses every call.
+/// Activates a refusing object under the control object's key in the server's ORB.
 pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     let root = orb.root_poa();
     let refusing = root.activate(&Control::servant(Refusing)).map_err(|error| error.to_string())?;
@@ -154,8 +156,8 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
-/// Serves the control object at a Unix socket for the processes of `users`, until the returned ORB
-/// ends.
+/// Serves the control object at a Unix socket for the processes of `users`. The control object
+/// exists until the returned ORB ends.
 pub(super) fn serve(
     naming: &NamingService,
     path: &Path,
@@ -170,14 +172,14 @@ pub(super) fn serve(
     let root = orb.root_poa();
     let control = root.activate(&naming.control_servant(shutdown)).map_err(|error| error.to_string())?;
     orb.bind_key(CONTROL_OBJECT_KEY, &control).map_err(|error| error.to_string())?;
-    // The user of each connection is checked. So the file's mode must not exclude a permitted user.
+    // The server checks the user of each connection, so the file's mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
     root.manager().activate().map_err(|error| error.to_string())?;
     Ok(orb)
 }
 
-/// Returns the control object of the server whose control socket has this path.
+/// Returns the control object of the server with this control socket.
 pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
@@ -190,10 +192,10 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     Ok(ControlRef::unchecked_narrow(&object.ok_or("the reference is nil")?))
 }
 
-/// Checks that `root` is the context in which the names of `bind_all` begin.
+/// Checks that `root` is the context in which the names of `bind_all` start.
 ///
 /// # Errors
-/// A sentence, if it is another context, or a context of another server.
+/// A message for the user, if it is another context or a context of another server.
 pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Result<(), String> {
     let initial = control.initial_context().map_err(|exception| explain(&exception))?;
     if initial.is_some_and(|initial| initial.as_object().is_equivalent(root.as_object())) {
@@ -202,7 +204,7 @@ pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Resul
     Err("--at has to name the initial context of the server behind --control, and names another context".to_owned())
 }
 
-/// Explains an error of a call of the control object.
+/// Explains the exception of a call of the control object.
 pub(super) fn explain(exception: &SystemException) -> String {
     let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::Phase::Connect));
     match exception.kind() {
@@ -214,7 +216,7 @@ pub(super) fn explain(exception: &SystemException) -> String {
     }
 }
 
-pub(super) fn of_backup(error: BackupError) -> String {
+pub(super) fn backup_message(error: BackupError) -> String {
     match error {
         BackupError::Failed(failed) => printable(&failed.reason),
         BackupError::System(exception) => explain(&exception),
@@ -228,8 +230,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_of_a_server_do_not_control_the_terminal() {
+    fn reasons_of_a_server_have_escaped_control_characters() {
         let failed = || Failed { reason: "no\x1b[2J".to_owned() };
-        assert_eq!(of_backup(BackupError::Failed(failed())), "no\\u{1b}[2J");
+        assert_eq!(backup_message(BackupError::Failed(failed())), "no\\u{1b}[2J");
     }
 }

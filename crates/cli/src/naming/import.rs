@@ -1,8 +1,8 @@
-//! The command `import`: copies all names below a context of any name server.
+//! The command `import`, which copies all names below a context of any name server.
 //!
-//! Names are read in batches and bound by several threads at a time, or many in one step over the
-//! control socket of a Corelane server. Memory does not depend on the number of names, only on the
-//! number of contexts.
+//! Names are read in batches. Several threads bind them, or the control socket of a Corelane server
+//! binds many names in one call. The memory depends only on the number of contexts, not on the
+//! number of names.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,40 +14,40 @@ use corelane_services::naming::cos_naming::naming_context::{BindError, BindNewCo
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
 use serde_json::json;
 
-use super::client::{of_bind, of_bind_new_context, of_rebind};
+use super::client::{bind_message, bind_new_context_message, rebind_message};
 use super::control;
 use super::output::Output;
-use super::walk::{ObjectMap, OwnServer, for_each_batch, joined, text_of};
+use super::walk::{ObjectMap, ServerAddresses, for_each_batch, joined_name, name_text};
 
-/// Maximum number of names listed as not copied. Further ones are only counted.
+/// Maximum number of uncopied names that are listed. Further ones are only counted.
 const MAX_LISTED: usize = 20;
-/// Number of names between two lines about the progress.
+/// Number of names between two progress messages.
 const PROGRESS: usize = 100_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import<'a> {
-    /// Number of threads that resolve and bind.
+    /// Number of threads that resolve and bind names.
     pub(super) jobs: usize,
-    /// True to replace objects to which names are already bound.
+    /// True to replace objects that are already bound in the destination.
     pub(super) replace: bool,
-    /// Control socket of the server that receives the names.
+    /// Control socket of the destination server. `None` means that the names are bound one by one.
     pub(super) control: Option<&'a Path>,
-    /// The context in which the name of the copies' place begins.
+    /// The context to which the names of `bind_all` are relative.
     pub(super) root: &'a NamingContextRef,
 }
 
-/// A context to copy.
+/// A context to copy, and its copy.
 struct ContextCopy {
     from: NamingContextRef,
     to: NamingContextRef,
-    /// Name of `to` in the server that receives the names.
+    /// Name of the copy in the destination server.
     name: Vec<NameComponent>,
 }
 
-/// The result for one object.
+/// Outcome of the copy of one object.
 enum ImportOutcome {
     Bound,
-    /// The name is already bound to the same object.
+    /// The name is already bound to an equivalent object.
     Same,
     NotBound(String),
 }
@@ -60,7 +60,8 @@ struct ImportCounts {
     not_bound: usize,
 }
 
-/// Copies all names below `from` to the context `to`, whose name below the root is `name`.
+/// Copies all names below `from` into the context `to`. `name` is the name of `to` in the
+/// destination server.
 pub(super) fn import(
     orb: &Orb,
     from: &NamingContextRef,
@@ -84,7 +85,7 @@ pub(super) fn import(
     let mut importer = Importer {
         import,
         control,
-        server: OwnServer::new(from.as_object()),
+        server: ServerAddresses::new(from.as_object()),
         copied,
         made,
         work: vec![ContextCopy { from: from.clone(), to: to.clone(), name: name.to_vec() }],
@@ -98,12 +99,12 @@ pub(super) fn import(
 struct Importer<'a, 'o> {
     import: Import<'a>,
     control: Option<ControlRef>,
-    /// The server that has the names.
-    server: OwnServer,
-    /// Contexts of that server that were copied, with their copies.
+    /// The source server.
+    server: ServerAddresses,
+    /// Contexts of the source server that were copied, with their copies.
     copied: ObjectMap<ObjectRef>,
-    /// The copies. If a server is copied into itself, they are below the contexts to copy, so they
-    /// are left out.
+    /// The copies. If a server is copied into itself, its names may contain the copies, which are
+    /// not copied again.
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
@@ -118,7 +119,7 @@ impl Importer<'_, '_> {
             let listed = for_each_batch(&work.from, &mut |bindings| self.copy(&work, bindings));
             if let Err(error) = listed {
                 let reason = String::from(error);
-                let name = text_of(&work.name);
+                let name = name_text(&work.name);
                 self.out.line(
                     || format!("{}: {reason}", if name.is_empty() { "the first context" } else { &name }),
                     || json!({ "name": name, "error": reason }),
@@ -145,13 +146,13 @@ impl Importer<'_, '_> {
         for binding in contexts {
             let name = binding.binding_name;
             if let Err(reason) = self.copy_context(work, &name) {
-                self.refuse(&joined(&text_of(&work.name), &name), &reason)?;
+                self.refuse(&joined_name(&name_text(&work.name), &name), &reason)?;
             }
         }
         let names = objects.into_iter().map(|binding| binding.binding_name);
         let (names, odd): (Vec<Vec<NameComponent>>, Vec<_>) = names.partition(|name| name.len() == 1);
         for name in odd {
-            self.refuse(&joined(&text_of(&work.name), &name), "the server lists it without one component")?;
+            self.refuse(&joined_name(&name_text(&work.name), &name), "the server lists it without one component")?;
         }
         let outcomes = match &self.control {
             Some(control) => bind_at_once(control, work, &names, self.import),
@@ -161,7 +162,7 @@ impl Importer<'_, '_> {
             match outcome {
                 ImportOutcome::Bound => self.counts.objects += 1,
                 ImportOutcome::Same => self.counts.same += 1,
-                ImportOutcome::NotBound(reason) => self.refuse(&joined(&text_of(&work.name), name), &reason)?,
+                ImportOutcome::NotBound(reason) => self.refuse(&joined_name(&name_text(&work.name), name), &reason)?,
             }
         }
         let done = self.counts.objects + self.counts.same;
@@ -180,17 +181,17 @@ impl Importer<'_, '_> {
         self.out.line(|| format!("{name}: {reason}"), || json!({ "name": name, "error": reason }))
     }
 
-    /// Copies a context of the source's server. A context of another server, or one that has been
-    /// copied already, is only bound.
+    /// Copies a context of the source server. If the context belongs to another server or has
+    /// already been copied, only binds it.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
-        let object = work.from.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+        let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
             return Err("it is a copy itself".to_owned());
         }
         let known = self.copied.get(&object).cloned();
         let bound = match known {
             Some(copy) => Some(copy),
-            None if self.server.has(&object) => None,
+            None if self.server.contains(&object) => None,
             None => Some(object.clone()),
         };
         if let Some(bound) = bound {
@@ -204,7 +205,7 @@ impl Importer<'_, '_> {
                     self.counts.same += 1;
                     Ok(())
                 }
-                Err(error) => Err(of_bind(error)),
+                Err(error) => Err(bind_message(error)),
             };
         }
         let to = match work.to.bind_new_context(name) {
@@ -212,15 +213,15 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // An earlier run has made the context, or the name has other bindings, to which these
-            // are added.
+            // The context is of an earlier run, or already has other names, to which the copied
+            // names are added.
             Err(BindNewContextError::AlreadyBound(_)) => {
-                let found = work.to.resolve(name).map_err(of_rebind)?.ok_or("nil")?;
+                let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;
                 self.counts.same += 1;
                 context.ok_or("the name is bound to an object")?
             }
-            Err(error) => return Err(of_bind_new_context(error)),
+            Err(error) => return Err(bind_new_context_message(error)),
         };
         self.copied.insert(object.clone(), to.as_object().clone());
         self.made.insert(to.as_object().clone(), ());
@@ -230,8 +231,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference that a Corelane server gives for a context. For other servers it is the
-/// same reference.
+/// Returns the reference that a Corelane server gives for a context. Returns `context` itself for
+/// other servers.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());
@@ -242,7 +243,7 @@ fn is_bound_to(context: &NamingContextRef, name: &[NameComponent], object: Optio
     context.resolve(name).is_ok_and(|found| found.as_ref().map(ObjectRef::ior) == object.map(ObjectRef::ior))
 }
 
-/// Runs `task` for the names, on several threads. Returns the results in the order of the names.
+/// Runs `task` for each name, on several threads. Returns the results in the order of the names.
 fn in_parallel<T: Send>(
     jobs: usize,
     names: &[Vec<NameComponent>],
@@ -260,7 +261,7 @@ fn in_parallel<T: Send>(
     let mut done = std::thread::scope(|scope| {
         let others: Vec<_> = (1..jobs.min(names.len())).map(|_| scope.spawn(worker)).collect();
         let mut done = worker();
-        // A panic of a worker continues in this thread.
+        // Continues a worker's panic in this thread.
         done.extend(
             others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
         );
@@ -270,33 +271,33 @@ fn in_parallel<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Binds names by the operations of the Naming Service.
+/// Binds names one by one with the operations of the Naming Service.
 fn bind_each(work: &ContextCopy, names: &[Vec<NameComponent>], import: Import<'_>) -> Vec<ImportOutcome> {
     in_parallel(import.jobs, names, |name| {
         let object = match work.from.resolve(name) {
             Ok(object) => object,
-            Err(error) => return ImportOutcome::NotBound(of_rebind(error)),
+            Err(error) => return ImportOutcome::NotBound(rebind_message(error)),
         };
         match work.to.bind(name, object.as_ref()) {
             Ok(()) => ImportOutcome::Bound,
             Err(BindError::AlreadyBound(_)) if is_bound_to(&work.to, name, object.as_ref()) => ImportOutcome::Same,
             Err(BindError::AlreadyBound(_)) if import.replace => match work.to.rebind(name, object.as_ref()) {
                 Ok(()) => ImportOutcome::Bound,
-                Err(error) => ImportOutcome::NotBound(of_rebind(error)),
+                Err(error) => ImportOutcome::NotBound(rebind_message(error)),
             },
-            Err(error) => ImportOutcome::NotBound(of_bind(error)),
+            Err(error) => ImportOutcome::NotBound(bind_message(error)),
         }
     })
 }
 
-/// Binds names in one step, over the control socket.
+/// Binds names in one call over the control socket.
 fn bind_at_once(
     control: &ControlRef,
     work: &ContextCopy,
     names: &[Vec<NameComponent>],
     import: Import<'_>,
 ) -> Vec<ImportOutcome> {
-    let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(of_rebind));
+    let found = in_parallel(import.jobs, names, |name| work.from.resolve(name).map_err(rebind_message));
     let bindings: Vec<NewBinding> = names
         .iter()
         .zip(&found)
@@ -307,7 +308,7 @@ fn bind_at_once(
         .collect();
     let bound = match control.bind_all(&work.name, &bindings, import.replace) {
         Ok(outcomes) => Ok(outcomes),
-        Err(error) => Err(control::of_backup(error)),
+        Err(error) => Err(control::backup_message(error)),
     };
     let mut outcomes = bound.as_ref().map(|outcomes| outcomes.iter()).unwrap_or_default();
     names
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_the_order_of_the_names() {
+    fn parallel_results_have_the_order_of_the_names() {
         let names: Vec<Vec<NameComponent>> =
             (0..50).map(|number| vec![NameComponent { id: number.to_string(), kind: String::new() }]).collect();
         for jobs in [1, 7, 100] {

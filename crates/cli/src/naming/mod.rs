@@ -1,4 +1,4 @@
-//! `corelane naming`: a name server, and commands for any CORBA name server.
+//! The command `corelane naming`: a name server, and commands for any CORBA name server.
 
 mod client;
 mod control;
@@ -18,9 +18,9 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane_services::store::Durability;
 use serde_json::json;
 
-pub(crate) use self::client::{named, object};
+pub(crate) use self::client::{object_of_reference, object_of_word};
 use self::output::Output;
-use crate::arguments::{self, ArgumentRefusal, LEAST_TIMEOUT, NO_TIMEOUT, flag, option, seconds};
+use crate::arguments::{self, ArgumentRefusal, INVALID_TIMEOUT, MIN_TIMEOUT_S, flag, option, seconds};
 use crate::text::excerpt;
 use crate::{DONE, NOT_DONE};
 
@@ -53,7 +53,7 @@ work on any CORBA name server. Names have `/` between components and `.` between
   unbind            remove a binding
   new               make a context and bind a name to it; prints its reference
   resolve           print the reference that a name is bound to
-  watch             print changes of names as they come; other servers' names are compared again and again
+  watch             print changes of names as they come; names of other servers are compared repeatedly
   prune             unbind names whose objects or contexts no longer exist or cannot be reached
   import            copy all names of another name server, or of one of its contexts
   backup            copy the store of a server that does not run (--store), or of one that runs (--control)
@@ -87,12 +87,12 @@ OBJECT is IOR:, corbaloc:, corbaname:, @FILE, a file that holds one of them, or 
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// The reason why the value of `--interval` is refused.
+/// Error message for an invalid value of `--interval`.
 const NO_INTERVAL: &str = "an interval is a number of seconds";
-/// Number of calls that `import` makes at a time.
+/// Default number of concurrent calls of `import`.
 const DEFAULT_JOBS: usize = 16;
 
-/// A command that works on a name server.
+/// A subcommand that works on a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamingCommand {
     List,
@@ -132,18 +132,18 @@ struct NamingArguments {
     words: Vec<String>,
 }
 
-/// Returns the command's options and words.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let on_server = |name: &'static str| {
         let command = arguments::command(name, USAGE).args([option("at", "REFERENCE"), option("timeout", "SECONDS")]);
-        // The number of words is checked separately.
-        command.arg(arguments::words("NAME"))
+        // `refine` checks the number of names.
+        command.arg(arguments::positionals("NAME"))
     };
     let serve = arguments::command("serve", USAGE)
         .args([option("listen", "ADDRESS"), option("publish", "ADDRESS")].map(|one| one.action(ArgAction::Append)))
         .args([option("store", "FILE"), option("durability", "synced|relaxed"), flag("read-only")])
         .args([option("allow-control", "USER,..."), option("control", "PATH"), option("ior-file", "FILE")])
-        .arg(arguments::words("NAME").hide(true));
+        .arg(arguments::positionals("NAME").hide(true));
     let names = ["list", "tree", "bind", "rebind", "bind-context", "rebind-context", "unbind", "new", "resolve"];
     let watch = on_server("watch").args([option("interval", "SECONDS"), option("count", "N")]);
     let prune = on_server("prune").args([flag("dry-run"), flag("follow")]);
@@ -156,23 +156,23 @@ pub(crate) fn command() -> Command {
     let backup = arguments::command("backup", USAGE).args([
         option("store", "FILE"),
         option("control", "PATH"),
-        arguments::words("COPY"),
+        arguments::positionals("COPY"),
     ]);
-    let shutdown =
-        arguments::command("shutdown", USAGE).args([option("control", "PATH"), arguments::words("NAME").hide(true)]);
+    let shutdown = arguments::command("shutdown", USAGE)
+        .args([option("control", "PATH"), arguments::positionals("NAME").hide(true)]);
     let naming = arguments::command("naming", USAGE)
         .subcommand(serve)
         .subcommands(names.map(on_server))
         .subcommands([watch, prune, import, backup, shutdown])
         .mut_subcommands(|subcommand| subcommand.arg(flag("json")));
-    arguments::described(naming, USAGE)
+    arguments::with_descriptions(naming, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane naming`.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let (command, parsed) = match parse(arguments) {
         Ok(parsed) => parsed,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let mut output = Output::new(out, parsed.is_json);
     let outcome = match action(&command) {
@@ -208,15 +208,15 @@ fn action(command: &str) -> Option<NamingCommand> {
     })
 }
 
-/// Parses the words. The error is the reason, or `None` if help is requested.
+/// Parses the words. The error is a message, or `None` if the user requests help.
 fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArguments), Option<String>> {
     let mut words: Vec<OsString> = words.collect();
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
     let naming = command();
     if let Some(subcommand) = naming.find_subcommand(&name) {
-        // A name may begin with `-`.
+        // A name may start with `-`.
         let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
-        let placed = arguments::words_last(subcommand, words.drain(1..), is_word);
+        let placed = arguments::move_positionals_last(subcommand, words.drain(1..), is_word);
         words.extend(placed);
     }
     let (name, parsed) = arguments::parse_subcommand("naming", naming, words).map_err(|refusal| match refusal {
@@ -227,21 +227,21 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
     Ok((name, arguments))
 }
 
-/// Converts the values of options, and checks the number of words.
+/// Converts the values of options and checks the number of words.
 fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String> {
     let action = action(command);
     let [is_serve, is_backup, is_shutdown] = ["serve", "backup", "shutdown"].map(|known| command == known);
-    // An option that the subcommand does not have counts as absent.
+    // An option that the subcommand does not have is treated as absent.
     let values = |id: &str| parsed.try_get_many::<OsString>(id).ok().flatten().into_iter().flatten();
     let texts = |id: &str| values(id).map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>();
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let one = |id: &str| texts(id).pop();
     let arguments = NamingArguments {
         at: texts("at").pop(),
-        timeout: one("timeout").map(|text| seconds(&text, LEAST_TIMEOUT, NO_TIMEOUT)).transpose()?,
+        timeout: one("timeout").map(|text| seconds(&text, MIN_TIMEOUT_S, INVALID_TIMEOUT)).transpose()?,
         dry_run: flag("dry-run"),
         follow: flag("follow"),
-        interval: one("interval").map(|text| seconds(&text, LEAST_TIMEOUT, NO_INTERVAL)).transpose()?,
+        interval: one("interval").map(|text| seconds(&text, MIN_TIMEOUT_S, NO_INTERVAL)).transpose()?,
         count: one("count").map(|text| number(&text, 1..=u64::MAX)).transpose()?,
         from: one("from"),
         replace: flag("replace"),
@@ -283,7 +283,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<NamingArguments, String>
     Ok(arguments)
 }
 
-/// Checks options that need each other.
+/// Checks options that require or exclude each other.
 fn check(command: &str, parsed: &NamingArguments) -> Result<(), String> {
     let has_path = parsed.store.is_some() || parsed.control.is_some();
     let complaint = match command {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_make_no_sense_are_refused() {
+    fn invalid_arguments_are_refused() {
         for (words, reason) in [
             (&[][..], "error: no command is given"),
             (&["what"], "error: there is no command `naming what`"),

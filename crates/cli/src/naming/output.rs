@@ -1,4 +1,4 @@
-//! Output of the commands that work on name servers: lines of text, or of JSON.
+//! Output of the commands that work on name servers, as lines of text or of JSON.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::text::{json_line, printable};
 
-/// The place to which a command prints, and the form in which it prints.
+/// An output, with the format in which a command prints to it.
 pub(super) struct Output<'o> {
     out: &'o mut dyn Write,
     is_json: bool,
@@ -17,11 +17,11 @@ impl<'o> Output<'o> {
         Output { out, is_json }
     }
 
-    /// Prints one line: the text with its control characters escaped, or a JSON object with these
-    /// members and the number of the schema.
+    /// Prints one line. As text, its control characters are escaped. As JSON, it is an object with
+    /// these members and the number of the schema.
     ///
     /// # Errors
-    /// A sentence, if the output takes no more.
+    /// A message for the user, if the line cannot be written.
     pub(super) fn line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) -> Result<(), String> {
         let line = if self.is_json {
             let mut members = members();
@@ -33,13 +33,13 @@ impl<'o> Output<'o> {
         self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Prints one line. Errors are ignored: the reader may have closed the pipe, and the command has
-    /// been carried out.
+    /// Prints one line and ignores errors: the reader may have closed the pipe, and the command is
+    /// already done.
     pub(super) fn last_line(&mut self, text: impl FnOnce() -> String, members: impl FnOnce() -> Json) {
         self.last_lines(|| vec![text()], members);
     }
 
-    /// Prints some lines of text, or one of JSON, like [`last_line`](Self::last_line).
+    /// Prints several lines of text, or one line of JSON, as [`last_line`](Self::last_line) does.
     pub(super) fn last_lines(&mut self, texts: impl FnOnce() -> Vec<String>, members: impl FnOnce() -> Json) {
         let texts = if self.is_json { vec![String::new()] } else { texts() };
         let mut members = Some(members);
@@ -47,7 +47,7 @@ impl<'o> Output<'o> {
         let _ = texts.into_iter().try_for_each(print).and_then(|()| self.flush());
     }
 
-    /// Passes on the lines that have been printed.
+    /// Writes the buffered lines to the output.
     pub(super) fn flush(&mut self) -> Result<(), String> {
         self.out.flush().map_err(|error| format!("cannot write: {error}"))
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_control_no_terminal() {
+    fn lines_have_escaped_control_characters() {
         let printed = |is_json| {
             let mut octets = Vec::new();
             let mut output = Output::new(&mut octets, is_json);

@@ -1,4 +1,4 @@
-//! The command `prune`: unbinds names whose objects do not exist any more.
+//! The command `prune`, which unbinds names whose objects do not exist any more.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
 use serde_json::json;
 
-use super::client::of_rebind;
+use super::client::rebind_message;
 use super::output::Output;
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined};
+use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, for_each_batch, joined_name};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prune {
-    /// Maximum time of a call to an object that is checked.
+    /// Maximum time of a call that checks an object.
     pub(super) timeout: Duration,
     /// True to report dead names without unbinding them.
     pub(super) dry_run: bool,
-    /// True to prune the contexts of other servers too.
+    /// True to prune contexts of other servers too.
     pub(super) follow: bool,
 }
 
 /// Unbinds names below a context whose objects do not exist or cannot be reached. `prefix` is the
-/// context's own name.
+/// name of the context.
 pub(super) fn prune(
     context: &NamingContextRef,
     prefix: &str,
@@ -32,7 +32,7 @@ pub(super) fn prune(
         prune,
         path: vec![context.as_object().clone()],
         checked: ObjectMap::default(),
-        server: OwnServer::new(context.as_object()),
+        server: ServerAddresses::new(context.as_object()),
         not_done: 0,
     };
     walk.run(context, prefix, out).map_err(String::from)?;
@@ -41,19 +41,20 @@ pub(super) fn prune(
 
 struct PruneWalk {
     prune: Prune,
-    /// The contexts that lead to the present one.
+    /// The contexts on the path from the first context to the current one.
     path: Vec<ObjectRef>,
-    /// Contexts that have been checked, each with the reason why it counts as dead.
+    /// Contexts that were checked, each with the reason if it is dead.
     checked: ObjectMap<Option<String>>,
-    server: OwnServer,
-    /// Number of dead names that stay bound, and of contexts that were not checked completely.
+    server: ServerAddresses,
+    /// Number of dead names that remain bound, plus the number of contexts that were not checked
+    /// completely.
     not_done: usize,
 }
 
-/// A name that is to be unbound.
+/// A name to unbind.
 struct Dead {
     name: Vec<NameComponent>,
-    /// The name from the beginning, in the form in which it is printed.
+    /// The full name, in printed form.
     whole: String,
     object: ObjectRef,
     reason: String,
@@ -103,7 +104,7 @@ impl PruneWalk {
         out: &mut Output<'_>,
     ) -> Result<Option<Dead>, String> {
         let name = binding.binding_name;
-        let whole = joined(prefix, &name);
+        let whole = joined_name(prefix, &name);
         let (object, reason) = if binding.binding_type == BindingType::Nobject {
             let Some(object) = context.resolve(&name).ok().flatten() else { return Ok(None) };
             let reason = death(&object.with_timeout(self.prune.timeout));
@@ -119,15 +120,15 @@ impl PruneWalk {
         Ok(reason.map(|reason| Dead { name, whole, object, reason }))
     }
 
-    /// Counts and prints a context that was not checked to its end.
+    /// Reports and counts a context that was not checked completely.
     fn leave(&mut self, name: &str, reason: &str, out: &mut Output<'_>) -> Result<(), String> {
         self.not_done += 1;
         let members = || json!({ "name": name, "found": null, "is_unbound": false, "error": reason });
         out.line(|| format!("{name}: {reason}"), members)
     }
 
-    /// Checks a context and prunes the names below it. Returns the reason why it counts as dead, if
-    /// it does.
+    /// Checks a context and prunes the names below it. Returns the reason if the context itself is
+    /// dead.
     fn check_context(
         &mut self,
         object: &ObjectRef,
@@ -135,7 +136,7 @@ impl PruneWalk {
         out: &mut Output<'_>,
     ) -> Result<Option<String>, String> {
         let object = object.with_timeout(self.prune.timeout);
-        let reason = if self.prune.follow || self.server.has(&object) {
+        let reason = if self.prune.follow || self.server.contains(&object) {
             self.path.push(object.clone());
             let outcome = self.run(&NamingContextRef::unchecked_narrow(&object), name, out);
             self.path.pop();
@@ -163,18 +164,19 @@ impl PruneWalk {
     }
 }
 
-/// Unbinds a name if it is still bound to `object`. While other names were checked, the object's
-/// server may have started again and bound the name to another object. The function then returns
-/// false.
+/// Unbinds a name if it is still bound to `object`, and otherwise returns false.
+///
+/// During the checks of other names, the object's server may have restarted and bound the name to
+/// another object.
 fn unbind_from(context: &NamingContextRef, name: &[NameComponent], object: &ObjectRef) -> Result<bool, String> {
-    let found = context.resolve(name).map_err(of_rebind)?;
+    let found = context.resolve(name).map_err(rebind_message)?;
     if found.is_none_or(|found| found.ior() != object.ior()) {
         return Ok(false);
     }
-    context.unbind(name).map(|()| true).map_err(of_rebind)
+    context.unbind(name).map(|()| true).map_err(rebind_message)
 }
 
-/// Returns the reason why an object counts as dead, or `None` if it does not.
+/// Returns the reason if an object is dead, or `None` if it is not.
 fn death(object: &ObjectRef) -> Option<String> {
     match object.non_existent() {
         Ok(true) => Some("does not exist".to_owned()),
@@ -183,8 +185,8 @@ fn death(object: &ObjectRef) -> Option<String> {
     }
 }
 
-/// Returns the reason why an exception means that an object is dead. A slow server, or one that
-/// answers TRANSIENT, is alive.
+/// Returns the reason if an exception means that the object is dead. A server that is slow or
+/// answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
     let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
     match exception.kind() {

@@ -1,7 +1,7 @@
-//! Traversal of contexts, and the commands `list` and `tree`.
+//! Traversal of naming contexts, and the commands `list` and `tree`.
 //!
-//! Bindings are fetched in batches, so that a context of any size takes little memory here and in
-//! the server. A context with several names is traversed once.
+//! Bindings are read in batches, so that a context of any size takes little memory in the command
+//! and in the server. A context with several names is traversed once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,19 +14,20 @@ use corelane_services::naming::name;
 use corelane_wire::ior::ProfileEndpoint;
 use serde_json::json;
 
-use super::client::of_rebind;
+use super::client::rebind_message;
 use super::output::Output;
 
-/// Number of bindings that are requested at a time.
+/// Number of bindings that one call requests.
 pub(super) const BATCH: u32 = 500;
 /// Maximum depth of nested contexts that are traversed.
 const MAX_DEPTH: usize = 100;
 
-/// The reason why the bindings of a context were not read to the end.
+/// The reason why the bindings of a context were not read completely.
 pub(super) enum ListError {
-    /// The context cannot be listed.
+    /// The context could not be listed.
     Context(SystemException),
-    /// The iterator failed after the first batch. The server may have ended it. The context exists.
+    /// The iterator failed after the first batch. The server may have destroyed it. The context
+    /// exists.
     Iterator(SystemException),
     Output(String),
 }
@@ -41,13 +42,13 @@ impl From<ListError> for String {
     }
 }
 
-/// Calls `visit` with all bindings of a context in batches, each sorted by name.
+/// Calls `visit` with each batch of a context's bindings, sorted by name.
 pub(super) fn for_each_batch(
     context: &NamingContextRef,
     visit: &mut dyn FnMut(Vec<Binding>) -> Result<(), String>,
 ) -> Result<(), ListError> {
     let sorted = |mut bindings: Vec<Binding>| {
-        bindings.sort_by_cached_key(|binding| text_of(&binding.binding_name));
+        bindings.sort_by_cached_key(|binding| name_text(&binding.binding_name));
         bindings
     };
     let (bindings, iterator) = context.list(BATCH).map_err(ListError::Context)?;
@@ -61,18 +62,18 @@ pub(super) fn for_each_batch(
             visit(sorted(bindings)).map_err(ListError::Output)
         });
     }
-    // Errors are ignored: the server has destroyed the iterator itself, or will do so.
+    // Ignore errors: the server has destroyed the iterator, or will do so.
     let _ = iterator.destroy();
     visited
 }
 
-/// Returns a binding in the form of a list.
+/// Formats a binding as a line of a list.
 fn line(binding: &Binding) -> String {
-    format!("{}{}", text_of(&binding.binding_name), mark(is_context(binding)))
+    format!("{}{}", name_text(&binding.binding_name), context_suffix(is_context(binding)))
 }
 
-/// Returns the sign behind the names of contexts.
-pub(super) fn mark(is_context: bool) -> &'static str {
+/// Returns the suffix of a binding's name: `/` for a context.
+pub(super) fn context_suffix(is_context: bool) -> &'static str {
     if is_context { "/" } else { "" }
 }
 
@@ -80,18 +81,17 @@ fn is_context(binding: &Binding) -> bool {
     binding.binding_type == BindingType::Ncontext
 }
 
-/// Returns the text of a name. Its control characters are not escaped.
-pub(super) fn text_of(name: &[NameComponent]) -> String {
+/// Formats a name without escaping its control characters.
+pub(super) fn name_text(name: &[NameComponent]) -> String {
     name::to_string(name).unwrap_or_default()
 }
 
-/// Returns the text of a name in the context with the name `prefix`. Its control characters are not
-/// escaped.
-pub(super) fn joined(prefix: &str, name: &[NameComponent]) -> String {
-    if prefix.is_empty() { text_of(name) } else { format!("{prefix}/{}", text_of(name)) }
+/// Formats a name below the context named `prefix`, without escaping its control characters.
+pub(super) fn joined_name(prefix: &str, name: &[NameComponent]) -> String {
+    if prefix.is_empty() { name_text(name) } else { format!("{prefix}/{}", name_text(name)) }
 }
 
-/// A map from objects to values. Equivalent references denote one object.
+/// A map from objects to values. Equivalent references are one key.
 pub(super) struct ObjectMap<V>(HashMap<u32, Vec<(ObjectRef, V)>>);
 
 impl<V> Default for ObjectMap<V> {
@@ -120,7 +120,7 @@ impl<V> ObjectMap<V> {
         }
     }
 
-    /// Removes the objects whose values `keep` does not accept. Returns true if any were removed.
+    /// Removes the objects whose values `keep` rejects. Returns true if any were removed.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) -> bool {
         let mut has_removed = false;
         for same_hash in self.0.values_mut() {
@@ -133,10 +133,11 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// Distinguishes the contexts of one server from those of others, by their addresses.
-pub(super) struct OwnServer {
+/// The addresses of one server, by which its contexts are distinguished from those of other
+/// servers.
+pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,
-    /// Results of earlier look-ups.
+    /// Host names that were already resolved.
     known: HashMap<(String, u16), Vec<ServerLocation>>,
 }
 
@@ -150,15 +151,15 @@ enum ServerLocation {
     Other(String),
 }
 
-impl OwnServer {
+impl ServerAddresses {
     pub(super) fn new(root: &ObjectRef) -> Self {
-        let mut server = OwnServer { addresses: Vec::new(), known: HashMap::new() };
+        let mut server = ServerAddresses { addresses: Vec::new(), known: HashMap::new() };
         server.addresses = server.places(root);
         server
     }
 
     /// Returns true if the object has an address of the server.
-    pub(super) fn has(&mut self, object: &ObjectRef) -> bool {
+    pub(super) fn contains(&mut self, object: &ObjectRef) -> bool {
         let places = self.places(object);
         places.iter().any(|place| self.addresses.iter().any(|own| is_same(own, place)))
     }
@@ -188,8 +189,8 @@ fn look_up(host: &str, port: u16) -> Vec<ServerLocation> {
     }
 }
 
-/// Returns true if two places are the same. A server that listens at all addresses of this machine
-/// may be called at one of them and publish another.
+/// Returns true if two addresses belong to one server. A server that listens at all addresses of
+/// this machine may publish another address than the one that clients call.
 fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     match (first, second) {
         (ServerLocation::Address(first), ServerLocation::Address(second)) => {
@@ -200,7 +201,7 @@ fn is_same(first: &ServerLocation, second: &ServerLocation) -> bool {
     }
 }
 
-/// Returns true for an address of this machine, to which a socket can be bound.
+/// Returns true for an address of this machine.
 fn is_local(address: IpAddr) -> bool {
     let unspecified = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let source = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
@@ -210,13 +211,14 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || source.is_ok_and(|source| source.ip() == address)
 }
 
-/// Any port: sockets that send nothing are connected to it.
+/// Port to which sockets connect that send nothing, so its number does not matter.
 const DISCARD: u16 = 9;
 
-/// Returns true if one socket of this machine takes the connections to this port at all addresses.
+/// Returns true if one socket of this machine accepts the connections to this port at all
+/// addresses.
 fn listens_at_all_addresses(port: u16) -> bool {
     let is_listener = |line: &str| {
-        // The columns are the number, the local address, the peer's, and the state.
+        // The columns are the number, the local address, the peer's address, and the state.
         let mut columns = line.split_ascii_whitespace().skip(1);
         let (local, state) = (columns.next().unwrap_or_default(), columns.nth(1));
         let (address, number) = local.split_once(':').unwrap_or_default();
@@ -230,21 +232,21 @@ fn listens_at_all_addresses(port: u16) -> bool {
     })
 }
 
-/// State of listening sockets in the kernel's tables.
+/// State of listening sockets in the kernel's tables of sockets.
 const LISTEN: &str = "0A";
-/// Maximum number of bytes that are read of such a table.
+/// Maximum number of bytes that are read from such a table.
 const MAX_TABLE: u64 = 64 << 20;
 
 /// Prints the bindings of a context.
 pub(super) fn list(context: &NamingContextRef, out: &mut Output<'_>) -> Result<(), String> {
     let mut print = |binding: &Binding| {
-        let members = || json!({ "name": text_of(&binding.binding_name), "is_context": is_context(binding) });
+        let members = || json!({ "name": name_text(&binding.binding_name), "is_context": is_context(binding) });
         out.line(|| line(binding), members)
     };
     for_each_batch(context, &mut |bindings| bindings.iter().try_for_each(&mut print)).map_err(String::from)
 }
 
-/// Prints the bindings of a context and of all contexts below it. `name` is the context's own name.
+/// Prints the bindings of a context and of all contexts below. `name` is the name of the context.
 pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>) -> Result<(), String> {
     let mut walk = TreeWalk { path: vec![context.as_object().clone()], printed: ObjectMap::default() };
     walk.printed.insert(context.as_object().clone(), name.to_owned());
@@ -252,9 +254,9 @@ pub(super) fn tree(context: &NamingContextRef, name: &str, out: &mut Output<'_>)
 }
 
 struct TreeWalk {
-    /// The contexts that lead to the present one.
+    /// The contexts on the path from the first context to the current one.
     path: Vec<ObjectRef>,
-    /// Names of the contexts whose bindings have been printed.
+    /// Names of the contexts whose bindings were printed.
     printed: ObjectMap<String>,
 }
 
@@ -263,7 +265,7 @@ impl TreeWalk {
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
                 let indent = "  ".repeat(self.path.len() - 1);
-                let name = joined(prefix, &binding.binding_name);
+                let name = joined_name(prefix, &binding.binding_name);
                 let is_context = is_context(&binding);
                 let (object, remark) =
                     if is_context { self.below(context, &binding.binding_name) } else { (None, None) };
@@ -294,8 +296,8 @@ impl TreeWalk {
         })
     }
 
-    /// Returns the context to print to which a name is bound. Otherwise returns a remark with the
-    /// reason why there is none.
+    /// Returns the context that is bound to a name and must be printed. Otherwise returns a remark
+    /// that explains why it is not printed.
     fn below(&self, context: &NamingContextRef, name: &[NameComponent]) -> (Option<ObjectRef>, Option<String>) {
         match bound_context(context, name, &self.path) {
             Ok(object) => match self.printed.get(&object) {
@@ -307,10 +309,10 @@ impl TreeWalk {
     }
 }
 
-/// Returns the context to which a name is bound. `path` contains the contexts that lead there.
+/// Returns the context that is bound to a name. `path` has the contexts above the context.
 ///
 /// # Errors
-/// A remark with the reason why the context is not traversed.
+/// A remark that explains why the context is not traversed.
 pub(super) fn bound_context(
     context: &NamingContextRef,
     name: &[NameComponent],
@@ -321,7 +323,7 @@ pub(super) fn bound_context(
         Ok(Some(_)) if path.len() >= MAX_DEPTH => Err(format!("deeper than {MAX_DEPTH} contexts")),
         Ok(Some(object)) => Ok(object),
         Ok(None) => Err("nil".to_owned()),
-        Err(error) => Err(of_rebind(error)),
+        Err(error) => Err(rebind_message(error)),
     }
 }
 
@@ -334,10 +336,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_told_apart_by_their_addresses() {
+    fn servers_are_distinguished_by_their_addresses() {
         let orb = Orb::new().unwrap();
         let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
-        let mut own = OwnServer::new(&object("corbaloc::1.2@localhost:2809/NameService"));
+        let mut own = ServerAddresses::new(&object("corbaloc::1.2@localhost:2809/NameService"));
         for (text, is_own) in [
             ("corbaloc::1.2@127.0.0.1:2809/x", true),
             ("corbaloc::1.2@127.0.0.1:2810/x", false),
@@ -345,14 +347,14 @@ mod tests {
             ("corbaloc::1.2@192.0.2.1:2809,:1.2@127.0.0.1:2809/x", true),
             ("corbaloc::1.2@no-such-host.invalid:2809/x", false),
         ] {
-            assert_eq!(own.has(&object(text)), is_own, "{text}");
+            assert_eq!(own.contains(&object(text)), is_own, "{text}");
         }
-        let mut unknown = OwnServer::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
-        assert!(unknown.has(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
+        let mut unknown = ServerAddresses::new(&object("corbaloc::1.2@no-such-host.invalid:2809/x"));
+        assert!(unknown.contains(&object("corbaloc::1.2@no-such-host.invalid:2809/y")));
     }
 
     #[test]
-    fn servers_at_one_port_of_two_local_addresses_are_two() {
+    fn servers_at_one_port_of_two_local_addresses_are_distinguished() {
         let orb = Orb::new().unwrap();
         let object = |host: &str, port: u16| {
             let text = format!("corbaloc::1.2@{host}:{port}/x");
@@ -360,16 +362,16 @@ mod tests {
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut own = OwnServer::new(&object("127.0.0.1", port));
-        assert!(own.has(&object("127.0.0.1", port)) && !own.has(&object("127.0.0.2", port)));
+        let mut own = ServerAddresses::new(&object("127.0.0.1", port));
+        assert!(own.contains(&object("127.0.0.1", port)) && !own.contains(&object("127.0.0.2", port)));
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut own = OwnServer::new(&object("127.0.0.1", port));
-        assert!(own.has(&object("127.0.0.2", port)) && !own.has(&object("192.0.2.1", port)));
+        let mut own = ServerAddresses::new(&object("127.0.0.1", port));
+        assert!(own.contains(&object("127.0.0.2", port)) && !own.contains(&object("192.0.2.1", port)));
     }
 
     #[test]
-    fn equivalent_references_are_one_object() {
+    fn equivalent_references_are_one_key() {
         let orb = Orb::new().unwrap();
         let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
         let mut map = ObjectMap::default();

@@ -1,7 +1,7 @@
-//! The command `watch`: prints the changes of names below a context.
+//! The command `watch`, which prints changes of the names below a context.
 //!
-//! Corelane's name servers report their changes. For other servers the command repeatedly reads all
-//! names and compares them.
+//! Corelane's name servers report their changes. From other servers the command repeatedly reads
+//! all names and compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,22 +14,22 @@ use corelane_services::naming::cos_naming::{BindingType, NamingContextRef};
 use serde_json::json;
 
 use super::output::Output;
-use super::walk::{ListError, ObjectMap, OwnServer, bound_context, for_each_batch, joined, mark};
+use super::walk::{ListError, ObjectMap, ServerAddresses, bound_context, context_suffix, for_each_batch, joined_name};
 
-/// Maximum time in milliseconds for which the server waits for a change.
+/// Maximum time in milliseconds for which the server waits for a change before it answers.
 const PATIENCE_MS: u32 = 1_000;
-/// Pause before the next call, after an answer without changes that came at once.
+/// Pause before the next request if the server answered at once without changes.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Time between two readings of a server that reports no changes.
+    /// Time between two readings of a server that does not report changes.
     pub(super) interval: Duration,
-    /// Number of changes after which the command ends; `None` for no end.
+    /// Number of changes after which the command ends. `None` means that it does not end.
     pub(super) count: Option<u64>,
 }
 
-/// Prints the changes below a context as they come. `prefix` is the context's own name.
+/// Prints each change below a context. `prefix` is the name of the context.
 pub(super) fn watch(
     context: &NamingContextRef,
     prefix: &str,
@@ -61,7 +61,7 @@ impl Printer<'_, '_> {
             ChangeKind::Unbound => "unbound",
         };
         self.out.line(
-            || format!("{word} {name}{}", mark(is_context)),
+            || format!("{word} {name}{}", context_suffix(is_context)),
             || json!({ "change": word, "name": name, "is_context": is_context }),
         )?;
         self.out.flush()
@@ -72,7 +72,7 @@ impl Printer<'_, '_> {
     }
 }
 
-/// The target of a name: true for a context, and a hash of the reference.
+/// Target of a name: true for a context, and a hash of the reference.
 type WatchedBinding = (bool, u64);
 
 fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
@@ -81,11 +81,11 @@ fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
     (is_context, hasher.finish())
 }
 
-/// The contexts that were found, each with the first name that led to it.
+/// Contexts that were found, each with the first name under which it was found.
 #[derive(Default)]
 struct WatchedContexts {
     by_object: ObjectMap<String>,
-    /// The names, so that those below a name are found without a look at all contexts.
+    /// Names in order, so that the names below a name are found without visiting all contexts.
     names: BTreeSet<String>,
 }
 
@@ -104,7 +104,7 @@ impl WatchedContexts {
         self.names.extend(other.names);
     }
 
-    /// Removes the context with a name and those below it. Returns true if there were any.
+    /// Removes the context with this name and all contexts below. Returns true if there were any.
     fn remove_below(&mut self, name: &str) -> bool {
         let below = format!("{name}/");
         let is_gone = |known: &str| known == name || known.starts_with(&below);
@@ -118,13 +118,13 @@ impl WatchedContexts {
 }
 
 /// Reads names below a context. Each context of the server is read once, under the first name that
-/// leads to it. Contexts of other servers are not read.
+/// leads to the context. Contexts of other servers are not read.
 struct Reader<'r> {
-    server: &'r mut OwnServer,
+    server: &'r mut ServerAddresses,
     contexts: WatchedContexts,
-    /// Receives each name below the context.
+    /// Called with each name below the context.
     visit: &'r mut dyn FnMut(String, WatchedBinding),
-    /// True to resolve the names of objects, in order to get their references.
+    /// True to resolve the names of objects to their references.
     resolves: bool,
 }
 
@@ -134,7 +134,7 @@ impl Reader<'_> {
         let mut below = Vec::new();
         for_each_batch(context, &mut |bindings| {
             for binding in bindings {
-                let name = joined(prefix, &binding.binding_name);
+                let name = joined_name(prefix, &binding.binding_name);
                 if binding.binding_type == BindingType::Nobject {
                     // A name that another client has just unbound has no target.
                     let object =
@@ -149,12 +149,12 @@ impl Reader<'_> {
             Ok(())
         })?;
         for (object, name) in below {
-            if self.contexts.name(&object).is_none() && self.server.has(&object) {
+            if self.contexts.name(&object).is_none() && self.server.contains(&object) {
                 path.push(object.clone());
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // The context has been destroyed, and its name is still bound.
+                    // The context has been destroyed, but its name is still bound.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }
@@ -164,11 +164,11 @@ impl Reader<'_> {
     }
 }
 
-/// Reads all names below a context in `server`. Returns its contexts with their names.
+/// Reads all names below a context of `server`. Returns the server's contexts with their names.
 fn read(
     context: &NamingContextRef,
     prefix: &str,
-    server: &mut OwnServer,
+    server: &mut ServerAddresses,
     resolves: bool,
     visit: &mut dyn FnMut(String, WatchedBinding),
 ) -> Result<WatchedContexts, String> {
@@ -177,7 +177,7 @@ fn read(
     Ok(reader.contexts)
 }
 
-/// Prints the differences between one reading and the next.
+/// Prints the differences between two successive readings.
 fn compare(
     context: &NamingContextRef,
     prefix: &str,
@@ -185,7 +185,7 @@ fn compare(
     printer: &mut Printer<'_, '_>,
     said: &mut dyn Write,
 ) -> Result<(), String> {
-    let mut server = OwnServer::new(context.as_object());
+    let mut server = ServerAddresses::new(context.as_object());
     let mut names = || {
         let mut names = BTreeMap::new();
         read(context, prefix, &mut server, true, &mut |name, entry| {
@@ -220,7 +220,7 @@ fn follow(
     let mut position = reporting.last_change().map_err(|error| error.to_string())?;
     let own = reporting.own_reference().map_err(|error| error.to_string())?;
     let context = &own.ok_or("the server returns a nil context")?;
-    let mut server = OwnServer::new(context.as_object());
+    let mut server = ServerAddresses::new(context.as_object());
     let mut contexts = read_contexts(context, prefix, &mut server)?;
     // Ignore errors: there may be no standard error.
     let _ = writeln!(said, "watching: the server reports its changes");
@@ -232,12 +232,12 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server permits no further client to wait.
+            // The server has reached its maximum number of waiting clients, so it answers at once.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // The contexts below may have other names.
+                // A removed context may still have another name.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -246,33 +246,37 @@ fn follow(
     Ok(())
 }
 
-fn read_contexts(context: &NamingContextRef, prefix: &str, server: &mut OwnServer) -> Result<WatchedContexts, String> {
+fn read_contexts(
+    context: &NamingContextRef,
+    prefix: &str,
+    server: &mut ServerAddresses,
+) -> Result<WatchedContexts, String> {
     read(context, prefix, server, false, &mut |_, _| {})
 }
 
-/// Prints a change if it is in one of the contexts, which the change may add to or reduce. Returns
-/// true if it has removed contexts.
+/// Prints a change if it belongs to one of the contexts, and updates the contexts. Returns true if
+/// the change removed contexts.
 fn print(
     change: &Change,
     contexts: &mut WatchedContexts,
-    server: &mut OwnServer,
+    server: &mut ServerAddresses,
     printer: &mut Printer<'_, '_>,
 ) -> Result<bool, String> {
     let Some(parent) = &change.parent else { return Ok(false) };
     let Some(prefix) = contexts.name(parent.as_object()) else { return Ok(false) };
-    let name = joined(prefix, std::slice::from_ref(&change.name));
+    let name = joined_name(prefix, std::slice::from_ref(&change.name));
     let is_context = change.binding_type == BindingType::Ncontext;
     printer.print(change.kind, &name, is_context)?;
     let bound = change.target.as_ref().filter(|_| is_context && change.kind == ChangeKind::Bound);
     if bound.is_some_and(|object| contexts.name(object) == Some(&name)) {
-        // The last reading came after this change.
+        // The last reading already contains this change.
         return Ok(false);
     }
-    // The name may have been bound to a context. The names below that context are then gone too.
+    // The name may have been bound to a context. If so, the names below the context are gone too.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()
-        && server.has(object)
+        && server.contains(object)
     {
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
@@ -291,15 +295,14 @@ mod tests {
 
     use super::*;
 
-    /// A burst of new contexts below a context that was read after them must not cause a further
-    /// reading for each.
+    /// Several new contexts that one reading already contained must not cause further readings.
     #[test]
-    fn a_change_that_was_read_before_removes_nothing() {
+    fn change_in_the_last_reading_removes_no_context() {
         let orb = Orb::new().unwrap();
         let object = |key: &str| orb.string_to_object(&format!("corbaloc::1.2@127.0.0.1:1/{key}")).unwrap().unwrap();
         let root = object("root");
         let mut contexts = WatchedContexts::default();
-        let mut server = OwnServer::new(&root);
+        let mut server = ServerAddresses::new(&root);
         for (key, name) in [("root", ""), ("a", "a"), ("b", "a/b"), ("ab", "ab")] {
             contexts.insert(object(key), name);
         }

@@ -1,4 +1,4 @@
-//! Times of answers: percentiles, and a histogram.
+//! Response times: percentiles, and a histogram.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::{Value as Json, json};
 /// Width in characters of the longest bar.
 const BAR: u64 = 40;
 
-/// The times of all answers to a question.
+/// Times of all answers to a question.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     nanos: Vec<u64>,
 }
 
-/// A bucket: the answers whose times are at least a power of two in microseconds, and below the
-/// next one. The first bucket begins at 0.
+/// A bucket of the histogram. Its times are at least a power of two in microseconds and below the
+/// next power. The first bucket starts at 0.
 #[derive(Debug, PartialEq, Eq)]
 struct Bucket {
     from_us: u64,
@@ -37,7 +37,7 @@ impl Latencies {
         sorted
     }
 
-    /// Returns the buckets from the first to the last one that is not empty.
+    /// Returns the buckets from the first to the last one with times.
     fn buckets(&self) -> Vec<Bucket> {
         let index = |nanos: u64| (nanos / 1000).checked_ilog2().map_or(0, |power| power + 1);
         let indices: Vec<u32> = self.nanos.iter().map(|&nanos| index(nanos)).collect();
@@ -50,7 +50,7 @@ impl Latencies {
         (first..=last).map(bucket).collect()
     }
 
-    /// Returns the percentiles in one line, and the histogram.
+    /// Formats the percentiles as one line, followed by the histogram.
     pub(super) fn to_text(&self) -> String {
         let sorted = self.sorted();
         let us = |hundredths| percentile(&sorted, hundredths) / 1e3;
@@ -85,7 +85,8 @@ impl Latencies {
     }
 }
 
-/// Returns the time in nanoseconds that `hundredths` of the sorted times do not exceed.
+/// Returns the smallest time in nanoseconds that at least `hundredths` percent of the sorted times
+/// do not exceed.
 fn percentile(sorted: &[u64], hundredths: usize) -> f64 {
     let rank = (sorted.len() * hundredths).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default() as f64
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn times_fall_into_powers_of_two() {
+    fn buckets_are_powers_of_two() {
         let buckets = of(&[3, 2, 17, 31, 16]).buckets();
         let counts: Vec<(u64, u64, u64)> = buckets.iter().map(|one| (one.from_us, one.below_us, one.count)).collect();
         assert_eq!(counts, [(2, 4, 2), (4, 8, 0), (8, 16, 0), (16, 32, 3)]);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_json_tell_the_same() {
+    fn text_and_json_have_equal_content() {
         let latencies = of(&[1, 100, 100, 200]);
         let text = latencies.to_text();
         assert!(text.starts_with("p50 100.0 us, p99 200.0 us, least 1.0 us, most 200.0 us\n"), "{text}");

@@ -1,4 +1,4 @@
-//! `corelane sniff`: shows the GIOP messages in captured traffic.
+//! The command `corelane sniff`, which shows the GIOP messages in captured traffic.
 
 mod show;
 mod typed;
@@ -15,7 +15,7 @@ use clap::{ArgAction, ArgMatches, Command};
 use corelane_idl::compile::CompileOptions;
 use corelane_sniff::{SniffCounts, Sniffer, read_capture};
 
-use self::show::Show;
+use self::show::MessagePrinter;
 use self::typed::Signatures;
 use crate::arguments::{self, ArgumentRefusal, flag, option, positional};
 use crate::idl_types::compile;
@@ -42,21 +42,21 @@ operation, the status of replies and their time after the request. FILE is pcap 
   --slower SECONDS  show replies that came later than this after their requests
   --json            print one JSON object a line
 
-Octets that the capture lacks are said on a line of their own. The messages around them are left out.
+Octets that the capture lacks are reported on a line of their own. The messages that contain them are left out.
 
 Exit status: 0 shown, 1 the file was not read to its end, 2 wrong usage.
 ";
 
-/// The place that packets come from.
+/// The source of the packets.
 #[derive(Debug)]
-enum CaptureSource {
+enum CaptureInput {
     File(OsString),
     Device(OsString),
 }
 
 #[derive(Debug)]
 struct SniffArguments {
-    source: CaptureSource,
+    source: CaptureInput,
     idl: Option<PathBuf>,
     options: CompileOptions,
     interface: Option<String>,
@@ -66,7 +66,7 @@ struct SniffArguments {
     is_json: bool,
 }
 
-/// Returns what the command takes.
+/// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let many = [("port", "PORT"), ("operation", "NAME")];
     let command = arguments::command("sniff", USAGE)
@@ -75,7 +75,7 @@ pub(crate) fn command() -> Command {
         .args([option("idl", "FILE"), option("idl-interface", "NAME"), option("slower", "SECONDS")])
         .args([option("interface", "DEVICE"), flag("json")])
         .arg(positional("FILE"));
-    arguments::described(command, USAGE)
+    arguments::with_descriptions(command, USAGE)
 }
 
 impl SniffArguments {
@@ -86,8 +86,8 @@ impl SniffArguments {
         };
         let word = |id: &str| parsed.get_one::<OsString>(id).cloned();
         let source = match (word("FILE"), word("interface")) {
-            (Some(file), None) => CaptureSource::File(file),
-            (None, Some(device)) => CaptureSource::Device(device),
+            (Some(file), None) => CaptureInput::File(file),
+            (None, Some(device)) => CaptureInput::Device(device),
             (None, None) => return Err("no file is given".to_owned()),
             (Some(_), Some(_)) => return Err("`--interface` takes no file".to_owned()),
         };
@@ -115,7 +115,7 @@ pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
     let parsed = arguments::parse(command(), words).map_err(ArgumentRefusal::reason);
     let arguments = match parsed.and_then(|parsed| SniffArguments::of(&parsed).map_err(Some)) {
         Ok(arguments) => arguments,
-        Err(reason) => return arguments::refused(reason, USAGE, out),
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
     };
     let mut out = BufWriter::new(out);
     let outcome = sniff(&arguments, &mut out);
@@ -134,13 +134,13 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
     let signatures = compilation.as_ref().map(|compiled| Signatures::new(compiled, arguments.interface.clone()));
     let mut dumpcap = None;
     let (name, source): (String, Box<dyn Read + Send>) = match &arguments.source {
-        CaptureSource::File(file) if file == "-" => ("the standard input".to_owned(), Box::new(io::stdin())),
-        CaptureSource::File(file) => {
+        CaptureInput::File(file) if file == "-" => ("the standard input".to_owned(), Box::new(io::stdin())),
+        CaptureInput::File(file) => {
             let name = format!("`{}`", excerpt(&file.to_string_lossy()));
             let file = File::open(file).map_err(|error| format!("{name} cannot be opened: {error}"))?;
             (name, Box::new(file))
         }
-        CaptureSource::Device(device) => {
+        CaptureInput::Device(device) => {
             let started = dumpcap.insert(start_dumpcap(device, &arguments.ports)?);
             let output = started.stdout.take().ok_or("dumpcap has no output")?;
             ("dumpcap".to_owned(), Box::new(output))
@@ -151,7 +151,7 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
         None => outcome,
         Some(mut dumpcap) => {
             if outcome.is_err() {
-                // Ignore errors: it may have ended.
+                // Ignore errors: dumpcap may have ended.
                 let _ = dumpcap.kill();
             }
             let status = dumpcap.wait().map_err(|error| format!("dumpcap: {error}"))?;
@@ -178,12 +178,12 @@ fn show_all(
     out: &mut dyn Write,
 ) -> Result<(), String> {
     let mut sniffer = Sniffer::new(arguments.ports.clone());
-    let mut show = Show::new(arguments, signatures, out);
+    let mut show = MessagePrinter::new(arguments, signatures, out);
     let mut last = 0;
     let read = read_capture(source, &mut |packet| {
         last = packet.at;
         sniffer.packet(&packet, &mut |seen| show.seen(&seen));
-        // A reader of a pipe gets each line when it happens.
+        // Flushes each line, so that the reader of a pipe gets it immediately.
         show.written()
     });
     sniffer.finish(last, &mut |seen| show.seen(&seen));
@@ -192,8 +192,8 @@ fn show_all(
     read.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Says what was left out.
-fn left_out(counts: SniffCounts, show: &mut Show<'_, '_>) -> Result<(), String> {
+/// Prints how many packets and connections were not evaluated.
+fn left_out(counts: SniffCounts, show: &mut MessagePrinter<'_, '_>) -> Result<(), String> {
     let SniffCounts { ip_fragments, unknown_links, forgotten, .. } = counts;
     for (count, what) in [
         (ip_fragments, "fragments of IP packets were left out"),

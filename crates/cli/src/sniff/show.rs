@@ -1,4 +1,4 @@
-//! Captured messages as lines of text or JSON.
+//! Captured messages as lines of text or of JSON.
 
 use std::io::Write;
 use std::time::Duration;
@@ -19,32 +19,32 @@ use crate::json::hexadecimal;
 use crate::text::{excerpt, json_line, printable};
 
 static LIMITS: Limits = Limits::DEFAULT;
-/// Maximum length of the JSON of arguments in a line of text, in characters.
+/// Maximum length in characters of the arguments' JSON in a line of text.
 const MAX_VALUES: usize = 1_000;
 
-/// Prints what is seen.
-pub(super) struct Show<'a, 'o> {
+/// Prints captured messages and faults that pass the filters.
+pub(super) struct MessagePrinter<'a, 'o> {
     arguments: &'a SniffArguments,
     signatures: Option<Signatures<'a>>,
     out: &'o mut dyn Write,
-    /// Time of the first thing that was seen.
+    /// Time of the first captured event. Printed times are relative to it.
     first: Option<u64>,
     failure: Option<String>,
 }
 
-/// The parts of a line, as members of JSON.
+/// Members of the JSON object that a line shows.
 type Members = Map<String, Json>;
 
-impl<'a, 'o> Show<'a, 'o> {
+impl<'a, 'o> MessagePrinter<'a, 'o> {
     pub(super) fn new(
         arguments: &'a SniffArguments,
         signatures: Option<Signatures<'a>>,
         out: &'o mut dyn Write,
     ) -> Self {
-        Show { arguments, signatures, out, first: None, failure: None }
+        MessagePrinter { arguments, signatures, out, first: None, failure: None }
     }
 
-    /// Passes on the lines. The error says why they cannot be written.
+    /// Flushes the output. Returns the first write error as a message for the user.
     pub(super) fn written(&mut self) -> Result<(), String> {
         match self.failure.take() {
             Some(failure) => Err(failure),
@@ -52,7 +52,7 @@ impl<'a, 'o> Show<'a, 'o> {
         }
     }
 
-    /// Prints a number of things that were left out.
+    /// Prints the number of packets or connections that were left out.
     pub(super) fn note(&mut self, count: u64, what: &str) -> Result<(), String> {
         let line = if self.arguments.is_json {
             json_line(&json!({ "schema": 1, "left_out": what, "count": count }))
@@ -62,7 +62,7 @@ impl<'a, 'o> Show<'a, 'o> {
         self.out.write_all(line.as_bytes()).map_err(|error| format!("cannot write: {error}"))
     }
 
-    /// Prints what was seen, if it is wanted.
+    /// Prints an event if it passes the filters.
     pub(super) fn seen(&mut self, seen: &Seen<'_>) {
         let first = *self.first.get_or_insert(seen.at);
         let mut members = Members::new();
@@ -82,7 +82,8 @@ impl<'a, 'o> Show<'a, 'o> {
         }
     }
 
-    /// Returns the text of what was seen, and adds its members. `None` if it is not wanted.
+    /// Returns the text of an event and adds its members. Returns `None` if a filter leaves the
+    /// event out.
     fn parts(&mut self, seen: &Seen<'_>, members: &mut Members) -> Option<String> {
         let mut add = |name: &str, value: Json| drop(members.insert(name.to_owned(), value));
         Some(match &seen.what {
@@ -146,7 +147,8 @@ impl<'a, 'o> Show<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if a filter leaves out what concerns this operation, or no operation.
+    /// Returns `None` if a filter leaves out messages of this operation. Without an operation, any
+    /// filter does.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));
@@ -179,7 +181,8 @@ impl<'a, 'o> Show<'a, 'o> {
         Some(text)
     }
 
-    /// Adds the request of a reply, and returns its text. `None` if a filter leaves the reply out.
+    /// Adds the request of a reply and returns its text. Returns `None` if a filter leaves the
+    /// reply out.
     fn call(&self, call: Option<&Call>, at: u64, members: &mut Members) -> Option<String> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || call.is_some_and(|call| wanted.contains(&call.operation));
@@ -270,7 +273,7 @@ impl<'a, 'o> Show<'a, 'o> {
     }
 }
 
-/// Prints why the command failed.
+/// Prints the reason why the command failed.
 pub(super) fn error(reason: &str, is_json: bool, out: &mut dyn Write) -> std::io::Result<()> {
     let line = if is_json { json_line(&json!({ "schema": 1, "error": reason })) } else { format!("error: {reason}\n") };
     out.write_all(line.as_bytes())
@@ -289,7 +292,7 @@ const fn name_of(kind: MessageKind) -> &'static str {
     }
 }
 
-/// Adds the target of a request, and returns its text.
+/// Adds the target of a request and returns its text.
 fn target(target: &Target<'_>, members: &mut Members) -> String {
     match target {
         Target::Key(key) => {
@@ -303,7 +306,7 @@ fn target(target: &Target<'_>, members: &mut Members) -> String {
     }
 }
 
-/// Adds values, or the reason why there are none, and returns their text.
+/// Adds values, or the reason why they are missing, and returns their text.
 fn values(name: &str, values: Result<Json, String>, members: &mut Members) -> String {
     match values {
         Ok(values) => {

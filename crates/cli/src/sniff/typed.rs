@@ -1,4 +1,4 @@
-//! Arguments and results of captured messages, by the types of an IDL file.
+//! Arguments and results of captured messages, decoded with the types of an IDL file.
 
 use std::collections::HashMap;
 
@@ -13,23 +13,23 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// Maximum number of operations whose types are kept. The names come from the traffic.
+/// Maximum number of operations whose types are kept in memory. The traffic determines the names.
 const MAX_KEPT: usize = 10_000;
 
-/// The types of an operation.
+/// The types of an operation's arguments, results and exceptions.
 struct TypedOperation {
     inputs: Vec<(String, TypeCode)>,
-    /// The result, and the inout and out parameters.
+    /// The result, followed by the inout and out parameters.
     outputs: Vec<(String, TypeCode)>,
     raises: Vec<TypeCode>,
 }
 
-/// The operations of an IDL file.
+/// The operations of an IDL file, looked up as messages need them.
 pub(super) struct Signatures<'c> {
     compilation: &'c Compilation,
     types: Types<'c>,
     interface: Option<String>,
-    /// Operations by name; the error is a sentence.
+    /// Operations by name. The error is a message for the user.
     known: HashMap<String, Result<TypedOperation, String>>,
 }
 
@@ -38,22 +38,22 @@ impl<'c> Signatures<'c> {
         Signatures { compilation, types: Types::new(compilation), interface, known: HashMap::new() }
     }
 
-    /// Returns the arguments of a request as JSON. The error is a sentence.
+    /// Decodes the arguments of a request as JSON. The error is a message for the user.
     pub(super) fn arguments(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.inputs, body)
     }
 
-    /// Returns the results of an operation as JSON. The error is a sentence.
+    /// Decodes the results of an operation as JSON. The error is a message for the user.
     pub(super) fn results(&mut self, operation: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         read_all(&self.operation(operation)?.outputs, body)
     }
 
-    /// Returns the members of a user exception as JSON. The error is a sentence.
+    /// Decodes the members of a user exception as JSON. The error is a message for the user.
     pub(super) fn exception(&mut self, operation: &str, id: &str, body: &mut Decoder<'_>) -> Result<Json, String> {
         let raised = self.operation(operation)?.raises.iter().find(|raised| raised.id() == id);
         let raised = raised.ok_or_else(|| format!("`{}` does not raise it", excerpt(operation)))?;
         let members = AnyValue::decode_exception_members(raised, body).and_then(|members| members.value());
-        Ok(json::of_value(&members.map_err(|error| error.to_string())?, raised))
+        Ok(json::value_to_json(&members.map_err(|error| error.to_string())?, raised))
     }
 
     fn operation(&mut self, name: &str) -> Result<&TypedOperation, String> {
@@ -94,7 +94,7 @@ fn read_all(parts: &[(String, TypeCode)], body: &mut Decoder<'_>) -> Result<Json
     let mut values = Map::new();
     for (name, type_code) in parts {
         let value = Value::decode(type_code, body).map_err(|error| format!("`{name}` cannot be read: {error}"))?;
-        values.insert(name.clone(), json::of_value(&value, type_code));
+        values.insert(name.clone(), json::value_to_json(&value, type_code));
     }
     Ok(json!(values))
 }

@@ -1,8 +1,7 @@
-//! Preemptions of threads by the kernel, from the tracepoint `sched_switch`, if tracefs is present
-//! and permitted.
+//! Preemptions of threads by the kernel, from the tracepoint `sched_switch`.
 //!
-//! The capture uses a trace instance of its own and removes it, so that other users' tracing is not
-//! affected.
+//! They are recorded only if tracefs is present and permitted. The capture has its own trace
+//! instance and removes it at the end, so that it does not affect other tracing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,51 +10,51 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
-    /// Start in nanoseconds of the monotonic clock, with the kernel's resolution of a microsecond.
+    /// Start in nanoseconds of the monotonic clock. The kernel's resolution is a microsecond.
     pub(super) from: u64,
     pub(super) until: u64,
     /// Name of the thread that ran instead.
     pub(super) by: String,
 }
 
-pub(super) struct Capture {
+pub(super) struct PreemptionCapture {
     instance: PathBuf,
 }
 
-impl Capture {
+impl PreemptionCapture {
     /// Starts a capture. Returns `None` if tracefs is missing or not writable.
     pub(super) fn start() -> Option<Self> {
         let instance = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].into_iter().find_map(|base| {
             let instance = Path::new(base).join("instances").join(format!("corelane-{}", std::process::id()));
             fs::create_dir(&instance).is_ok().then_some(instance)
         })?;
-        let capture = Capture { instance };
+        let capture = PreemptionCapture { instance };
         let write = |file: &str, text: &str| fs::write(capture.instance.join(file), text).is_ok();
         let begun =
             write("trace_clock", "mono") && write("events/sched/sched_switch/enable", "1") && write("tracing_on", "1");
         begun.then_some(capture)
     }
 
-    /// Stops the capture and returns the preemptions.
+    /// Stops the capture and returns the recorded preemptions.
     pub(super) fn finish(self) -> Vec<Preemption> {
         let _ = fs::write(self.instance.join("tracing_on"), "0");
         preemptions(&fs::read_to_string(self.instance.join("trace")).unwrap_or_default())
     }
 }
 
-impl Drop for Capture {
+impl Drop for PreemptionCapture {
     fn drop(&mut self) {
-        // The rest is discarded when the instance is removed.
+        // Removing the instance discards all records.
         let _ = fs::write(self.instance.join("events/sched/sched_switch/enable"), "0");
         let _ = fs::remove_dir(&self.instance);
     }
 }
 
-/// One line of the tracepoint.
+/// A context switch, from one line of the tracepoint.
 struct ContextSwitch<'l> {
     at: u64,
     from: u32,
-    /// True if the thread that was switched out could have continued.
+    /// True if the thread that was switched out was still ready to run.
     ready: bool,
     to: u32,
     to_name: &'l str,
@@ -76,9 +75,8 @@ fn preemptions(trace: &str) -> Vec<Preemption> {
     found
 }
 
-/// Parses a line of the form
-/// `NAME-TID [CORE] FLAGS SECONDS: sched_switch: prev_comm=... prev_pid=... prev_prio=...
-/// prev_state=... ==> next_comm=... next_pid=... next_prio=...`.
+/// Parses a line of the form `NAME-TID [CORE] FLAGS SECONDS: sched_switch: prev_comm=...
+/// prev_pid=... prev_prio=... prev_state=... ==> next_comm=... next_pid=... next_prio=...`.
 fn switch(line: &str) -> Option<ContextSwitch<'_>> {
     let (head, event) = line.split_once(": sched_switch: ")?;
     let (before, after) = event.split_once(" ==> ")?;
@@ -106,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_was_ready_and_did_not_run_was_preempted() {
+    fn thread_that_is_ready_but_does_not_run_is_preempted() {
         let line = |at: &str, from: (&str, u32, &str), to: (&str, u32)| {
             format!(
                 " {}-{} [001] d..2. {at}: sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={} ==> next_comm={} next_pid={} \

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::super::{ANY_PORT, Folder, Server, corelane};
 use super::{NOWHERE, Watching};
 
-/// Runs a command on a server. Returns its status and the lines of JSON.
+/// Runs a command on a server. Returns its exit status and its lines of JSON.
 fn json_of(server: &Server, words: &[&str]) -> (i32, Vec<Json>) {
     let (status, text) = server.naming(&[words, &["--json"]].concat());
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")));
@@ -32,7 +32,7 @@ fn names_are_shown_as_json() {
     assert_eq!(done(&server, &["bind-context", "shop/up", &shop]), [] as [Json; 0]);
     assert_eq!(done(&server, &["resolve", "shop"]), [json!({ "schema": 1, "reference": shop })]);
     let bound = |name: &str, is_context: bool| json!({ "schema": 1, "name": name, "is_context": is_context });
-    // Names are those that other commands take, with their control characters.
+    // JSON has the names as other commands take them, with unescaped control characters.
     let expected = [bound("\x1b[2J", false), bound("a.obj", false), bound("up", true)];
     assert_eq!(done(&server, &["list", "shop"]), expected);
     let tree = |name: &str, is_context: bool, remark: Json| json!({ "schema": 1, "name": name, "is_context": is_context, "remark": remark });
@@ -46,7 +46,7 @@ fn names_are_shown_as_json() {
     let (status, said) = json_of(&server, &["resolve", "shop/none"]);
     let reason = "not found: nothing is bound to the first component of `none`";
     assert_eq!((status, said), (1, vec![json!({ "schema": 1, "error": reason })]));
-    // As text they control no terminal.
+    // As text, control characters are escaped.
     assert!(server.done(&["list", "shop"]).starts_with("\\u{1b}[2J\n"));
 }
 
@@ -88,7 +88,7 @@ fn changes_are_shown_as_json() {
 }
 
 #[test]
-fn a_server_and_a_copy_are_shown_as_json() {
+fn server_and_copy_are_shown_as_json() {
     let folder = Folder::new("json");
     let (store, copy) = (folder.text("names.db"), folder.text("copy.db"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));

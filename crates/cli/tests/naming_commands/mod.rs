@@ -1,4 +1,4 @@
-//! Tests of `watch`, `import`, `tree` and `prune` over several servers, and of the control socket.
+//! Tests of `watch`, `import`, `tree` and `prune` with several servers, and of the control socket.
 
 mod json;
 
@@ -20,11 +20,11 @@ use corelane_services::naming::cos_naming::{
 
 use super::{ANY_PORT, Folder, Server, corelane, n};
 
-/// `corelane naming watch` in a process of its own.
+/// A process of `corelane naming watch`.
 struct Watching {
     process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-    /// The line that tells in which way the command watches.
+    /// First line of the standard error, which says how the command gets the changes.
     way: String,
 }
 
@@ -44,7 +44,7 @@ impl Watching {
         self.lines.next().unwrap().unwrap()
     }
 
-    /// Expects the end of the command.
+    /// Expects that the command ends.
     fn end(mut self) {
         assert!(self.lines.next().is_none());
         assert!(self.process.wait().unwrap().success());
@@ -74,7 +74,7 @@ fn watch_prints_what_the_server_reports() {
     server.done(&["new", "shop/b"]);
     server.done(&["bind", "shop/b/c", NOWHERE]);
     server.done(&["unbind", "shop"]);
-    // The context has no name any more.
+    // The unbound context has no name any more.
     let root: NamingContextExtRef = Orb::new().unwrap().reference(&server.url).unwrap();
     assert!(root.resolve(&n("shop")).is_err());
     server.done(&["bind", "last", NOWHERE]);
@@ -93,7 +93,7 @@ fn watch_prints_what_the_server_reports() {
     below.end();
 }
 
-/// A context that loses one of its names is still watched under the other.
+/// A context that loses one of its names is still watched under its other name.
 #[test]
 fn watch_follows_shared_contexts() {
     let server = Server::start(ANY_PORT, &[]);
@@ -113,8 +113,8 @@ fn watch_follows_shared_contexts() {
     watching.end();
 }
 
-/// The names below a context of another server belong to that server, whenever the context is
-/// bound.
+/// The names below a context of another server belong to that server, so `watch` does not read
+/// them.
 #[test]
 fn watch_does_not_call_another_server() {
     let server = Server::start(ANY_PORT, &[]);
@@ -130,7 +130,7 @@ fn watch_does_not_call_another_server() {
 }
 
 #[test]
-fn watch_goes_on_beside_a_name_of_a_destroyed_context() {
+fn watch_ignores_a_name_of_a_destroyed_context() {
     let server = Server::start(ANY_PORT, &[]);
     let orb = Orb::new().unwrap();
     let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
@@ -146,7 +146,7 @@ fn watch_goes_on_beside_a_name_of_a_destroyed_context() {
 }
 
 #[test]
-fn prune_says_that_a_read_only_server_keeps_its_names() {
+fn prune_reports_that_a_read_only_server_keeps_its_names() {
     let folder = Folder::new("read-only");
     let store = folder.text("names.db");
     let server = Server::start(ANY_PORT, &["--store", &store]);
@@ -159,7 +159,7 @@ fn prune_says_that_a_read_only_server_keeps_its_names() {
     server.done(&["prune", "--dry-run"]);
 }
 
-/// A name server that reports no changes. It passes every operation on to a Corelane server.
+/// A name server without change reports. It forwards every operation to a Corelane server.
 struct Plain(NamingContextExtRef);
 
 impl NamingContext for Plain {
@@ -244,7 +244,7 @@ fn shared_contexts_are_printed_and_pruned_once() {
     assert!(dead.starts_with("a/dead: cannot be reached") && dead.lines().count() == 1, "{dead}");
     server.done(&["prune"]);
     assert_eq!(server.done(&["list", "c"]), "");
-    // A dead context has as many lines as it has names.
+    // A dead context is reported once for each of its names.
     let gone = "corbaloc::1.2@127.0.0.1:1/Context";
     server.done(&["bind-context", "x", gone]);
     server.done(&["bind-context", "b/y", gone]);
@@ -253,7 +253,7 @@ fn shared_contexts_are_printed_and_pruned_once() {
 }
 
 #[test]
-fn prune_leaves_the_names_of_other_servers_alone() {
+fn prune_keeps_names_of_other_servers() {
     let [server, other] = [0, 1].map(|_| Server::start(ANY_PORT, &[]));
     other.done(&["bind", "dead", NOWHERE]);
     server.done(&["bind-context", "other", &other.url]);
@@ -270,7 +270,8 @@ fn prune_leaves_the_names_of_other_servers_alone() {
     assert_eq!(server.done(&["list"]), "");
 }
 
-/// Fills a server with many objects, a nil one, a shared context, a ring, and another server's context.
+/// Fills a server with many objects, a nil one, a shared context, a cycle of contexts, and another
+/// server's context.
 fn fill(server: &Server, elsewhere: &Server) {
     let orb = Orb::new().unwrap();
     let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
@@ -308,8 +309,8 @@ fn import_copies_a_whole_server() {
             let copied = to.done(&["resolve", &format!("{name}/{copy}")]);
             assert_eq!(copied, from.done(&["resolve", origin]));
         }
-        // The shared context is one context again, the ring is a ring, and the other server's
-        // context is still its own.
+        // In the copy, the shared context is one context and the cycle is a cycle. The other
+        // server's context is not copied.
         let resolve = |rest: &str| to.done(&["resolve", &format!("{name}/{rest}")]);
         assert_eq!(resolve("again"), resolve("shop"));
         assert_eq!(resolve("shop/up"), to.done(&["resolve", &name]));
@@ -328,9 +329,10 @@ fn import_copies_a_whole_server() {
     }
 }
 
-/// Names that are bound in one step begin in the initial context of the server behind the socket.
+/// Names that are bound in one call are relative to the initial context of the server behind the
+/// control socket.
 #[test]
-fn import_into_another_context_than_the_sockets_is_refused() {
+fn import_over_a_control_socket_into_another_context_is_refused() {
     let folder = Folder::new("import-place");
     let [from, other] = [0, 1].map(|_| Server::start(ANY_PORT, &[]));
     from.done(&["bind", "o", NOWHERE]);
@@ -352,7 +354,7 @@ fn import_into_another_context_than_the_sockets_is_refused() {
 }
 
 #[test]
-fn a_server_copied_into_itself_ends() {
+fn import_of_a_server_into_itself_ends() {
     let server = Server::start(ANY_PORT, &[]);
     server.done(&["new", "a"]);
     server.done(&["new", "a/b"]);
@@ -366,7 +368,7 @@ fn a_server_copied_into_itself_ends() {
 }
 
 #[test]
-fn a_running_server_is_copied_and_ended_over_its_control_socket() {
+fn control_socket_copies_and_ends_a_running_server() {
     let folder = Folder::new("control");
     let store = folder.text("names.db");
     let user = corelane_sys::process::effective_user_id().to_string();
@@ -385,7 +387,7 @@ fn a_running_server_is_copied_and_ended_over_its_control_socket() {
     let nowhere = run(&["shutdown", "--control", &folder.text("nowhere")]);
     assert!(nowhere.0 == 1 && nowhere.1.starts_with("error: "), "{nowhere:?}");
 
-    // Over TCP the same key refuses every call.
+    // Over TCP, the object with the control object's key refuses every call.
     let orb = Orb::new().unwrap();
     let url = server.url.replace("NameService", "CorelaneNamingControl");
     let control_object = ControlRef::unchecked_narrow(&orb.string_to_object(&url).unwrap().unwrap());
@@ -402,7 +404,7 @@ fn a_running_server_is_copied_and_ended_over_its_control_socket() {
 }
 
 #[test]
-fn other_users_are_refused_and_told() {
+fn control_of_other_users_is_refused_and_reported() {
     let folder = Folder::new("users");
     let control = folder.text("control");
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -415,7 +417,7 @@ fn other_users_are_refused_and_told() {
     let user = corelane_sys::process::effective_user_id();
     let hint = format!("or its --allow-control does not name the user {user}\n");
     assert!(output.status.code() == Some(1) && said.ends_with(&hint), "{said}");
-    assert!(process.try_wait().unwrap().is_none(), "the server goes on");
+    assert!(process.try_wait().unwrap().is_none(), "the server still runs");
     process.kill().unwrap();
     process.wait().unwrap();
     let mut said = String::new();
@@ -425,9 +427,10 @@ fn other_users_are_refused_and_told() {
     assert!(said.contains("users 4000000000 control this server over "), "{said}");
 }
 
-/// Lines about refusals are lost if no program reads them; calls are answered in any case.
+/// If no program reads the standard error, lines about refusals are lost, and calls are still
+/// answered.
 #[test]
-fn refusals_do_not_wait_for_a_full_standard_error() {
+fn refusals_do_not_block_on_a_full_standard_error() {
     let folder = Folder::new("full");
     let control = folder.text("control");
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -455,7 +458,7 @@ fn refusals_do_not_wait_for_a_full_standard_error() {
 }
 
 #[test]
-fn a_second_server_of_a_store_is_refused_with_the_first_ones_process() {
+fn second_server_of_a_store_is_refused_with_the_process_id_of_the_first() {
     let folder = Folder::new("second");
     let store = folder.text("names.db");
     let first = Server::start(ANY_PORT, &["--store", &store]);
@@ -470,7 +473,7 @@ fn a_second_server_of_a_store_is_refused_with_the_first_ones_process() {
 
 const PAGE: &str = include_str!("../../../../docs/naming.md");
 
-/// Returns the block of the page that contains `text`.
+/// Returns the code block of the page that contains `text`.
 fn block(text: &str) -> &'static str {
     let mut blocks = PAGE.split("\n```").skip(1).step_by(2);
     blocks.find(|block| block.contains(text)).and_then(|block| block.split_once('\n')).unwrap().1
@@ -496,9 +499,9 @@ fn watch_prints_the_lines_of_the_page() {
     watching.end();
 }
 
-/// Runs the page's session with the control socket, with other addresses.
+/// Runs the page's session with the control socket, at other addresses.
 #[test]
-fn control_session_of_the_page_goes_as_shown() {
+fn control_session_of_the_page_prints_what_the_page_shows() {
     let folder = Folder::new("page");
     let source = Server::start(ANY_PORT, &[]);
     source.done(&["new", "shop"]);

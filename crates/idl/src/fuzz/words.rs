@@ -1,6 +1,6 @@
 //! The vocabulary of the fuzz target `idl_tokens`.
 
-/// Single tokens, and beginnings, members and ends of declarations. Single random tokens would
+/// Tokens, and whole beginnings, members and ends of declarations. Single random tokens alone would
 /// hardly ever form a declaration.
 pub(super) const WORDS: &[&str] = &[
     // Beginnings.

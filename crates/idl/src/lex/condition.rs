@@ -1,10 +1,10 @@
-//! Evaluates `#if` and `#elif`: C++ integer constant expressions on 64 bits.
+//! Evaluation of the conditions of `#if` and `#elif`: C++ integer constant expressions on 64 bits.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::source::Span;
 use crate::symbol::Symbols;
 
-/// A number in a condition. An operation is unsigned if one of its operands is unsigned.
+/// A number in a condition. The result of an operation is unsigned if an operand is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     bits: u64,
@@ -18,7 +18,7 @@ pub(crate) struct ConditionError {
     pub(crate) message: &'static str,
 }
 
-/// Evaluates a condition. `defined` and macros are already replaced; remaining names are 0.
+/// Evaluates a condition in which `defined` and macros are already replaced. Remaining names are 0.
 pub(crate) fn holds(tokens: &[Token], end: Span, symbols: &Symbols) -> Result<bool, ConditionError> {
     let mut parser = ConditionParser { tokens, at: 0, end, symbols, depth: 0 };
     let value = parser.conditional(true)?;
@@ -65,8 +65,8 @@ impl ConditionParser<'_> {
         found
     }
 
-    /// Parses an expression. `live` is true if the value is used. A division by zero in an operand
-    /// of `&&` that is not evaluated is no error.
+    /// Parses an expression. `live` is true if the value is used; a division by zero in an unused
+    /// operand, for example of `&&`, is not an error.
     fn conditional(&mut self, live: bool) -> Result<Number, ConditionError> {
         self.depth += 1;
         if self.depth > Self::DEPTH {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn computes_as_c_does() {
+    fn conditions_are_evaluated_as_in_c() {
         for text in [
             "1",
             "0 || 2 > 1",

@@ -4,8 +4,8 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
-/// Maximum length in bytes of a token made by `#` or `##`. Without it each macro use could double a
-/// token.
+/// Maximum length in bytes of a token made by `#` or `##`. Without a maximum, each use of a macro
+/// could double the length of a token.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Macro {
     /// True if the last parameter takes all remaining arguments.
     pub(crate) variadic: bool,
     pub(crate) body: Arc<[Token]>,
-    /// For each token of the body, the index of the parameter that it names.
+    /// The index of the parameter that each token of the body names.
     uses: Arc<[Option<usize>]>,
 }
 
@@ -35,7 +35,7 @@ impl Macro {
         Self { parameters: Some(parameters.into()), variadic, body: body.into(), uses }
     }
 
-    /// Returns true if both have the same meaning, so that a redefinition is harmless.
+    /// Returns true if both macros have the same meaning, so that a redefinition is harmless.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         let same = |(one, two): (&Token, &Token)| one.kind == two.kind && one.text == two.text;
         self.parameters == other.parameters
@@ -44,12 +44,12 @@ impl Macro {
             && self.body.iter().zip(other.body.iter()).all(same)
     }
 
-    /// Returns the first misuse of `#` or `##` in the body. Both need operands.
+    /// Returns the first `#` or `##` in the body without its operands, and a message.
     pub(crate) fn fault(&self) -> Option<(&Token, &'static str)> {
         let marks = |token: &&Token| token.is(Punctuation::HashHash);
         let end = self.body.first().filter(marks).or_else(|| self.body.last().filter(marks));
         if let Some(mark) = end {
-            return Some((mark, "`##` joins what is before it and what is behind it"));
+            return Some((mark, "`##` needs an operand on both sides"));
         }
         self.parameters.as_ref()?;
         let lonely = |(at, token): (usize, &Token)| token.is(Punctuation::Hash) && self.parameter(at + 1).is_none();
@@ -69,8 +69,8 @@ impl Macro {
         self.uses.iter().map(piece).fold(0, usize::saturating_add)
     }
 
-    /// Returns which parameters need expanded arguments: those that are used anywhere except next
-    /// to `#` or `##`.
+    /// Returns a flag for each parameter that needs an expanded argument. A parameter that is used
+    /// only next to `#` or `##` does not.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {
@@ -84,11 +84,11 @@ impl Macro {
         needed
     }
 
-    /// Returns the body with the arguments in place, and the number of bytes that `#` and `##`
-    /// made.
+    /// Returns the body with parameters replaced by arguments, and the number of bytes that `#` and
+    /// `##` made.
     ///
-    /// `raw` holds the arguments as written, `expanded` those with their macros replaced. Every
-    /// token gets the location of `site`. Returns `None` if a token would be longer than
+    /// `raw` holds the arguments as written, `expanded` the arguments with their macros replaced.
+    /// Every token gets the location of `site`. Returns `None` if a token would be longer than
     /// [`LONGEST`].
     pub(crate) fn substitute(
         &self,
@@ -151,7 +151,7 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
         if at > 0 && (token.spaced || token.starts_line) {
             text.push(' ');
         }
-        // A backslash may also occur outside of literals; for it C++ leaves the result undefined.
+        // The result for a backslash outside of literals is undefined in C++.
         text.push_str(&spelling(token, symbols).replace('\\', "\\\\").replace('"', "\\\""));
         if text.len() > LONGEST {
             return None;
@@ -161,8 +161,8 @@ fn stringized(argument: &[Token], mark: &Token, symbols: &mut Symbols) -> Option
     Some(Token { kind: TokenKind::String, text: symbols.intern(&text), ..*mark })
 }
 
-/// Implements `left ## right`. Returns one token if the two texts join to a valid token, else both
-/// tokens.
+/// Implements `left ## right`. Returns one token if the two texts together are a valid token, else
+/// both tokens.
 fn paste(left: Token, right: Token, symbols: &mut Symbols) -> Option<Vec<Token>> {
     let text = spelling(&left, symbols) + &spelling(&right, symbols);
     if text.len() > LONGEST {

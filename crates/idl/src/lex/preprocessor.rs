@@ -1,7 +1,7 @@
 //! The preprocessor: conditions, inclusion and macros, on tokens.
 //!
-//! One pass over the files makes one list of tokens. Pragmas, comments, and the beginning and end
-//! of included files are recorded with the index of the following token.
+//! One pass over the files produces one list of tokens. Pragmas, comments, and the beginnings and
+//! ends of included files are recorded with the index of the following token.
 
 use super::condition;
 use super::macros::{Macro, spelling};
@@ -22,8 +22,8 @@ pub trait Files {
     /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
-    /// Returns a unique name for a file that several paths may reach. Include guards and `#pragma
-    /// once` use it.
+    /// Returns one path for each file, even if several paths lead to the file. Include guards and
+    /// `#pragma once` use this path as the file's identity.
     fn identity(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::new();
         for part in path.components() {
@@ -39,7 +39,7 @@ pub trait Files {
     }
 }
 
-/// A source without files: nothing can be included.
+/// A source of included files without any file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
@@ -60,7 +60,7 @@ pub(crate) struct Preprocessed {
     pub(crate) comments: Vec<(usize, Comment)>,
 }
 
-/// An event between tokens.
+/// An event between two tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum PreprocessorEvent {
     Enter,
@@ -106,9 +106,9 @@ pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text:
 
 /// Predefined macros.
 ///
-/// IDL files of CORBA services use the first two to detect omniidl and this compiler, which support
-/// escaped identifiers. Date and time are constant, so that the same text always leads to the same
-/// code.
+/// IDL files of CORBA services test the first two, to detect omniidl and this compiler, which
+/// support escaped identifiers. Date and time are constant, so that one text always leads to the
+/// same code.
 const OWN: [(&str, TokenKind, &str); 5] = [
     ("__CORELANE_IDL__", TokenKind::Number, "1"),
     ("__OMNIIDL__", TokenKind::Number, "1"),
@@ -158,9 +158,9 @@ struct Frame {
 /// One `#if` ... `#endif`.
 struct IfSection {
     span: Span,
-    /// True if the enclosing text is used.
+    /// True if the text around this `#if` is used.
     outer: bool,
-    /// True if a group of the condition was already taken.
+    /// True if a previous group of this `#if` was used.
     taken: bool,
     /// True if the text of the current group is used.
     live: bool,
@@ -176,13 +176,14 @@ enum Guard {
     Absent,
 }
 
-/// Tokens that are read before the rest of the file.
+/// Tokens of a macro or of an argument, to be read before the unread text of the file.
 struct Expansion {
     tokens: Arc<[Token]>,
     next: usize,
     /// The macro that produced the tokens.
     of: Option<Symbol>,
-    /// True for the expansion of an argument or a directive: reading stops at its end.
+    /// True for the expansion of an argument or a directive. Reading stops at the end of such
+    /// tokens.
     barrier: bool,
 }
 
@@ -194,11 +195,12 @@ struct Preprocessor<'e> {
     identities: HashMap<PathBuf, PathBuf>,
     /// Files in the source map, by identity.
     known: HashMap<PathBuf, FileId>,
-    /// Guard names of files, by identity. A file is skipped while its guard is defined.
+    /// The name of each file's include guard, by identity. A file is skipped while its guard is
+    /// defined.
     guards: HashMap<PathBuf, Symbol>,
     frames: Vec<Frame>,
     expansions: Vec<Expansion>,
-    /// The macros that produced `expansions`.
+    /// The macros whose expansion is being read. They are not expanded again.
     active: HashSet<Symbol>,
     found: ScanFindings,
     output: Preprocessed,
@@ -248,7 +250,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Ends the token list because a limit is reached.
+    /// Ends the token list after a limit was exceeded.
     fn stop(&mut self, last: Token) {
         self.take_findings();
         self.output.tokens.push(Token { kind: TokenKind::End, text: Symbol::EMPTY, ..last });
@@ -262,15 +264,16 @@ impl Preprocessor<'_> {
         let text = self.environment.symbols.text(token.text);
         let shown: String = text.chars().take(40).collect();
         let diagnostic = if text.starts_with(char::is_alphabetic) {
-            Diagnostic::error(token.span, format!("`{shown}` cannot stand in a name"))
-                .note("names are made of the letters A to Z and a to z, digits and `_`")
+            Diagnostic::error(token.span, format!("`{shown}` is not allowed in a name"))
+                .note("names consist of the letters A to Z and a to z, digits and `_`")
         } else {
-            Diagnostic::error(token.span, format!("no token of IDL starts with `{}`", shown.escape_debug()))
+            Diagnostic::error(token.span, format!("no token of IDL begins with `{}`", shown.escape_debug()))
         };
         self.report(diagnostic);
     }
 
-    /// Defines the predefined macros, and those of the command line from a separate file.
+    /// Defines the predefined macros, and the macros of the command line, which form a file of
+    /// their own.
     fn define_given(&mut self) {
         for (name, kind, value) in OWN {
             let symbols = &mut *self.environment.symbols;
@@ -346,8 +349,9 @@ impl Preprocessor<'_> {
         (token, true)
     }
 
-    /// Works like [`next_token`](Self::next_token), but copies plain tokens directly to the
-    /// output: most text has no macros or directives.
+    /// Copies tokens to the output up to the first macro or directive, and returns that token. This
+    /// is faster than [`next_token`](Self::next_token), because most text has no macros or
+    /// directives.
     fn next_of_interest(&mut self) -> (Token, bool) {
         let plain = |frame: &&mut Frame| matches!(frame.guard, Guard::Inside(_) | Guard::Absent);
         if !self.expansions.is_empty() || !self.is_live() {
@@ -391,7 +395,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Reads the rest of a directive's line.
+    /// Reads the tokens up to the end of a directive's line.
     fn line(&mut self) -> Vec<Token> {
         let mut tokens = Vec::new();
         self.found.skipping = !self.is_live();
@@ -434,7 +438,7 @@ impl Preprocessor<'_> {
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }
 
-    /// Ends the current file. Returns true if it was the last one.
+    /// Ends the current file. Returns true if no file is left.
     fn leave(&mut self) -> bool {
         let Some(frame) = self.frames.pop() else { return true };
         for condition in &frame.conditions {
@@ -451,7 +455,7 @@ impl Preprocessor<'_> {
 
     // ---- directives --------------------------------------------------------------------------------
 
-    /// Handles a directive, after its `#`.
+    /// Handles a directive whose `#` was read.
     fn directive(&mut self) {
         let before = self.frames.last().map(|frame| frame.position);
         let line = self.line();
@@ -465,8 +469,8 @@ impl Preprocessor<'_> {
         {
             frame.guard = Guard::Absent;
         }
-        // The rest of a line with such a directive may be prose with apostrophes, or text for other
-        // compilers.
+        // The text after such a directive may be prose with apostrophes, or for other compilers, so
+        // it causes no errors.
         if matches!(text.as_str(), "pragma" | "error" | "warning" | "ident" | "sccs") {
             self.found.diagnostics.clear();
         }
@@ -539,7 +543,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Handles `#pragma once`: defines a guard with a name that cannot be written in IDL.
+    /// Handles `#pragma once`: defines an include guard with a name that is impossible in IDL.
     fn guard_once(&mut self) {
         let Some(frame) = self.frames.last() else { return };
         let name = self.environment.symbols.intern(&format!("#once {}", frame.identity.display()));
@@ -609,7 +613,7 @@ impl Preprocessor<'_> {
         };
         if seen_else && kind != "endif" {
             self.report(
-                Diagnostic::error(span, format!("`#{kind}` behind `#else`")).related(opened, "of this condition"),
+                Diagnostic::error(span, format!("`#{kind}` after `#else`")).related(opened, "of this condition"),
             );
         }
         let live = match kind {
@@ -656,11 +660,11 @@ impl Preprocessor<'_> {
 
     // ---- inclusion ---------------------------------------------------------------------------------
 
-    /// Returns the file name of an `#include`, its location, and true for angle brackets.
+    /// Returns the file name of an `#include`, its location, and true if it is in angle brackets.
     fn include_name(&mut self, rest: &[Token], before: Option<ScanPosition>) -> Option<(String, Span, bool)> {
         let first = rest.first()?;
         if first.is(Punctuation::Less) {
-            // The name is text, not tokens: read the line again.
+            // The name in angle brackets is not made of tokens, so the line is read again as text.
             let frame = self.frames.last()?;
             let mut scanner = Scanner::new(&frame.text, frame.base, before?);
             let mut found = ScanFindings::default();
@@ -734,7 +738,8 @@ impl Preprocessor<'_> {
         });
     }
 
-    /// Returns true if the guard of the file is defined, so that reading it again would be useless.
+    /// Returns true if the include guard of the file is defined, so that another inclusion has no
+    /// effect.
     fn is_guarded(&self, identity: &Path) -> bool {
         self.guards.get(identity).is_some_and(|guard| self.macros.contains_key(guard))
     }

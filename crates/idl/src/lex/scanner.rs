@@ -1,8 +1,8 @@
 //! The scanner: turns the characters of one file into tokens.
 //!
 //! The scanner never fails. Invalid characters become [`TokenKind::Unknown`], and an unclosed
-//! literal ends early, with a message. A backslash at the end of a line joins the line to the next
-//! one, even within a token.
+//! literal ends early, with a message. A backslash at the end of a line joins the next line to it,
+//! even within a token.
 
 use super::token::{Punctuation as P, Token, TokenKind};
 use crate::diagnostic::Diagnostic;
@@ -12,9 +12,9 @@ use crate::symbol::{Symbol, Symbols};
 /// A comment, kept for the documentation of the following declaration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comment {
-    /// The comment with its delimiters.
+    /// The location of the comment with its delimiters.
     pub(crate) span: Span,
-    /// True if a token precedes it on its line.
+    /// True if a token precedes the comment on its line.
     pub(crate) trailing: bool,
 }
 
@@ -61,7 +61,7 @@ impl ScanPosition {
 pub(crate) struct ScanFindings {
     pub(crate) comments: Vec<Comment>,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// True in a group excluded by a condition: comments and errors there are ignored.
+    /// True in a group that a condition excludes. Comments and errors in the group are ignored.
     pub(crate) skipping: bool,
 }
 
@@ -81,8 +81,8 @@ impl<'t> Scanner<'t> {
         ScanPosition { at: self.at, starts_line: self.starts_line }
     }
 
-    /// Returns the next token. At the end of the text, always returns [`TokenKind::End`] as the
-    /// first token on its line.
+    /// Returns the next token. At the end of the text, every call returns [`TokenKind::End`] as the
+    /// first token on a line.
     pub(crate) fn next(&mut self, symbols: &mut Symbols, found: &mut ScanFindings) -> Token {
         self.skip_space(found);
         let start = self.at;
@@ -114,7 +114,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Returns the rest of the line as text, for `<file>` names.
+    /// Returns the unread text of the line, for names of files in angle brackets.
     pub(crate) fn rest_of_line(&mut self) -> (&'t str, Span) {
         let start = self.at;
         let length = self.text[start..].find('\n').unwrap_or(self.text.len() - start);
@@ -213,7 +213,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Takes bytes while `wanted(byte, previous byte)` holds, and interns them without splices.
+    /// Takes bytes while `wanted(byte, previous byte)` is true. Interns the bytes without line
+    /// splices.
     fn run(&mut self, symbols: &mut Symbols, wanted: impl Fn(u8, u8) -> bool) -> Symbol {
         let start = self.at;
         let mut before = 0;
@@ -343,8 +344,8 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// Scans a character that starts no token. If it is a letter, scans the whole word. It is an
-    /// error only if it reaches the parser, because macros and pragmas for other compilers may
+    /// Scans a character that starts no token, or the whole word if it is a letter. Such a token is
+    /// an error only if it reaches the parser, because macros and pragmas for other compilers may
     /// contain it.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_have_second_spellings() {
+    fn alternative_spellings_of_punctuators_are_scanned() {
         let (tokens, errors) = texts("<% %> <: :> %: %:%: <::a <::: a<:3:> a:>b %");
         let expected = [
             "OpenBrace",
@@ -436,13 +437,13 @@ mod tests {
     }
 
     #[test]
-    fn splices_join_within_tokens() {
+    fn line_splices_within_tokens_are_removed() {
         let (tokens, errors) = texts("inter\\\nface \"a\\\r\nb\" 1\\\n2 \\\n x");
         assert_eq!((tokens, errors), (["interface", "\"ab\"", "12", "x"].map(String::from).to_vec(), 0));
     }
 
     #[test]
-    fn an_unterminated_token_is_reported_once() {
+    fn unterminated_token_is_reported_once() {
         assert_eq!(texts("\"abc\nx").1, 1);
         assert_eq!(texts("/* abc").1, 1);
         // The preprocessor reports these characters, unless a condition excludes them.

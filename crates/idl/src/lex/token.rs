@@ -21,7 +21,8 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// A punctuator or operator. Operators of C++ that IDL lacks are for the preprocessor's conditions.
+/// A punctuator or operator. Some are operators of C++ that only conditions of the preprocessor
+/// use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Punctuation {
     Semicolon,
@@ -66,20 +67,21 @@ pub(crate) enum Punctuation {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
-    /// True if it is the first token on its line.
+    /// True if the token is the first token on its line.
     pub(crate) starts_line: bool,
-    /// True if white space or a comment precedes it.
+    /// True if white space or a comment precedes the token.
     pub(crate) spaced: bool,
-    /// True for a macro name that must not be expanded again, because that macro produced it.
+    /// True for the name of a macro in that macro's own expansion, which must not be expanded
+    /// again.
     pub(crate) painted: bool,
     /// The text of an identifier or literal; empty for other tokens.
     pub(crate) text: Symbol,
-    /// The token's location; for a token from a macro, the location of the macro's use.
+    /// The token's location, or for a token from a macro the location of the macro's use.
     pub(crate) span: Span,
 }
 
 impl Token {
-    /// Returns true if this is the given punctuator.
+    /// Returns true if this token is the given punctuator.
     #[must_use]
     pub(crate) fn is(&self, punctuation: Punctuation) -> bool {
         self.kind == TokenKind::Punctuation(punctuation)

@@ -1,4 +1,4 @@
-//! Declarations: modules, types, constants, exceptions, ids.
+//! Parsing of declarations: modules, types, constants, exceptions, repository ids.
 
 use super::types::TypePosition;
 use super::{ParseResult, Parser, ReportedError};
@@ -21,7 +21,7 @@ pub(super) enum EnclosingBody {
 }
 
 impl Parser<'_> {
-    /// Parses declarations up to the closing brace, which is not consumed, or the end.
+    /// Parses declarations up to the closing brace, which is not consumed, or the end of the text.
     pub(super) fn declarations(&mut self, place: EnclosingBody, declarations: &mut Vec<Declaration>) {
         loop {
             self.events(declarations);
@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses one declaration. Returns `None` if it was understood and refused.
+    /// Parses one declaration. Returns `None` for a declaration that was parsed and refused.
     fn declaration(&mut self, place: EnclosingBody) -> ParseResult<Option<Declaration>> {
         let first_token = self.at;
         let annotations = self.annotations()?;
@@ -137,14 +137,14 @@ impl Parser<'_> {
         self.fail(Diagnostic::error(self.token().span, message))
     }
 
-    /// Returns true if a word that old IDL uses as a name starts a declaration here.
+    /// Returns true if a word that older IDL may use as a name begins a declaration here.
     fn starts_declaration(&self, word: K) -> bool {
         let next = self.ahead(1);
         let by_name = next.is_some_and(|next| next.kind == TokenKind::Identifier || next.is(P::ColonColon));
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // `home foo;` has no other meaning in an interface either.
+                // `home foo;` cannot be another declaration, not even in an interface.
                 by_name
                     && third.is_some_and(|third| {
                         third.is(P::OpenBrace)
@@ -167,7 +167,7 @@ impl Parser<'_> {
             let diagnostic = Diagnostic::error(token.span, message);
             return self.fail(match near {
                 Some(keyword) => diagnostic.help(format!("is `{keyword}` meant?")),
-                None => diagnostic.note("operations and attributes stand in interfaces, members in structures"),
+                None => diagnostic.note("interfaces contain operations and attributes, structures contain members"),
             });
         }
         self.expected("a declaration")
@@ -218,7 +218,7 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        // Unknown characters were reported before.
+        // The preprocessor has already reported an unknown token.
         if self.token().kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
@@ -257,7 +257,7 @@ impl Parser<'_> {
         Ok(Kind::Exception(Struct { name, base: None, members, faulty: false, end }))
     }
 
-    /// Parses members up to the closing brace. The flag is true if one of them is faulty.
+    /// Parses members up to the closing brace. The returned flag is true if a member is faulty.
     fn members(&mut self) -> ParseResult<(Vec<Member>, bool, Span)> {
         let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.errors());
         let open = self.open_body()?;
@@ -278,7 +278,7 @@ impl Parser<'_> {
         let first_token = self.at;
         let annotations = self.annotations()?;
         if let Some(word @ (K::Public | K::Private)) = self.keyword() {
-            let message = format!("`{}` stands in value types only", word.text());
+            let message = format!("`{}` is allowed in value types only", word.text());
             let span = self.bump().span;
             self.report(Diagnostic::error(span, message).help("leave it out: all members of a structure are public"));
         }
@@ -365,7 +365,7 @@ impl Parser<'_> {
             if self.is(P::CloseBrace) {
                 self.report(
                     Diagnostic::warning(comma, "this comma separates nothing")
-                        .help("leave it out: not every compiler takes it"),
+                        .help("leave it out: not every compiler accepts it"),
                 );
             }
         }
@@ -376,7 +376,7 @@ impl Parser<'_> {
         Ok(Kind::Enum(Enum { name, enumerators }))
     }
 
-    /// Refuses a value for an enumerator. Other languages permit such values, IDL does not.
+    /// Refuses a value for an enumerator, which other languages permit.
     fn no_value_of_enumerator(&mut self) -> ParseResult<()> {
         let Some(start) = self.take(P::Equal) else { return Ok(()) };
         let before = self.before();
@@ -387,7 +387,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Skips an unknown token, which was reported before, and the tokens up to the comma.
+    /// Skips an unknown token, which the preprocessor has reported, and the tokens up to the comma.
     fn skip_unknown(&mut self) -> ParseResult<()> {
         if self.token().kind == TokenKind::Unknown { self.skip_to_comma() } else { Ok(()) }
     }

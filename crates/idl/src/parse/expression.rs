@@ -1,4 +1,4 @@
-//! Constant expressions.
+//! Parsing of constant expressions.
 
 use super::{ParseResult, Parser, literal};
 use crate::ast::{Binary, Expression, ExpressionKind, Unary};
@@ -8,14 +8,14 @@ use crate::source::Span;
 use crate::symbol::Keyword;
 
 impl Parser<'_> {
-    /// Maximum number of operators in a row. Each of them makes the tree one level deeper.
+    /// Maximum number of operators in a row. Each operator makes the tree one level deeper.
     const LONGEST: usize = 500;
 
     pub(super) fn expression(&mut self) -> ParseResult<Expression> {
         self.nested(|parser| parser.binary(0))
     }
 
-    /// Runs `parse` on the text after a `<`.
+    /// Runs `parse` on the tokens after a `<`.
     pub(super) fn in_angles<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.angles += 1;
         let result = parse(self);

@@ -1,4 +1,4 @@
-//! Interfaces, value types and their members.
+//! Parsing of interfaces, value types and their members.
 
 use super::declaration::EnclosingBody;
 use super::types::TypePosition;
@@ -117,7 +117,7 @@ impl Parser<'_> {
                 Ok(Kind::Factory(name, parameters, raises))
             }
             (Some(K::Public | K::Private | K::Factory), None) => {
-                let message = format!("{} stands in value types only", self.found());
+                let message = format!("{} is allowed in value types only", self.found());
                 let diagnostic = Diagnostic::error(self.token().span, message);
                 if word == Some(K::Factory) {
                     return self.fail(diagnostic);
@@ -127,7 +127,7 @@ impl Parser<'_> {
                 self.member(place, self.keyword())
             }
             (Some(K::Module | K::Interface | K::Local | K::Abstract | K::Valuetype | K::Custom), _) => {
-                let message = format!("{} cannot stand in an interface or value type", self.found());
+                let message = format!("{} is not allowed in an interface or value type", self.found());
                 self.fail(Diagnostic::error(self.token().span, message).help("move it in front of the interface"))
             }
             _ => {
@@ -142,12 +142,12 @@ impl Parser<'_> {
         const WORDS: &[&str] = &["extern", "final", "inline", "protected", "static", "synchronized", "virtual"];
         let token = self.token();
         let is_word = |ahead: usize| self.ahead(ahead).is_some_and(|next| next.kind == TokenKind::Identifier);
-        // A single such word before a name is a type.
+        // A single such word in front of a name is the name of a type.
         let text = self.symbols.text(token.text);
         if token.kind != TokenKind::Identifier || !WORDS.contains(&text) || !is_word(1) || !is_word(2) {
             return;
         }
-        let message = format!("`{text}` is not a word of IDL");
+        let message = format!("`{text}` is not a keyword of IDL");
         let help = "leave it out: how an operation is implemented is not part of an interface";
         self.report(Diagnostic::error(token.span, message).help(help));
         self.bump();
@@ -214,7 +214,7 @@ impl Parser<'_> {
                     return self.fail(
                         Diagnostic::error(token.span, message)
                             .label("the direction is missing")
-                            .help("write `in` for what the client sends"),
+                            .help("write `in` for a value that the client sends"),
                     );
                 }
                 _ => return self.expected("a parameter"),
@@ -250,16 +250,16 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Reports a list of exceptions of a kind that this attribute cannot have, and names the right
-    /// kind.
+    /// Reports a `raises`, `getraises` or `setraises` that this attribute cannot have, and suggests
+    /// the right one.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
-        let both = "write `getraises (..)` for what reading raises, then `setraises (..)` for what setting does";
+        let both = "write `getraises (..)` for the exceptions of reading, then `setraises (..)` for the exceptions of setting";
         let (message, help) = match (readonly, word) {
             (true, K::Getraises) => ("a read-only attribute has `raises`", "write `raises` instead of `getraises`"),
             (true, K::Setraises) => {
                 ("a read-only attribute is never set", "leave out `setraises (..)`, or `readonly` in front of it")
             }
-            (true, _) => ("`raises` stands twice", "put all exceptions into one list"),
+            (true, _) => ("`raises` occurs twice", "put all exceptions into one list"),
             (false, K::Raises) => ("an attribute that can be set has no `raises`", both),
             (false, _) => ("`getraises` and `setraises` stand once each, in this order", both),
         };

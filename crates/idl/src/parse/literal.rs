@@ -61,7 +61,7 @@ fn fixed_point(text: &str, digits: &str) -> Result<ExpressionKind, String> {
         .map_err(|_| format!("`{}` is not a fixed-point number", shown(text)))
 }
 
-/// An error in a literal: a byte range of its text, and the message.
+/// An error in a literal, with the byte range in its text and the message.
 pub(crate) struct LiteralError {
     pub(crate) at: std::ops::Range<usize>,
     pub(crate) message: String,
@@ -138,8 +138,8 @@ fn escape(text: &str, wide: bool) -> Result<(char, usize), &'static str> {
     Ok((simple, 2))
 }
 
-/// Returns the character beyond the first 65,536 that two escapes at the start of `text` form in
-/// UTF-16: `\ud83d\ude00`.
+/// Returns the character that two escapes at the start of `text` encode as a surrogate pair:
+/// `\ud83d\ude00`.
 fn surrogates(text: &str) -> Option<char> {
     let unit = |from: usize| {
         let digits = text.get(from..)?.strip_prefix("\\u")?.get(..4)?;
@@ -154,7 +154,7 @@ mod tests {
     use crate::ast::ExpressionKind as E;
 
     #[test]
-    fn numbers() {
+    fn numbers_have_their_value_and_kind() {
         assert!(matches!(number("0x1F"), Ok(E::Integer(31))));
         assert!(matches!(number("017"), Ok(E::Integer(15))));
         assert!(matches!(number("0"), Ok(E::Integer(0))));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes() {
+    fn escapes_are_replaced_and_errors_located() {
         let value =
             |text| characters(text).map(|(value, _)| value.into_iter().collect::<String>()).map_err(|fault| fault.at);
         assert_eq!(value(r#""a\n\x41\101\"""#), Ok("a\nAA\"".to_owned()));

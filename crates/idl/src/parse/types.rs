@@ -1,4 +1,4 @@
-//! Types and declarators.
+//! Parsing of types and declarators.
 
 use super::{ParseResult, Parser, ReportedError};
 use crate::ast::{Basic, Declaration, Declarator, Type, TypeKind};
@@ -7,20 +7,20 @@ use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
 use crate::symbol::Keyword as K;
 
-/// The place of a type, which restricts the types allowed.
+/// The position of a type in a declaration, which restricts the permitted types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypePosition {
-    /// In a `typedef`, a member or a union arm: any type but void.
+    /// In a `typedef`, a member or a union arm: every type except void.
     Member,
-    /// The element of a sequence: a type cannot be defined in place.
+    /// The element of a sequence, which cannot be a definition.
     Element,
-    /// A parameter or an attribute: neither an anonymous type nor a definition in place.
+    /// A parameter or an attribute, which can be neither an anonymous type nor a definition.
     Parameter,
     /// The result of an operation, which may be void.
     Result,
     /// A constant, which may be `fixed` without digits.
     Constant,
-    /// The discriminator of a union, for which an enumeration may be defined in place.
+    /// The discriminator of a union, which may be the definition of an enumeration.
     Discriminator,
 }
 
@@ -45,7 +45,7 @@ impl Parser<'_> {
             TypeKind::Map(..) => "map",
             TypeKind::Inline(_) if anonymous || position == At::Constant || position == At::Element => {
                 let message = "a type cannot be defined here";
-                return self.fail(Diagnostic::error(ty.span, message).help("define it before, and use its name here"));
+                return self.fail(Diagnostic::error(ty.span, message).help("define it earlier, and use its name here"));
             }
             TypeKind::Basic(Basic::Void) if position != At::Result => {
                 return self.fail(
@@ -140,7 +140,7 @@ impl Parser<'_> {
         basic(simple)
     }
 
-    /// Reports a type of C++'s standard library. Then parses it as the corresponding IDL type.
+    /// Reports a type of C++'s standard library, and parses it as the corresponding IDL type.
     fn type_of_cpp(&mut self, position: TypePosition) -> Option<ParseResult<TypeKind>> {
         let token = self.token();
         let behind = self.ahead(1).filter(|_| self.symbols.text(token.text) == "std")?;
@@ -190,7 +190,7 @@ impl Parser<'_> {
             Some(word) => {
                 let message = format!("`{}` cannot be defined within another declaration", word.text());
                 return self.fail(
-                    Diagnostic::error(self.token().span, message).help("declare it before, and use its name here"),
+                    Diagnostic::error(self.token().span, message).help("declare it earlier, and use its name here"),
                 );
             }
             None => return Err(ReportedError),
@@ -244,7 +244,7 @@ impl Parser<'_> {
         Ok(Box::new(bound))
     }
 
-    /// Parses `>`, or the first half of `>>`.
+    /// Parses `>`, or the first `>` of `>>`.
     fn close_angle(&mut self) -> ParseResult<()> {
         if self.take(P::Greater).is_some() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Annotations: the standard ones, Corelane's real-time ones, and annotations that the source
-//! declares (IDL 4.2, 7.4.15).
+//! Checks of annotations: standard annotations, Corelane's real-time annotations, and annotations
+//! that the source declares (IDL 4.2, 7.4.15).
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult, ScopeItem};
@@ -116,7 +116,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the parameter for a single unnamed argument. It is the only parameter, or the one
+    /// Returns the parameter for a single unnamed argument: the only parameter, or the parameter
     /// called `value`.
     fn only_parameter<'p>(
         &self,
@@ -140,7 +140,7 @@ impl DeclarationResolver<'_> {
         if is_any(&parameter.ty) {
             return;
         }
-        // Names declared within the annotation may be used unqualified.
+        // A name that the annotation declares may be used without its scope.
         let scope = self.scope_of(id).unwrap_or(at.scope);
         let inner = matches!(&value.kind, crate::ast::ExpressionKind::Named(name)
             if !name.absolute && name.parts.first().is_some_and(|first| self.entry(scope, first.symbol).is_some()));

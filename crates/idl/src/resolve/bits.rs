@@ -1,4 +1,4 @@
-//! Bit masks, bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
+//! Resolution of bit masks and bit sets, and the size of enumerations in bits (IDL 4.2, 7.4.13).
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ScopeItem};
@@ -11,7 +11,7 @@ use crate::source::Span;
 const MOST: u32 = 64;
 
 impl DeclarationResolver<'_> {
-    /// Returns the size in bits from `@bit_bound(N)`, or `usual` without it.
+    /// Returns the size in bits from `@bit_bound(N)`, or `usual` if there is no such annotation.
     pub(super) fn bit_bound(&mut self, annotations: &[Annotation], usual: u32, most: u32, at: DeclarationSite) -> u32 {
         match self.annotated_number(annotations, "bit_bound", at) {
             Ok(Some((bits, span))) if bits == 0 || bits > most => {
@@ -49,7 +49,7 @@ impl DeclarationResolver<'_> {
             let (position, span) = given.ok().flatten().unwrap_or((next, flag.name.span));
             if position >= bound {
                 let message = format!("position {position} is outside of the {bound} bits of the bit mask");
-                let help = "a larger `@bit_bound`, up to 64, makes room";
+                let help = "give the bit mask a larger `@bit_bound`, up to 64";
                 self.report(Diagnostic::error(span, message).help(help));
                 break;
             }
@@ -99,7 +99,7 @@ impl DeclarationResolver<'_> {
                 fields.push(BitsetField { name: Some(name.symbol), span: name.span, width, ty: ty.clone() });
             }
             if bits > MOST {
-                let message = format!("a bit set has at most {MOST} bits in all, this makes {bits}");
+                let message = format!("a bit set has at most {MOST} bits in total, this one has {bits}");
                 self.report(Diagnostic::error(field.width.span, message));
                 break;
             }
@@ -124,7 +124,7 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Checks that the type of a field can hold its bits.
+    /// Checks that the type of a bit field can hold the bits of the field.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
         let room = match self.model.resolved(ty) {
             Type::Basic(Basic::Boolean) => 1,

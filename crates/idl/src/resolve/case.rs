@@ -1,5 +1,5 @@
 //! Warnings about names that differ only in case, for the mode `--case-sensitive`. Other languages
-//! and compilers treat such names as one.
+//! and compilers treat such names as one name.
 
 use super::{DeclarationResolver, NameScope, ScopeItem};
 use crate::ast::{Name, Parameter};
@@ -60,6 +60,6 @@ impl DeclarationResolver<'_> {
     fn warn_of_case(&mut self, name: Name, before: Name) {
         let message = format!("`{}` and `{}` differ only in case", self.text(name.symbol), self.text(before.symbol));
         let diagnostic = Diagnostic::warning(name.span, message).related(before.span, "declared before");
-        self.report(diagnostic.note("other IDL compilers take them as one name, and refuse the text"));
+        self.report(diagnostic.note("other IDL compilers treat them as one name, and refuse the text"));
     }
 }

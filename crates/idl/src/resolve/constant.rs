@@ -1,4 +1,4 @@
-//! Evaluates constant expressions by the typing rules of CORBA 3.10.2.
+//! Evaluation of constant expressions by the typing rules of CORBA 3.10.2.
 
 use super::{DeclarationResolver, DeclarationSite, Found, ReportedError, ResolveResult, ScopeItem, decimal};
 use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
@@ -28,7 +28,7 @@ enum RequiredType {
         bound: Option<u32>,
     },
     Enumerator(DefinitionId),
-    /// The label of a union arm, as an enumerator.
+    /// An enumerator of this enumeration, as the label of a union arm.
     Label(DefinitionId),
 }
 
@@ -94,7 +94,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Evaluates an expression that must have this type.
+    /// Evaluates an expression that must have the type `ty`.
     pub(super) fn evaluate_as(
         &mut self,
         expression: &Expression,
@@ -116,13 +116,13 @@ impl DeclarationResolver<'_> {
         match target {
             Some(target) => self.evaluate_checked(expression, target, at),
             None => {
-                let note = "it can be of an integer, floating-point, fixed-point, character, boolean, string or enumeration type";
+                let note = "a constant can be of an integer, floating-point, fixed-point, character, boolean, string or enumeration type";
                 self.fail(Diagnostic::error(place, "a constant cannot be of this type").note(note))
             }
         }
     }
 
-    /// Checks only the names in an expression, because its type is unknown.
+    /// Checks only the names in an expression whose required type is unknown.
     pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
@@ -153,15 +153,15 @@ impl DeclarationResolver<'_> {
                 }
             }
             (V::Float(number), RequiredType::Float { kind }) => {
-                // A value is in range if it rounds to the largest number of the type.
-                #[expect(clippy::cast_possible_truncation, reason = "whether it fits is the question")]
+                // A value that rounds to the largest number of the type is still in range.
+                #[expect(clippy::cast_possible_truncation, reason = "the cast tests whether the value fits")]
                 let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
                 if !fits {
                     let name = kind.text();
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
                 if kind == Basic::Float {
-                    // Other uses of the constant get the rounded value.
+                    // A constant of type `float` has the rounded value wherever it is used.
                     #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
                     let value = f64::from(*number as f32);
                     return Ok(V::Float(value));
@@ -182,7 +182,7 @@ impl DeclarationResolver<'_> {
             }
             (V::Character(character), RequiredType::Character { wide: false }) if u32::from(*character) > 255 => {
                 return self.fail(
-                    Diagnostic::error(span, "the character is not of ISO 8859-1, and a `char` has one octet")
+                    Diagnostic::error(span, "the character is not in ISO 8859-1, and a `char` has one octet")
                         .help("use `wchar`"),
                 );
             }
@@ -353,8 +353,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the enumerator that a label names without its scope, provided that the name has no
-    /// other meaning.
+    /// Returns the enumerator that a label names without its scope, if the name has no other
+    /// meaning.
     fn label_without_scope(
         &mut self,
         name: &crate::ast::ScopedName,
@@ -404,7 +404,7 @@ impl DeclarationResolver<'_> {
 
     fn no_operator<T>(&mut self, span: Span, target: RequiredType) -> ResolveResult<T> {
         let message = format!(
-            "this operator does not work on {}",
+            "this operator is not defined for {}",
             if target == RequiredType::Boolean { "booleans" } else { target.text() }
         );
         self.fail(Diagnostic::error(span, message))
@@ -486,7 +486,7 @@ impl DeclarationResolver<'_> {
             Binary::Xor => Some(left ^ right),
             Binary::And => Some(left & right),
             Binary::ShiftLeft | Binary::ShiftRight => match shift {
-                // Bits shifted out of 64 bits are lost.
+                // A shift to the left drops bits beyond 64 bits.
                 Some(shift) if operator == Binary::ShiftLeft && left >= 0 => {
                     Some((left << shift) & i128::from(u64::MAX))
                 }
@@ -494,7 +494,7 @@ impl DeclarationResolver<'_> {
                 Some(shift) => Some(left >> shift),
                 None => {
                     return self
-                        .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 places, not {right}")));
+                        .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 bits, not {right}")));
                 }
             },
             Binary::Add => left.checked_add(right),

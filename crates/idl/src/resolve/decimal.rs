@@ -1,18 +1,18 @@
 //! Fixed-point arithmetic of constant expressions (CORBA 3.10.2).
 //!
-//! Results are exact, then cut to 31 digits, with at most 31 places after the point. The runtime's
-//! `Decimal` gives the same results.
+//! Results are computed exactly and then truncated to 31 digits, with at most 31 digits after the
+//! point. `Decimal` of the runtime gives the same results.
 
 use crate::ast::Binary;
 
 /// Maximum number of digits, in total and after the point.
 const MOST: usize = 31;
 
-/// A number: its digits, and how many of them are after the point.
+/// A number: its digits, and the number of digits after the point.
 pub(super) type FixedConstant = (i128, u32);
 
 /// Applies an operator. Returns `None` for an unsupported operator. Returns `Some(None)` for a
-/// division by zero, and for a value whose whole part has more than 31 digits.
+/// division by zero, and for a result whose whole part has more than 31 digits.
 pub(super) fn apply(operator: Binary, left: FixedConstant, right: FixedConstant) -> Option<Option<FixedConstant>> {
     Some(match operator {
         Binary::Add => sum(left, right),
@@ -119,7 +119,8 @@ fn subtracted(one: &[u8], two: &[u8]) -> Vec<u8> {
     places.collect()
 }
 
-/// Drops the last digits that do not fit, and trailing zeros after the point.
+/// Drops trailing digits until the number has at most 31 digits. Also drops trailing zeros after
+/// the point.
 fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
     let significant = |digits: &[u8]| digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     digits.truncate(significant(&digits));
@@ -140,7 +141,7 @@ mod tests {
     use crate::ast::Binary as B;
 
     #[test]
-    fn small_numbers() {
+    fn small_numbers_have_exact_results() {
         assert_eq!(apply(B::Add, (15, 1), (25, 2)), Some(Some((175, 2))));
         assert_eq!(apply(B::Subtract, (15, 1), (5, 1)), Some(Some((1, 0))));
         assert_eq!(apply(B::Subtract, (5, 1), (15, 1)), Some(Some((-1, 0))));
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_exact_and_cut_at_the_end() {
+    fn results_are_exact_up_to_31_digits() {
         let third = apply(B::Divide, (1, 0), (3, 0)).flatten();
         assert_eq!(third, Some((3_333_333_333_333_333_333_333_333_333_333, 31)));
         assert_eq!(apply(B::Multiply, (10_i128.pow(30), 0), (10_i128.pow(30), 0)), Some(None));
@@ -164,7 +165,7 @@ mod tests {
         // The result has at most 31 places after the point, including leading zeros.
         assert_eq!(apply(B::Divide, (1, 0), (300, 0)), Some(Some((33_333_333_333_333_333_333_333_333_333, 31))));
         assert_eq!(apply(B::Multiply, (1, 19), (1, 19)), Some(Some((0, 0))));
-        // Digits after the point are dropped if the whole part needs the room.
+        // Digits after the point are dropped if the whole part leaves no room for them.
         assert_eq!(apply(B::Add, (10_i128.pow(30), 0), (1, 31)), Some(Some((10_i128.pow(30), 0))));
         assert_eq!(apply(B::Add, (10_i128.pow(31) - 1, 0), (1, 0)), Some(None));
         assert_eq!(apply(B::Divide, (10_i128.pow(30), 0), (1, 1)), Some(None));

@@ -1,4 +1,4 @@
-//! Modules, structures, unions, enumerations, typedefs, constants, exceptions.
+//! Resolution of modules, structures, unions, enumerations, typedefs, constants and exceptions.
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
@@ -72,7 +72,7 @@ impl DeclarationResolver<'_> {
         let (text, known) = (self.text(name.symbol), self.text(built_in));
         let message = format!("`{text}` and `{known}`, the module of the ORB itself, differ only in case");
         let diagnostic = Diagnostic::error(name.span, message).label("declared here");
-        let diagnostic = diagnostic.note("not every language tells them apart, so IDL takes them as one name");
+        let diagnostic = diagnostic.note("not every language distinguishes them, so IDL treats them as one name");
         self.report(diagnostic.help("choose another name"));
     }
 
@@ -191,7 +191,8 @@ impl DeclarationResolver<'_> {
         self.announced.push((id, name.span));
     }
 
-    /// Finds the forward declaration that this definition completes, and sets its location.
+    /// Finds the forward declaration that this definition completes, and changes its location to
+    /// that of the definition.
     fn fulfil(
         &mut self,
         name: Name,
@@ -235,7 +236,7 @@ impl DeclarationResolver<'_> {
             let message = format!("structure `{}` has no member", self.text(structure.name.symbol));
             self.report(
                 Diagnostic::error(structure.name.span, message)
-                    .help("give it one, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+                    .help("give it one, or enable IDL 4 (`--idl-4`, `.idl_4()`)"),
             );
         }
         let mut members = Vec::new();
@@ -297,7 +298,7 @@ impl DeclarationResolver<'_> {
         None
     }
 
-    /// Adds the members of one declaration line.
+    /// Adds the members of one member declaration, which may have several declarators.
     pub(super) fn members(
         &mut self,
         ty: &ast::Type,
@@ -321,7 +322,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks that no member has the name of an inherited one.
+    /// Checks that no member has the name of an inherited member.
     pub(super) fn check_members_differ(
         &mut self,
         inherited: &[(Symbol, Span)],
@@ -435,10 +436,10 @@ impl DeclarationResolver<'_> {
         if let Type::Basic(kind @ (B::Octet | B::Int8 | B::UInt8)) = self.model.resolved(&ty)
             && !self.extended
         {
-            let message = format!("`{}` as a discriminator is of IDL 4 only", kind.text());
+            let message = format!("`{}` as a discriminator requires IDL 4", kind.text());
             self.report(
                 Diagnostic::error(written.span, message)
-                    .help("use `char` or `short`, or ask for IDL 4 (`--idl-4`, `.idl_4()`)"),
+                    .help("use `char` or `short`, or enable IDL 4 (`--idl-4`, `.idl_4()`)"),
             );
         }
         ty
@@ -447,7 +448,7 @@ impl DeclarationResolver<'_> {
     fn check_default(&mut self, span: Span, seen: &mut UsedCaseLabels) {
         match seen.default {
             Some(first) => self.report(
-                Diagnostic::error(span, "a union has one default at most")
+                Diagnostic::error(span, "a union has at most one default")
                     .label("the second")
                     .related(first, "the first"),
             ),
@@ -487,7 +488,7 @@ impl DeclarationResolver<'_> {
         };
         if seen.values.len() == all {
             self.report(
-                Diagnostic::error(span, "the default can never be chosen: every value has a label")
+                Diagnostic::error(span, "the default is never selected: every value has a label")
                     .help("leave out `default`"),
             );
         }
@@ -544,12 +545,13 @@ impl DeclarationResolver<'_> {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may reopen the module: large systems split mutually dependent
-            // declarations in this way. A reference needs only the name.
+            // Another file may reopen the module and define the interface, as large systems do for
+            // mutually dependent declarations. A reference needs only the name, so this is a
+            // warning.
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);
-                diagnostic.note("references to it can be passed on, its operations are unknown here")
+                diagnostic.note("references to it can be passed on, but its operations are unknown")
             } else {
                 Diagnostic::error(span, message)
             };
@@ -558,7 +560,7 @@ impl DeclarationResolver<'_> {
     }
 }
 
-/// The labels of a union that were read so far.
+/// The labels of a union that were resolved so far.
 #[derive(Default)]
 struct UsedCaseLabels {
     values: HashMap<Key, Span>,

@@ -1,4 +1,5 @@
-//! Repository ids: pragmas, `typeid`, `typeprefix`, `import` (CORBA 10.7.5, 3.15).
+//! Repository ids, and their settings by pragmas, `typeid`, `typeprefix` and `import` (CORBA
+//! 10.7.5, 3.15).
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{Name, ScopedName, Text};
@@ -223,10 +224,10 @@ impl DeclarationResolver<'_> {
                 self.described(id),
                 self.prefix
             );
-            // A module's id never appears on the wire. The ids of its parts use the prefix in force
-            // at their declaration.
+            // A module's id never appears on the wire, and ids of its members use the prefix in
+            // force at their declaration. So another prefix is only a warning.
             let diagnostic = if is_module {
-                Diagnostic::warning(name.span, message).label("what is declared here gets this prefix")
+                Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {
                 Diagnostic::error(name.span, message).label("would get another repository id")
             };
@@ -240,7 +241,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the definition that a name denotes in a scope, if the spelling is exactly the same.
+    /// Returns the definition that a name denotes in a scope, if both have exactly the same
+    /// spelling.
     pub(super) fn known_definition(&self, name: Name, at: DeclarationSite) -> Option<DefinitionId> {
         let entry = self.entry(at.scope, name.symbol)?;
         match entry.what {

@@ -1,4 +1,4 @@
-//! Interfaces: their bases, and conflicts between inherited members.
+//! Resolution of interfaces: their bases, and conflicts between inherited members.
 
 use super::{DeclarationResolver, DeclarationSite, Inherited, ScopeItem};
 use crate::ast::{self, Declaration, Flavor, Name, ScopedName};

@@ -1,4 +1,4 @@
-//! Operations and attributes.
+//! Resolution of operations and attributes.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
@@ -61,11 +61,11 @@ impl DeclarationResolver<'_> {
             return;
         };
         let message = format!("a oneway operation cannot have {what}");
-        self.report(Diagnostic::error(span, message).related(oneway, "oneway: nobody waits for an answer"));
+        self.report(Diagnostic::error(span, message).related(oneway, "oneway: the client does not wait for a reply"));
     }
 
     pub(super) fn parameters(&mut self, parameters: &[ast::Parameter], at: DeclarationSite) -> Vec<Parameter> {
-        // Room for two names for each parameter: its own and that of its type.
+        // Capacity for two names for each parameter: its own name and the name of its type.
         let mut names: SymbolMap<(Name, &str)> =
             SymbolMap::with_capacity_and_hasher(parameters.len() * 2, Default::default());
         let mut result = Vec::with_capacity(parameters.len());
@@ -145,20 +145,20 @@ impl DeclarationResolver<'_> {
         }
         if local {
             let owner = self.described(parent);
-            let message = format!("a local type cannot be used in {owner}, whose objects may be elsewhere");
+            let message = format!("a local type cannot be used in {owner}, whose objects may be in another process");
             self.report(
-                Diagnostic::error(span, message).label("local").help("write `local interface` if they never are"),
+                Diagnostic::error(span, message).label("local").help("write `local interface` if all objects are local"),
             );
         }
         if let Some(native) = native.filter(|native| !self.is_of_the_orb(*native)) {
             let (what, place) = (self.described(native), self.model.get(native).span);
             let owner = self.described(parent);
-            let message = format!("{what} cannot be used in {owner}, whose objects may be elsewhere");
+            let message = format!("{what} cannot be used in {owner}, whose objects may be in another process");
             let diagnostic = Diagnostic::error(span, message).related(place, "declared here");
             self.report(
                 diagnostic
                     .note("values of a native type have no form on the wire")
-                    .help("write `local interface` if they never are"),
+                    .help("write `local interface` if all objects are local"),
             );
         }
     }

@@ -1,12 +1,12 @@
-//! The annotations of IDL 4.2 and Corelane's real-time ones: their parameters, and where they have
-//! an effect.
+//! The annotations of IDL 4.2 and Corelane's real-time annotations: their parameters, and the items
+//! on which they have an effect.
 
 use super::{DeclarationResolver, DeclarationSite};
 use crate::ast::{Annotation, Basic, DeclarationKind, Expression, ExpressionKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::Type;
 
-/// The kind of item that an annotation is applied to, as far as it matters.
+/// The kind of item to which an annotation is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnotatedItem {
     Operation,
@@ -45,7 +45,7 @@ enum Effect {
     Describes,
     /// The annotation requests a feature that the compiler does not support.
     Ignored,
-    /// The compiler evaluates the annotation at these places.
+    /// The compiler evaluates the annotation of these kinds of items.
     At(&'static [AnnotatedItem]),
 }
 

@@ -1,4 +1,4 @@
-//! Resolves written types to types of the model.
+//! Resolution of types of the syntax tree to types of the model.
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult};
@@ -8,7 +8,7 @@ use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
 
 impl DeclarationResolver<'_> {
-    /// Resolves a type; returns [`Type::Faulty`] if it was refused.
+    /// Resolves a type. Returns [`Type::Faulty`] for a refused type.
     pub(super) fn ty(&mut self, ty: &ast::Type, at: DeclarationSite) -> Type {
         self.try_type(ty, at).unwrap_or(Type::Faulty)
     }
@@ -76,8 +76,8 @@ impl DeclarationResolver<'_> {
         }
         if behind > count {
             let message = format!("the scale, {behind}, is greater than the number of digits, {count}");
-            let diagnostic = Diagnostic::error(scale.span, message).label("digits behind the point");
-            return self.fail(diagnostic.related(digits.span, "digits in all"));
+            let diagnostic = Diagnostic::error(scale.span, message).label("digits after the point");
+            return self.fail(diagnostic.related(digits.span, "digits in total"));
         }
         let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
         Ok(Type::Fixed(small(count), small(behind)))
@@ -112,7 +112,7 @@ impl DeclarationResolver<'_> {
         array
     }
 
-    /// Returns the number of elements that every value has. The sizes of nested arrays and
+    /// Returns the number of elements in each value of a type. The sizes of nested arrays and
     /// structures are multiplied.
     pub(super) fn elements(&self, ty: &Type) -> u64 {
         match ty {
@@ -124,11 +124,12 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Records the number of elements of a structure or union. Refuses one with too many.
+    /// Records the number of elements of a structure or union. Refuses a type with too many
+    /// elements.
     pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
         let most = self.limits.array_elements;
         if elements > most {
-            let message = format!("{} has more than {most} elements, those of its arrays counted", self.described(id));
+            let message = format!("{} has more than {most} elements, including those of its arrays", self.described(id));
             let diagnostic = Diagnostic::error(self.model.get(id).span, message);
             self.report(diagnostic.help("make one of its members a sequence"));
         }
@@ -165,7 +166,7 @@ impl DeclarationResolver<'_> {
         } else {
             let diagnostic =
                 Diagnostic::error(span, format!("{what} is not defined yet")).label("its size is unknown here");
-            diagnostic.related(place, "announced here").help("define it before, or use a sequence of it")
+            diagnostic.related(place, "announced here").help("define it earlier, or use a sequence of it")
         };
         self.report(diagnostic);
         false
@@ -181,7 +182,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the native type that a type is or contains.
+    /// Returns the native type that the type is or contains.
     pub(super) fn native_in(&self, ty: &Type) -> Option<DefinitionId> {
         match self.model.resolved(ty) {
             Type::Named(id) if matches!(self.model.get(*id).kind, DefinitionKind::Native) => Some(*id),
@@ -190,9 +191,9 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns true for definitions of the specification itself. Their interfaces were never
-    /// remote, whatever the IDL states, and the ORB implements those that are only declared
-    /// forward.
+    /// Returns true for definitions in the ORB's own IDL modules. Interfaces in these modules were
+    /// never remote, even if the IDL does not declare them local. The ORB implements the interfaces
+    /// that are only declared forward.
     pub(super) fn is_of_the_orb(&self, id: DefinitionId) -> bool {
         let outermost = std::iter::successors(Some(id), |id| self.model.get(*id).parent).last();
         let top = outermost.unwrap_or(id);

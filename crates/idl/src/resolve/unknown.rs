@@ -1,5 +1,5 @@
-//! Explains names that were not found. The source may mean a later declaration, or one in another
-//! scope. Runs after all declarations are known.
+//! Explanations of names that were not found: the source may mean a later declaration, or a
+//! declaration in another scope. This step runs after all declarations are known.
 
 use super::{DeclarationResolver, Found, Name, ScopeId};
 use crate::ast::ScopedName;
@@ -38,11 +38,11 @@ impl DeclarationResolver<'_> {
         format!("`{}` is not declared", self.text(name.symbol))
     }
 
-    /// Returns the full name of the only earlier definition that the name would denote in another
-    /// scope.
+    /// Returns the full name of the earlier definition that the name would denote in another scope,
+    /// if there is exactly one.
     fn meant_elsewhere(&self, name: &ScopedName, scope: ScopeId) -> Option<String> {
         let (first, rest) = name.parts.split_first()?;
-        // From outside, a member of an interface and an enumerator cannot be named without their
+        // Outside their scope, members of an interface and enumerators can only be named with their
         // scope.
         let is_candidate = |id: &DefinitionId| {
             let definition = self.model.get(*id);
@@ -68,7 +68,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Reports a file that is included again and repeats its declarations, once per inclusion.
+    /// Reports, once for each inclusion, a file that is included again and repeats its
+    /// declarations.
     pub(super) fn report_read_again(&mut self, name: Name) {
         if self.read_again.insert(self.file) {
             let message = format!("this file is included twice, and declares `{}` each time", self.text(name.symbol));

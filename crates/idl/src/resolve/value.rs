@@ -1,4 +1,4 @@
-//! Value types: their bases, the interfaces that they support, their state.
+//! Resolution of value types: their bases, the interfaces that they support, and their state.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
 use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
@@ -27,7 +27,7 @@ impl DeclarationResolver<'_> {
     }
 
     fn report_flavor(&mut self, id: DefinitionId, name: Name) {
-        let message = format!("{} is abstract at one place and not at the other", self.described(id));
+        let message = format!("{} is abstract in one declaration and not in the other", self.described(id));
         let place = self.model.get(id).span;
         self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
     }
@@ -124,11 +124,11 @@ impl DeclarationResolver<'_> {
             } else if value.flavor == ValueFlavor::Abstract {
                 Some(format!("an abstract value type cannot inherit from {what}, which has state"))
             } else if let Some(first) = concrete {
-                let message = "a value type has one base with state at most";
+                let message = "a value type has at most one base with state";
                 self.report(Diagnostic::error(name.span, message).label("the second").related(first.span, "the first"));
                 None
             } else if index > 0 {
-                Some("the base with state comes first".to_owned())
+                Some("the base with state must be the first".to_owned())
             } else if flavor == ValueFlavor::Custom && value.flavor != ValueFlavor::Custom {
                 Some(format!("{what} is custom: a value type that inherits from it must be custom too"))
             } else {
@@ -180,7 +180,7 @@ impl DeclarationResolver<'_> {
                 DefinitionKind::Interface(interface) if interface.defined => {
                     if interface.flavor != Flavor::Abstract {
                         if let Some(first) = concrete {
-                            let message = "a value type supports one interface at most that is not abstract";
+                            let message = "a value type supports at most one interface that is not abstract";
                             self.report(
                                 Diagnostic::error(name.span, message)
                                     .label("the second")
@@ -200,8 +200,8 @@ impl DeclarationResolver<'_> {
         supports
     }
 
-    /// Checks that the supported interface is the one that the base supports, or is derived from
-    /// it.
+    /// Checks that the supported interface equals the interface that the base supports, or is
+    /// derived from that interface.
     fn check_supported(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
             ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != Flavor::Abstract))

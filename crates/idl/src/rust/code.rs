@@ -1,14 +1,14 @@
-//! Generates statements that encode and decode values.
+//! Generation of statements that encode and decode values.
 //!
 //! Types with a single CDR form use the `Cdr` trait. Characters, wide text, bounded types and
-//! references have explicit calls, because several IDL types share their Rust type.
+//! references need explicit calls, because several IDL types map to the same Rust type.
 
 use super::Generator;
 use super::writer::CodeLine;
 use crate::ast::{Basic, Flavor};
 use crate::model::{DefinitionKind, Type};
 
-/// An expression to be encoded.
+/// A Rust expression whose value is encoded.
 #[derive(Clone, Debug)]
 pub(super) enum EncodedExpression {
     /// A variable, parameter or member that holds the value: `x` or `self.x`.
@@ -51,7 +51,7 @@ pub(super) enum DecodingCode {
     Block(Vec<CodeLine>, String),
 }
 
-/// The encoding of a value that stands for an object.
+/// The encoding of a reference, a value (IDL `valuetype`) or another handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,
@@ -115,7 +115,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the suffix of `write_x` and `read_x` for a type without parts.
+    /// Returns the suffix of the functions `write_...` and `read_...` for a type without
+    /// parameters.
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
         let Type::Basic(basic) = self.model().resolved(ty) else { return None };
         Some(match basic {
@@ -305,7 +306,7 @@ impl Generator<'_> {
         vec![CodeLine::Call { before: format!("{call}("), arguments, after: ")?;".to_owned() }]
     }
 
-    /// Returns statements that write a result, consuming it.
+    /// Returns statements that write a result and consume it.
     pub(super) fn encode_result(&mut self, ty: &Type, name: &str, e: &str) -> Vec<CodeLine> {
         match self.model().resolved(ty) {
             Type::Sequence(element, None) if self.is_octet(element) => {
@@ -362,7 +363,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Reads the pairs of a map. If several pairs have the same key, the last one is kept.
+    /// Returns the code that reads the pairs of a map. If several pairs have the same key, the last
+    /// pair is kept.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> DecodingCode {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![CodeLine::plain(match bound {
@@ -453,7 +455,7 @@ impl Generator<'_> {
     }
 
     /// Returns statements that read an argument for a servant, in place if possible, and the
-    /// expression that passes it.
+    /// expression that passes the argument.
     pub(super) fn decode_argument(&mut self, ty: &Type, name: &str, d: &str) -> (Vec<CodeLine>, String) {
         let resolved = self.model().resolved(ty).clone();
         let lent = |lines: Vec<String>| (lines.into_iter().map(CodeLine::Plain).collect(), name.to_owned());
@@ -495,7 +497,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if servants borrow a sequence of these elements from the arena.
+    /// Returns true if a servant borrows a sequence of such elements from the arena.
     fn is_lent(&self, element: &Type) -> bool {
         let explicit = self.is_string(element) || self.call_of(element).is_some();
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))

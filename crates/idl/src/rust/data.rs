@@ -1,4 +1,4 @@
-//! Structures, exceptions, enumerations, unions, typedefs, constants.
+//! Generation of structures, exceptions, enumerations, unions, typedefs and constants.
 
 use super::code::{DecodingCode, EncodedExpression};
 use super::names::{escaped, free, is_reference, snake, upper_camel};
@@ -66,8 +66,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Writes the derived traits: common ones, those of the type, and those requested by the
-    /// options.
+    /// Writes the derived traits: common traits, traits of the type, and traits that the options
+    /// request.
     pub(super) fn derive(&self, id: DefinitionId, copy: &[&str], compared: &[&str], out: &mut CodeWriter) {
         let mut traits = vec!["Clone"];
         traits.extend(copy);
@@ -81,8 +81,8 @@ impl Generator<'_> {
         self.derive_more(id, &traits, out);
     }
 
-    /// Writes the traits requested by the options that are not in `known`, if all parts of the type
-    /// have them.
+    /// Writes the derived traits that the options request and that are not in `known`, if all parts
+    /// of the type have them.
     pub(super) fn derive_more(&self, id: DefinitionId, known: &[&str], out: &mut CodeWriter) {
         let is_new = |path: &&str| !known.contains(&path.rsplit("::").next().unwrap_or(path));
         let more: Vec<&str> = self.compilation.derives.iter().map(String::as_str).filter(is_new).collect();
@@ -181,7 +181,7 @@ impl Generator<'_> {
                     out.line(&format!("{}({carried}{ty}),", variant.name));
                 }
                 None => {
-                    out.line("/// No member: the discriminator has a value without a label.");
+                    out.line("/// No member, because the discriminator has a value without a label.");
                     out.line(&format!("{}({discriminator}),", variant.name));
                 }
             }
@@ -202,7 +202,7 @@ impl Generator<'_> {
         out.gap();
         self.attributes(LintedItem::Type, out);
         out.open(&format!("impl {name} {{"));
-        out.line("/// The value that chooses the member.");
+        out.line("/// Returns the discriminator, which selects the member.");
         out.open(&format!("pub fn discriminator(&self) -> {discriminator} {{"));
         out.open("match self {");
         for variant in variants {
@@ -237,7 +237,8 @@ impl Generator<'_> {
                 Some(_) => format!("Self::{}(discriminator, _)", variant.name),
                 None => format!("Self::{}(discriminator)", variant.name),
             };
-            // A default arm covers all values without a label; any other arm covers its own labels.
+            // A default arm covers all values without a label. Every other arm covers its own
+            // labels.
             let (own, negated) = match variant.arm {
                 Some(arm) if !arm.default => (arm.labels.clone(), false),
                 _ => {
@@ -306,7 +307,7 @@ impl Generator<'_> {
         if let [UnionVariant { name, arm: Some(arm), .. }] = variants
             && arm.default
         {
-            // There is only one member, which every discriminator selects.
+            // Every discriminator selects the only member.
             let lines = self.decode_into(&arm.member.ty, "value", "d");
             let member = snake(self.text(arm.member.name));
             out.lines(&self.named(lines, Part::Member, &member, "d"));
@@ -316,7 +317,7 @@ impl Generator<'_> {
         }
         out.open("match discriminator {");
         let mut catches_all = false;
-        // Labels precede the default, whatever their order in the IDL.
+        // The default comes last, even if it is not last in the IDL.
         let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
         let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
         for variant in ordered.chain(last) {
@@ -417,8 +418,7 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
-        // The alias names the reference type itself. Where the alias is used, the `Option` is
-        // added.
+        // The alias names the reference type itself. Each use of the alias adds the `Option`.
         let of = match self.model().resolved_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
@@ -441,7 +441,7 @@ impl Generator<'_> {
         };
         let text = match (&resolved, value) {
             (Type::Fixed(_, behind), ConstantValue::Fixed(digits, scale)) => {
-                // The value was checked to fit.
+                // The resolver has checked that the value fits.
                 let raised = digits * 10_i128.pow(u32::from(*behind).saturating_sub(*scale));
                 format!("{}::constant({raised})", self.runtime("Fixed"))
             }
@@ -491,14 +491,15 @@ impl Generator<'_> {
     }
 }
 
-/// A variant of the enumeration for a union. `arm` is `None` for values without a label.
+/// A variant of the Rust enumeration for a union. `arm` is `None` in the variant for values without
+/// a label.
 struct UnionVariant<'m> {
     name: String,
     arm: Option<&'m Arm>,
     carries: bool,
 }
 
-/// Appends `Ok(())`, unless the last statement can be the result itself.
+/// Returns the statements with `Ok(())` appended, unless the last statement can be the result.
 pub(super) fn tail(body: &[CodeLine]) -> Vec<CodeLine> {
     let mut lines = body.to_vec();
     match lines.last_mut() {
@@ -544,13 +545,14 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// Returns the alternatives of a match arm. If they exceed a line, writes all but the last.
+/// Returns the alternatives of a match arm as one line. If they exceed a line, writes all but the
+/// last alternative and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {
         return joined;
     }
-    // All but the last alternative have their own lines, as in rustfmt.
+    // Each alternative has its own line, as in rustfmt.
     for (at, pattern) in patterns.iter().enumerate().take(patterns.len() - 1) {
         out.line(&if at == 0 { pattern.clone() } else { format!("| {pattern}") });
     }

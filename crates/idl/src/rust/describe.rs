@@ -1,5 +1,5 @@
-//! Writes type descriptions, from which TypeCodes are made. They are statics beside the types and
-//! contain no code.
+//! Generation of type descriptions: statics beside the types, from which the runtime creates
+//! TypeCodes.
 
 use super::Generator;
 use super::writer::CodeWriter;
@@ -60,7 +60,7 @@ impl Generator<'_> {
         if !matches!(kind, DefinitionKind::Typedef(_)) {
             out.gap();
         }
-        // An attribute in front of a macro has no effect, so it goes into the macro.
+        // An attribute in front of a macro has no effect, so the attribute is passed to the macro.
         let allowed = if self.path.is_empty() { format!("{} ", super::ALLOWED) } else { String::new() };
         let open = format!("corelane::describe! {{ {allowed}pub static {name}{own} = {call}");
         if members.is_empty() {

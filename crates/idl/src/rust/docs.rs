@@ -5,8 +5,8 @@ use crate::lex::scanner::Comment;
 
 /// Returns the lines of the comment before the declaration whose first token is `first_token`.
 ///
-/// A documentation comment (`/** */`, `///`) counts anywhere before the declaration. A plain
-/// comment counts only directly above the declaration; elsewhere it is taken for a heading or a
+/// A documentation comment (`/** */`, `///`) may be anywhere before the declaration. A plain
+/// comment must be directly above the declaration, because elsewhere it may be a heading or a
 /// licence.
 pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
     let Some(token) = compilation.text.tokens.get(first_token) else { return Vec::new() };
@@ -118,7 +118,7 @@ mod tests {
     use super::{plain, safe, tidy};
 
     #[test]
-    fn marks_go_and_markup_is_escaped() {
+    fn comment_marks_are_removed_and_markup_is_escaped() {
         let lines = tidy(plain("/**\n * Moves it.\n *\n *    indented [x] <y>\n * ---------\n */").into_iter());
         assert_eq!(lines, ["Moves it.", "", "indented \\[x\\] \\<y\\>"]);
         assert_eq!(tidy(plain("/// one").into_iter()), ["one"]);

@@ -1,4 +1,4 @@
-//! Bit masks and bit sets of IDL 4, and native types, of which only the name is generated.
+//! Generation of bit masks and bit sets of IDL 4, and of aliases for native types.
 
 use super::names::{escaped, free, screaming, snake};
 use super::writer::CodeWriter;

@@ -1,5 +1,5 @@
-//! IDL modules and files whose Rust code another crate or module already has, as mapped by the
-//! options.
+//! The option `external`: IDL modules and files whose Rust code another crate or module already
+//! has.
 
 use super::Generator;
 use crate::diagnostic::Diagnostic;
@@ -8,10 +8,11 @@ use crate::source::Span;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Definitions that exist elsewhere, and their Rust paths.
+/// Definitions whose Rust code exists elsewhere, and the Rust paths of this code.
 #[derive(Debug, Default)]
 pub(super) struct External {
-    /// The mapped Rust paths. Every path into mapped code begins with one of them.
+    /// The Rust paths that the options give. Every path into existing code begins with one of these
+    /// paths.
     roots: HashSet<String>,
     /// Rust paths of mapped IDL modules.
     modules: HashMap<DefinitionId, String>,
@@ -22,7 +23,7 @@ pub(super) struct External {
 }
 
 impl External {
-    /// Returns true if a definition exists elsewhere.
+    /// Returns true if the Rust code of a definition exists elsewhere.
     pub(super) fn has(&self, id: DefinitionId) -> bool {
         self.all.contains(&id)
     }
@@ -32,8 +33,8 @@ impl External {
         self.modules.get(&id).map(String::as_str)
     }
 
-    /// Returns the module path of a definition. If its file is mapped, the root of the file comes
-    /// first.
+    /// Returns the module path of a definition. For a definition of a mapped file, the path begins
+    /// with the Rust path of the file.
     pub(super) fn complete(&self, id: DefinitionId, mut path: Vec<String>) -> Vec<String> {
         if let Some(root) = self.files.get(&id)
             && !path.first().is_some_and(|first| self.is_root(first))
@@ -43,15 +44,15 @@ impl External {
         path
     }
 
-    /// Returns true if `first` is a root outside of the generated code.
+    /// Returns true if `first` is the Rust path of existing code.
     pub(super) fn is_root(&self, first: &str) -> bool {
         self.roots.contains(first)
     }
 }
 
 impl Generator<'_> {
-    /// Finds the definitions that the options map elsewhere. Returns errors for options that match
-    /// nothing.
+    /// Finds the definitions that the options map elsewhere. Returns an error for each option that
+    /// matches nothing.
     pub(super) fn find_external(&mut self) -> Vec<Diagnostic> {
         let mut refused = Vec::new();
         let mut external = External::default();
@@ -78,8 +79,8 @@ impl Generator<'_> {
         refused
     }
 
-    /// Returns an error about the options. The error has no location in the source, so it is shown
-    /// at the beginning of the source.
+    /// Returns an error about the options. Such an error has no location, so it is shown at the
+    /// beginning of the source.
     fn misuse(message: String) -> Diagnostic {
         let help =
             "name a module of IDL as `A::B`, or a file as it is included, and a path of Rust as `a_crate::module`";
@@ -96,8 +97,8 @@ impl Generator<'_> {
         modules.filter(|id| full_name(*id) == name).collect()
     }
 
-    /// Returns the definitions, except modules, in files of this name. Several files may open a
-    /// module.
+    /// Returns the definitions in files of this name. Modules are not included, because several
+    /// files may open one module.
     fn definitions_of_file(&self, name: &str) -> Vec<DefinitionId> {
         let sources = &self.compilation.sources;
         let is_in_file = |id: &DefinitionId| {
@@ -110,7 +111,8 @@ impl Generator<'_> {
     }
 }
 
-/// Returns a Rust path in a form valid anywhere: a path of another crate gets `::` in front.
+/// Returns a Rust path in a form that is valid in every module: a path into another crate gets `::`
+/// in front.
 fn root(path: &str) -> Option<String> {
     let plain = path.strip_prefix("::").unwrap_or(path);
     let is_word = |word: &str| {
@@ -126,7 +128,7 @@ mod tests {
     use super::root;
 
     #[test]
-    fn roots_begin_a_path_anywhere() {
+    fn paths_of_other_crates_get_two_colons_in_front() {
         for (path, expected) in [
             ("shared", Some("::shared")),
             ("::shared::idl", Some("::shared::idl")),

@@ -1,19 +1,20 @@
-//! Searches for a perfect hash of an interface's operation names.
+//! Search for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` uses the result at run time. Both have the same functions
-//! `hash` and `slot`.
+//! `corelane::mapping::OperationTable` uses the result at run time, and must have the same
+//! functions `hash` and `slot`.
 
 /// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PerfectHash {
     pub(super) seed: u64,
     pub(super) displacements: Vec<u16>,
-    /// For every slot, the index of its name.
+    /// The index of the name in each slot.
     pub(super) order: Vec<usize>,
 }
 
 impl PerfectHash {
-    /// Finds parameters for distinct names by hash and displace; the fullest buckets come first.
+    /// Finds parameters for distinct names by the method "hash and displace", beginning with the
+    /// fullest buckets.
     pub(super) fn of(names: &[&str]) -> Self {
         if names.is_empty() {
             return Self { seed: 0, displacements: vec![0], order: Vec::new() };
@@ -98,7 +99,7 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// The words have hashes that the tests of `OperationTable` also state.
+    /// The tests of `OperationTable` expect the same hashes.
     #[test]
     fn hash_equals_the_runtimes() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -1,4 +1,5 @@
-//! Interfaces: the servant trait, the typed reference with its stubs, the skeleton.
+//! Generation of interfaces: the servant trait, the typed reference with its stubs, and the
+//! skeleton.
 
 use super::data::tail;
 use super::hash::PerfectHash;
@@ -10,7 +11,7 @@ use crate::ast::{Direction, Flavor};
 use crate::model::{DefinitionId, DefinitionKind, Interface, Parameter, Type};
 use std::collections::HashSet;
 
-/// The methods that `corelane::reference_methods!` makes.
+/// The methods that `corelane::reference_methods!` defines.
 const REFERENCE_METHODS: [&str; 10] = [
     "as_object",
     "from_object",
@@ -24,7 +25,7 @@ const REFERENCE_METHODS: [&str; 10] = [
     "with_timeout",
 ];
 
-/// One operation on the wire; an attribute has one or two.
+/// One operation on the wire. An attribute has one or two such operations.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     /// The operation or attribute.
@@ -64,7 +65,7 @@ impl Call {
 }
 
 impl Generator<'_> {
-    /// Returns the operations that an interface or a value type itself declares.
+    /// Returns the operations that an interface or a value type declares itself.
     pub(super) fn calls(&self, members: &[DefinitionId]) -> Vec<Call> {
         let mut calls = Vec::new();
         for member in members {
@@ -145,7 +146,8 @@ impl Generator<'_> {
             let (name, reference) = (self.name(id), self.names.reference[&id].clone());
             let (object, either) = (self.object_name(id), self.runtime("Abstract"));
             out.gap();
-            out.line(&format!("/// An object or a value that is a [`{}`].", name.trim_start_matches("r#")));
+            let plain = name.trim_start_matches("r#");
+            out.line(&format!("/// An object reference or a value of the abstract interface [`{plain}`]."));
             self.attributes(LintedItem::Type, out);
             out.line(&format!("pub type {reference} = {either}<{object}, dyn {name}>;"));
             self.abstract_kind(id, out);
@@ -173,7 +175,7 @@ impl Generator<'_> {
             out.signature(&format!("fn {before}"), &parameters, &after, ";");
         }
         out.gap();
-        out.line("/// The object as local operations take it.");
+        out.line("/// Wraps the object for use in local operations.");
         out.line(&format!("fn local(this: Self) -> {reference}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -185,12 +187,13 @@ impl Generator<'_> {
         out.close("}");
         let local = self.runtime("Local");
         out.gap();
-        out.line(&format!("/// A shared [`{}`].", name.trim_start_matches("r#")));
+        out.line(&format!("/// A reference-counted [`{}`].", name.trim_start_matches("r#")));
         self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes an interface that is only declared forward. References to it can be passed on.
+    /// Writes the reference type of an interface that is only declared forward. Programs can pass
+    /// such references on.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -237,7 +240,7 @@ impl Generator<'_> {
         }
         let (servant, skeleton) = (self.runtime("Servant"), self.names.skeleton[&id].clone());
         out.gap();
-        out.line("/// A servant that runs these operations, to be activated.");
+        out.line("/// Wraps the object in a servant, for activation in a POA.");
         out.line(&format!("fn servant(this: Self) -> {servant}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -246,7 +249,7 @@ impl Generator<'_> {
         out.line(&format!("{name}::servant_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
-        out.line("/// The same for an object that others keep too.");
+        out.line("/// Wraps a shared object in a servant, for activation in a POA.");
         out.line(&format!("fn servant_of(this: std::sync::Arc<Self>) -> {servant}"));
         out.open("where");
         out.line("Self: Sized,");
@@ -377,8 +380,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns the reference type. If operations have names of common reference methods, appends a
-    /// list of the other methods.
+    /// Returns the arguments of `reference_methods!`: the reference type and, if operations have
+    /// the names of some of the methods, a list of the other methods.
     fn reference_methods(&self, id: DefinitionId, name: &str) -> String {
         let interfaces = std::iter::once(id).chain(self.model().all_bases(id));
         let operations: HashSet<String> = interfaces
@@ -407,7 +410,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations of bases that the reference type of the first base lacks.
+    /// Returns the operations of further bases that the reference type of the first base does not
+    /// have.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -503,14 +507,14 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the call of the servant if it does not fit on the line of its closure.
+    /// Writes the call of a servant that does not fit on the line of its closure.
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);
         if joined.len() <= 60 && out.has_room(line.len()) {
             return out.line(&line);
         }
-        // rustfmt would break so long a method call at its dot, so the call is written as a path.
+        // rustfmt would break such a long method call at its dot, so the call is written as a path.
         let arguments: Vec<String> = std::iter::once(servant.to_owned()).chain(arguments).collect();
         out.call(&format!("{trait_path}::{}(", call.method), &arguments, ")");
     }
@@ -601,7 +605,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the dispatcher of an interface's own operations; derived interfaces also use it.
+    /// Writes the dispatcher of an interface's own operations. Skeletons of derived interfaces also
+    /// call this dispatcher.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -641,7 +646,7 @@ impl Generator<'_> {
     }
 
     fn upcall(&mut self, interface: DefinitionId, call: &Call, out: &mut CodeWriter) {
-        // Parameters keep their declared names, except where generated variables have the name.
+        // A parameter keeps its declared name unless a generated variable has that name.
         let mut taken: HashSet<String> =
             ["call", "servant", "operation", "d", "e", "result", "len", "list", "map", "key", "value", "error"]
                 .map(str::to_owned)
@@ -664,8 +669,8 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
-            // The result, if any, comes first. An `out` parameter may have the same name as the
-            // result.
+            // The result, if any, comes first and keeps its name. An `out` parameter with that name
+            // gets another name.
             _ => outputs
                 .iter()
                 .enumerate()
@@ -683,7 +688,7 @@ impl Generator<'_> {
         let mut before = format!("servant.{}(", call.method);
         let joined = arguments.join(", ");
         if joined.len() > 60 || !out.has_room(4 + before.len() + joined.len() + 3) {
-            // rustfmt would break so long a method call at its dot, so the call is written as a
+            // rustfmt would break such a long method call at its dot, so the call is written as a
             // path.
             before = format!("{}::{}(", self.path_to_trait(interface), call.method);
             arguments.insert(0, "servant".to_owned());
@@ -808,9 +813,9 @@ impl Generator<'_> {
 
     /// Plans the error types of an interface: one enumeration for each distinct list of exceptions.
     ///
-    /// The enumeration is named after the first operation with that list; each further operation
-    /// gets an alias. So the name of an operation's error does not depend on the order of
-    /// operations.
+    /// The enumeration is named after the first operation with that list, and each further
+    /// operation gets an alias. Every operation therefore has an error type of its own name,
+    /// independent of the order of operations.
     pub(super) fn plan_errors(&mut self, id: DefinitionId, calls: Vec<Call>) {
         let mut taken = self.names.taken.remove(&Some(id)).unwrap_or_default();
         for call in calls.into_iter().filter(|call| !call.raises.is_empty()) {
@@ -830,10 +835,11 @@ impl Generator<'_> {
         self.names.taken.insert(Some(id), taken);
     }
 
-    /// Writes an alias for an operation with the same exceptions as another one.
+    /// Writes the alias of an error type, for an operation with the same exceptions as another
+    /// operation.
     pub(super) fn error_alias(alias: &str, name: &str, out: &mut CodeWriter) {
         out.gap();
-        out.line("/// The exceptions of an operation, which another operation has too.");
+        out.line("/// The errors of an operation that raises the same exceptions as another operation.");
         out.line(&format!("pub type {alias} = {name};"));
     }
 
@@ -841,7 +847,7 @@ impl Generator<'_> {
         let mut taken = HashSet::from(["System".to_owned()]);
         out.gap();
         out.open("corelane::raises! {");
-        out.line("/// The exceptions of an operation.");
+        out.line("/// The errors of an operation: its exceptions, or a system exception.");
         out.open(&format!("pub enum {name} {{"));
         for id in raises {
             let variant = free(self.name(*id).trim_start_matches("r#").to_owned(), &mut taken);
@@ -874,8 +880,8 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// Writes `before first, &|e| ...)`: `first` are the arguments before the closure that writes the
-/// call's arguments.
+/// Writes `before first, &|e| ...)`. `first` are the arguments in front of the closure, and the
+/// closure writes the arguments of the operation.
 fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {

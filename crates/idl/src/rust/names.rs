@@ -1,4 +1,4 @@
-//! Rust names: Rust's conventions applied to IDL names, with keywords escaped and collisions
+//! Rust names of definitions: IDL names in Rust's conventions, with keywords escaped and collisions
 //! resolved.
 
 use crate::ast::{Flavor, ValueFlavor};
@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 /// The Rust names of all definitions.
 #[derive(Debug, Default)]
 pub(super) struct RustNames {
-    /// Modules, types, traits, constants, enumerators and operations; for an attribute, its getter.
+    /// The names of modules, types, traits, constants, enumerators and operations. The name of an
+    /// attribute is that of its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
@@ -61,8 +62,8 @@ impl RustNames {
         names
     }
 
-    /// Assigns the names in one Rust module. Names from IDL are assigned first. Added names get
-    /// names that are still free.
+    /// Assigns the names in one Rust module. Names from IDL are assigned first, so that generated
+    /// names differ from them.
     fn module(&mut self, model: &Model, symbols: &Symbols, parent: Option<DefinitionId>, members: &[DefinitionId]) {
         let mut taken = self.taken.remove(&parent).unwrap_or_default();
         for id in members {
@@ -169,8 +170,8 @@ impl RustNames {
     }
 }
 
-/// Returns true for objects and values. Their type has a name distinct from the trait or structure,
-/// and its uses are in an `Option`.
+/// Returns true for interfaces and value types. Their reference type has a name of its own, and its
+/// uses are in an `Option`.
 pub(super) fn is_reference(model: &Model, id: DefinitionId) -> bool {
     matches!(&model.get(id).kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_) | DefinitionKind::ValueBox(_))
 }
@@ -216,8 +217,8 @@ pub(super) fn snake(text: &str) -> String {
 pub(super) fn upper_camel(text: &str) -> String {
     let mut name = String::new();
     for part in text.split('_').filter(|part| !part.is_empty()) {
-        // An underscore between digits stays, because without it the digits would form another
-        // number.
+        // An underscore between digits is kept, because the digits without the underscore would
+        // form another number.
         if name.ends_with(|last: char| last.is_ascii_digit()) && part.starts_with(|first: char| first.is_ascii_digit())
         {
             name.push('_');
@@ -247,7 +248,7 @@ pub(super) fn escaped(name: String) -> String {
         "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type",
         "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
     ];
-    // Names that generated code uses without a path.
+    // Names of Rust's prelude that generated code uses.
     const USED: &[&str] = &[
         "Box", "Err", "From", "None", "Ok", "Option", "Result", "Send", "Sized", "Some", "String", "Sync", "Vec",
         "bool", "char", "corelane", "f32", "f64", "i16", "i32", "i64", "i8", "std", "str", "u16", "u32", "u64", "u8",
@@ -282,7 +283,7 @@ mod tests {
     use super::{escaped, screaming, snake, upper_camel};
 
     #[test]
-    fn conventions() {
+    fn names_follow_the_conventions_of_rust() {
         for (text, expected) in [
             ("getFooBar", "get_foo_bar"),
             ("XMLParser", "xml_parser"),

@@ -1,14 +1,15 @@
-//! Adds the name of the member, parameter or result to coding statements, so that errors show the
-//! path to it.
+//! Addition of the name of the member, parameter or result to encoding and decoding statements, so
+//! that errors show the path to the value.
 
 use super::Generator;
 use super::code::DecodingCode;
 use super::writer::CodeLine;
 
-/// Maximum width of an inner call. A wider call would have to be broken, so it gets no name.
+/// Maximum width of an inner call. A wider call gets no name, because it would have to be broken
+/// into lines.
 const INNER_WIDTH: usize = 60;
 
-/// The place of a value in which an error occurs.
+/// The role of a value in the path of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Member,
@@ -28,7 +29,7 @@ impl Part {
     }
 }
 
-/// The parts of `At::member(value, name, coder)` around the value.
+/// The pieces of `At::member(value, name, coder)` around the value.
 struct Wrap {
     /// `At`, or the path to it.
     at: String,
@@ -124,7 +125,7 @@ impl Generator<'_> {
         Wrap { at, before, name: format!("{:?}", name.trim_start_matches("r#")), coder: coder.to_owned() }
     }
 
-    /// Adds the name to all statements that can fail; others stay unchanged.
+    /// Adds the name to all statements that can fail. Other statements stay unchanged.
     pub(super) fn named(&mut self, lines: Vec<CodeLine>, part: Part, name: &str, coder: &str) -> Vec<CodeLine> {
         let can_fail = |line: &CodeLine| match line {
             CodeLine::Plain(text) | CodeLine::Assign(_, text) => text.contains('?'),

@@ -1,4 +1,4 @@
-//! Maps IDL types to Rust types (docs/rust-mapping.md).
+//! The Rust types of IDL types (docs/rust-mapping.md).
 
 use super::Generator;
 use super::names::is_reference;
@@ -23,13 +23,12 @@ pub(super) struct Facts {
     plain: bool,
     /// True if the type can derive `Default`.
     default: bool,
-    /// True if all parts are types of Rust's standard library, for which other crates implement
-    /// their traits.
+    /// True if all parts are types of Rust's standard library for which other crates commonly
+    /// implement their traits.
     standard: bool,
 }
 
-/// Maximum length of arrays for which Rust's standard library and other crates implement their
-/// traits.
+/// Maximum length of arrays for which other crates commonly implement their traits.
 const LONGEST_COMMON_ARRAY: u32 = 32;
 
 impl Generator<'_> {
@@ -187,8 +186,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if values have no parts on the heap. They can be copied and borrowed from the
-    /// arena.
+    /// Returns true if values have no parts on the heap. Such values can be copied, and be borrowed
+    /// from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => !matches!(basic, Basic::Any | Basic::Object | Basic::ValueBase),
@@ -199,7 +198,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if sequences of the type are coded in one step, with each member at a constant
+    /// Returns true if sequences of the type are encoded in bulk, with each member at a constant
     /// offset.
     pub(super) fn is_plain(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
@@ -339,8 +338,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types. A type follows the types that it contains, so one pass
-    /// suffices.
+    /// Finds the facts of all types. One pass suffices, because a type follows the types that it
+    /// contains.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {
@@ -386,7 +385,7 @@ impl Generator<'_> {
             };
             self.facts.insert(*id, Facts { size, least, copy, exact: true, plain, default, standard: true });
         }
-        // Sequences may refer to later types, so this repeats until nothing changes.
+        // A sequence may refer to a later type, so the loop repeats until no fact changes.
         let mut changed = true;
         while changed {
             changed = false;
@@ -423,7 +422,7 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the bytes of an integer for this many bits, in memory and on the wire.
+/// Returns the size in bytes of an integer for this number of bits, in memory and on the wire.
 fn bits(bits: u32) -> (u64, u64) {
     let octets = match super::extended::number(bits) {
         "u8" => 1,

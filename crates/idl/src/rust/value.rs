@@ -1,4 +1,5 @@
-//! Value types: the structure of the state, the reference type, the trait of the operations.
+//! Generation of value types: the structure of the state, the reference type, and the trait of the
+//! operations.
 
 use super::code::{DecodingCode, EncodedExpression};
 use super::data::{tail, write_value};
@@ -35,13 +36,13 @@ impl Generator<'_> {
             out.open(&format!("pub struct {name} {{"));
             if let Some(base) = base {
                 let path = self.path_to_trait(base);
-                out.line("/// What is inherited.");
+                out.line("/// The inherited state.");
                 out.line(&format!("pub base: {path},"));
             }
             for ((member, public), field) in value.state.iter().zip(&fields[usize::from(base.is_some())..]) {
                 self.document_member(member, out);
                 if !public {
-                    out.line("/// Private: for those who implement the type.");
+                    out.line("/// Private in IDL: for implementations of the type.");
                 }
                 let ty = self.owned(&member.ty);
                 out.line(&format!("pub {field}: {ty},"));
@@ -76,7 +77,7 @@ impl Generator<'_> {
     fn handle(&mut self, id: DefinitionId, of: &str, out: &mut CodeWriter) {
         let (reference, value) = (self.names.reference[&id].clone(), self.runtime("ValueRef"));
         out.gap();
-        out.line(&format!("/// A shared [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
+        out.line(&format!("/// A reference-counted [`{}`].", of.trim_start_matches("dyn ").trim_start_matches("r#")));
         self.attributes(LintedItem::Type, out);
         out.line(&format!("pub type {reference} = {value}<{of}>;"));
     }
@@ -197,13 +198,13 @@ impl Generator<'_> {
             self.value_operation(id, &call, out);
         }
         out.gap();
-        out.line("/// The state at this moment: what is sent.");
+        out.line("/// Returns the current state, which the ORB sends.");
         out.line(&format!("fn state(&self) -> {state};"));
         if custom {
             let (value_type, encoder, error) =
                 (self.runtime("ValueType"), self.runtime("Encoder"), self.runtime("CdrError"));
             out.gap();
-            out.line("/// Writes what a value factory reads: the state, unless this is written otherwise.");
+            out.line("/// Writes the custom form of the value, which its factory reads. The default is the state.");
             let parameters = ["&self".to_owned(), format!("e: &mut {encoder}<'_>")];
             out.signature("fn marshal(", &parameters, &format!("Result<(), {error}>"), " {");
             out.open_again();
@@ -211,7 +212,7 @@ impl Generator<'_> {
             out.close("}");
         }
         out.gap();
-        out.line("/// For a value that runs these operations.");
+        out.line("/// Wraps the object in an implementation of a value.");
         out.line(&format!("fn implementation(this: Self) -> {implementation}<{state}>"));
         out.open("where");
         out.line("Self: Sized,");
@@ -220,7 +221,7 @@ impl Generator<'_> {
         out.line(&format!("{operations}::implementation_of(std::sync::Arc::new(this))"));
         out.close("}");
         out.gap();
-        out.line("/// The same for an object that others keep too.");
+        out.line("/// Wraps a shared object in an implementation of a value.");
         out.line(&format!("fn implementation_of(this: std::sync::Arc<Self>) -> {implementation}<{state}>"));
         out.open("where");
         out.line("Self: Sized,");
@@ -245,7 +246,7 @@ impl Generator<'_> {
         }
         let (name, handle) = (self.names.factory[&id].clone(), self.names.reference[&id].clone());
         out.gap();
-        out.line(&format!("/// What makes a [`{}`].", self.name(id).trim_start_matches("r#")));
+        out.line(&format!("/// A factory of [`{}`] values.", self.name(id).trim_start_matches("r#")));
         self.attributes(LintedItem::Calls, out);
         out.open(&format!("pub trait {name}: Send + Sync + 'static {{"));
         let mut taken = HashSet::new();
@@ -258,7 +259,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Returns a factory as an operation without a result.
+    /// Returns a factory of a value type as an operation without a result.
     pub(super) fn factory_call(
         &self,
         id: DefinitionId,
@@ -320,13 +321,14 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the base whose state is a part of this type's state.
+    /// Returns the base whose state is the first part of this type's state.
     pub(super) fn base_with_state(&self, value: &ValueDeclaration) -> Option<DefinitionId> {
         let first = value.bases.first().copied()?;
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// Returns all bases and supported interfaces of a value type, each once, nearer ones first.
+    /// Returns all bases and supported interfaces of a value type. Each appears once, nearer ones
+    /// first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {

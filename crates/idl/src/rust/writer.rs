@@ -1,6 +1,7 @@
-//! Writes text in the format of rustfmt.
+//! Output of Rust code in the format of rustfmt.
 //!
-//! It handles only the shapes that generated code has. A test compares the output with rustfmt.
+//! The writer supports only the constructs that generated code contains. A test compares its output
+//! with rustfmt.
 
 const WIDTH: usize = 100;
 /// Maximum width of a list of arguments on one line.
@@ -66,7 +67,7 @@ impl CodeWriter {
         self.line(line);
     }
 
-    /// Indents again. Called where the line that opened the block had to be closed first.
+    /// Indents again, after the line that opened the block has ended.
     pub(super) fn open_again(&mut self) {
         self.indent += 1;
     }
@@ -84,7 +85,7 @@ impl CodeWriter {
         self.open(before);
         let mut line = String::new();
         for (at, name) in names.iter().enumerate() {
-            // rustfmt counts the space after a comma, except at the end.
+            // rustfmt counts the space after a comma, except after the last name.
             let space = usize::from(at + 1 < names.len());
             if !line.is_empty() && !self.fits(line.len() + 1 + name.len() + 1 + space) {
                 self.line(&std::mem::take(&mut line));
@@ -148,7 +149,7 @@ impl CodeWriter {
         let joined = parameters.join(", ");
         let arrow = format!("-> {result}{end}");
         let length = self.indent * 4 + before.len() + joined.len() + 2 + arrow.len();
-        // rustfmt measures a head without a body as if a brace followed it.
+        // rustfmt measures a function head without a body as if ` {` followed.
         if end == ";" && length == WIDTH {
             self.line(&format!("{before}{joined})"));
             return self.line(&arrow);
@@ -213,8 +214,8 @@ impl CodeWriter {
         self.fits(length)
     }
 
-    /// Writes `before items after` on one line, or fills the items into lines. It is used inside a
-    /// macro, which rustfmt does not format.
+    /// Writes `before items after` on one line, or fills the items into lines. For use inside
+    /// macros, which rustfmt does not format.
     pub(super) fn filled(&mut self, before: &str, items: &[String], after: &str) {
         let joined = items.join(", ");
         if self.fits(before.len() + joined.len() + after.len() + 2) {
@@ -326,7 +327,7 @@ fn split(text: &str) -> Vec<&str> {
     parts
 }
 
-/// A part of a function's body, independent of its indentation.
+/// A statement or line of a function's body, without indentation.
 #[derive(Clone, Debug)]
 pub(super) enum CodeLine {
     Plain(String),
@@ -357,7 +358,7 @@ impl CodeLine {
         Self::Plain(text.into())
     }
 
-    /// Returns the line if it is short enough. Returns `None` for a part that is never a single
+    /// Returns the statement as one line. Returns `None` for a statement that is never a single
     /// line.
     pub(super) fn text(&self) -> Option<String> {
         match self {

@@ -1,13 +1,13 @@
-//! Large messages: both sides copy at the same time, part by part.
+//! Large messages: the writer and the reader copy different parts at the same time.
 //!
 //! If a message is copied as a whole, the two sides take turns: the writer fills the ring and
-//! sleeps, then the reader empties it and sleeps. Parts are better while the peer runs on another
-//! core. For a message that the ring cannot hold, the writer then publishes each part as soon as it
-//! is copied, and the reader frees each part likewise. A side that is ahead polls for the other one
-//! before it sleeps. On one core, whole rings cost the fewest switches.
+//! sleeps, then the reader empties it and sleeps. If the peer runs on another core, copying in
+//! parts is faster. For a message that exceeds the ring, the writer then publishes each part when
+//! it is copied, and the reader frees each part when it is copied. A side that is ahead of its peer
+//! polls before it sleeps. On one core, whole rings cost the fewest switches.
 //!
-//! The writer announces whether more parts follow. So the reader of an unfinished message polls for
-//! the next part, and never polls after the last one.
+//! The writer announces if more parts follow. So the reader of an unfinished message polls for the
+//! next part, and never polls after the last part.
 
 use std::io::{self, IoSlice};
 
@@ -16,16 +16,16 @@ use corelane_sys::thread;
 
 use super::stream::RingStream;
 
-/// Size of a part in bytes. Smaller parts cost more transfers of the counters' cache lines; larger
-/// ones delay the other side and leave the first-level caches.
+/// Size of a part in bytes. Smaller parts cost more transfers of the counters' cache lines. Larger
+/// parts delay the peer and do not fit into the first-level caches.
 pub(super) const PART_BYTES: usize = 16 * 1024;
-/// Bytes after which a call returns although it could continue. The caller then checks its
-/// deadline.
+/// Number of bytes after which a call returns although it could continue. The caller then checks
+/// its deadline.
 const MAX_CALL_BYTES: usize = 1 << 20;
 
 impl RingStream {
-    /// Continues a read after the first `count` bytes of `buffer`. They fill a part, or more of
-    /// their message is announced.
+    /// Continues a read after the first `count` bytes of `buffer`. These bytes fill a part, or the
+    /// writer has announced more bytes of the message.
     #[inline(never)]
     pub(super) fn read_large(&self, reader: RingReader<'_>, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let own_core = thread::current_core();
@@ -48,14 +48,14 @@ impl RingStream {
         Ok(total)
     }
 
-    /// Writes bytes of a message of `total` bytes as long as there is room. Room may appear during
-    /// the call.
+    /// Writes bytes of a message of `total` bytes while there is room, including room that appears
+    /// during the call.
     #[inline(never)]
     pub(super) fn write_large(&self, slices: &[IoSlice<'_>], total: usize) -> io::Result<usize> {
         let rings = &self.peer_state.rings;
         let writer = rings.writer();
         let peer_core = writer.peer_core().or_else(|| rings.reader().peer_core());
-        // A reader keeps an unfinished message in memory of its own. So a message that fits into
+        // A reader copies an unfinished message to memory of its own. So a message that fits into
         // the ring is published as a whole.
         if total <= writer.capacity() || !is_elsewhere(peer_core, thread::current_core()) {
             return self.write_ring_part(writer, slices, 0, total);
@@ -71,8 +71,8 @@ impl RingStream {
             let wanted = part.min(end - sent);
             let has_room = || !matches!(writer.has_room(wanted), Ok(false));
             if !has_room() && !self.large_spin.spin_until(has_room) {
-                // The next part is late. Fills the ring, because a writer may sleep only after it
-                // has seen the ring full.
+                // The room for the next part is late. The rest of the ring is filled, because a
+                // writer may sleep only after it has seen the ring full.
                 writer.announce_more(false);
                 return Ok(sent + self.write_ring_part(writer, slices, sent, wanted)?);
             }
@@ -83,7 +83,7 @@ impl RingStream {
     }
 }
 
-/// Returns the size of a part for a ring of this capacity, in which several parts fit.
+/// Returns the size of a part for a ring of this capacity, which holds several parts.
 fn part_of(capacity: usize) -> usize {
     PART_BYTES.min(capacity / 4)
 }

@@ -1,4 +1,4 @@
-//! The listener: accepts a connection when its client has sent the rings. It never blocks for a
+//! The listener accepts a connection when its client has sent the rings. It never blocks for a
 //! client.
 
 use std::io;
@@ -17,19 +17,19 @@ use crate::socket::credentials;
 use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
 
-/// Token of the listening socket; a client's token is its descriptor number.
+/// Token of the listening socket. The token of a client is its descriptor number.
 const LISTENER_TOKEN: u64 = u64::MAX;
 /// Maximum number of clients that have connected but not sent their rings. A further client
-/// replaces the oldest.
+/// replaces the oldest client.
 const MAX_HANDSHAKES: usize = 64;
-/// Time after which a client that has not sent its rings is dropped when another one arrives.
+/// Time after which a client that has not sent its rings may be dropped for a new client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest ring in bytes that is accepted unless a property allows more.
+/// Maximum size in bytes of an accepted ring, unless a property allows more.
 const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Dropped before the socket: while the socket exists, no other file can have the inode of its
+    /// Dropped before the socket: while the socket exists, no other file can have the inode of this
     /// file.
     _file: SocketFile,
     fd: FilteredListener,
@@ -43,7 +43,7 @@ pub(super) struct RingListener {
 #[derive(Debug)]
 struct State {
     handshakes: Vec<Handshake>,
-    /// Largest ring sizes that are accepted.
+    /// Maximum ring sizes that the listener accepts.
     max_sizes: RingSizes,
 }
 
@@ -72,7 +72,7 @@ impl RingListener {
         Ok(RingListener { _file: file, fd, local, transport, epoll, state })
     }
 
-    /// Accepts the next client, whether or not its rings have arrived.
+    /// Accepts the next client, even if its rings have not arrived.
     fn start_handshake(&self) -> io::Result<Handshake> {
         let (fd, _) = self.fd.accept()?;
         let peer = credentials(fd.as_fd());
@@ -80,7 +80,7 @@ impl RingListener {
         Ok(Handshake { fd, peer, started_at: Monotonic::now() })
     }
 
-    /// Returns the connection if its rings have arrived, else the client.
+    /// Returns the connection if the client's rings have arrived, otherwise the client.
     ///
     /// # Errors
     /// `ConnectionAborted` if the client is at fault or has ended.
@@ -104,7 +104,7 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Closing memory that stays mapped does not block.
+            // Memory that stays mapped can be closed without blocking.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);
@@ -121,7 +121,7 @@ impl RingListener {
         if state.handshakes.len() >= MAX_HANDSHAKES {
             state.handshakes.remove(0);
         }
-        // A client whose socket cannot be watched is dropped.
+        // If a client's socket cannot be watched, the client is dropped.
         if self.epoll.add(client.fd.as_fd(), token(&client.fd), Interest::READABLE | Interest::HANG_UP).is_ok() {
             state.handshakes.push(client);
         }
@@ -172,7 +172,7 @@ fn token(fd: &FilteredSocket) -> u64 {
     u64::from(fd.as_fd().as_raw_fd().unsigned_abs())
 }
 
-/// Marks an error as the client's fault, not the listener's.
+/// Marks an error as the fault of one client, which leaves the listener usable.
 fn aborted(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }

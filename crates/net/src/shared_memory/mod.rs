@@ -1,22 +1,22 @@
 //! Shared memory: two rings of bytes (`corelane_sys::ring`) beside a Unix socket.
 //!
-//! The peers meet at the socket in the file system. Connecting does not wait for the server to
-//! accept: the client makes the rings, and sends a header and their descriptor at once.
+//! The peers meet at the socket in the file system. A client does not wait until the server
+//! accepts: it makes the rings, and sends a header and their descriptor at once.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0 to 7 | `CLNRINGS` |
-//! | 8 to 11 | version, 1; little-endian, as all that follows |
+//! | 8 to 11 | version, 1; little-endian, like the following numbers |
 //! | 12 to 15 | capacity of the ring to the server in bytes, a power of two |
 //! | 16 to 19 | capacity of the ring to the client in bytes, a power of two |
 //!
 //! The server accepts the connection when the whole header has arrived, and never waits for a
-//! client. It keeps a bounded number of slow clients, and drops them after a while. Both sides ask
-//! the kernel for the peer's credentials.
+//! client. It keeps a bounded number of slow clients, and drops each of them after a while. Both
+//! sides ask the kernel for the peer's credentials.
 //!
 //! Afterwards the socket is the *bell*: it carries single bytes, each of which wakes a side that
-//! waits for the descriptor. The end of the socket tells each side that the peer has ended,
-//! whatever the cause.
+//! waits for the descriptor. The end of the socket tells each side that the peer has ended, for any
+//! reason.
 
 mod large;
 mod listener;
@@ -43,7 +43,7 @@ use crate::{ConnectionProperties, Endpoint, Peer, SpinPolicy, Stream};
 const MAGIC: [u8; 8] = *b"CLNRINGS";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 20;
-/// Capacity of a ring in bytes, unless the client's properties say otherwise.
+/// Capacity of a ring in bytes, unless the client's properties set another one.
 const DEFAULT_RING_BYTES: u32 = 64 * 1024;
 /// Time for which a waiting thread polls before it sleeps, while polling has helped so far.
 const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
@@ -54,8 +54,8 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 /// before it connects, so that it tries another transport instead of being refused.
 ///
 /// The buffer sizes of a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
-/// by default. Buffer sizes of a listener, if above 1 MiB, are the largest ring sizes that it
-/// accepts.
+/// by default. Buffer sizes of a listener that exceed 1 MiB are the maximum ring sizes that the
+/// listener accepts.
 ///
 /// # Examples
 /// ```
@@ -100,20 +100,20 @@ impl SharedMemory {
     }
 
     /// Sets the time for which a waiting thread polls before it sleeps: 20 us by default, zero for
-    /// never. The time becomes that of [`SpinPolicy::Adaptive`].
+    /// never. The policy becomes [`SpinPolicy::Adaptive`] with this time.
     #[must_use]
     pub fn max_spin(self, longest: Duration) -> Self {
         self.spin_policy(SpinPolicy::Adaptive { max_spin: longest })
     }
 
-    /// Sets whether waiting threads poll before they sleep. With every policy, a thread polls only
-    /// while the peer was last seen on another core.
+    /// Sets if waiting threads poll before they sleep. With every policy, a thread polls only while
+    /// the peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
         SharedMemory { spin: policy, ..self }
     }
 
-    /// Checks that a client of user `client` may talk to a server of user `server`.
+    /// Checks that a client of user `client` may connect to a server of user `server`.
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.allowed_users, client, server) {
             (AllowedUsers::Any, _, _) => true,
@@ -206,7 +206,7 @@ fn encode_header(sizes: RingSizes) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Decodes a client's header; `None` if this version does not know it.
+/// Decodes a client's header. `None` if the header is not one of this version.
 fn parse_header(header: &[u8; HEADER_BYTES]) -> Option<RingSizes> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut values = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));

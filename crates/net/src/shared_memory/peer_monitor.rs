@@ -1,17 +1,18 @@
 //! The peer monitor: wakes threads that sleep on a connection whose peer has ended.
 //!
 //! One thread of a transport, named `net/peers`, watches the sockets of all its connections. So no
-//! thread has to wake up by itself to check that the peer is still there. The thread exists while
-//! there are connections, or until the last ORB that used the transport
+//! other thread has to wake up periodically to check if its peer still exists. The thread exists
+//! while there are connections, or until the last ORB that used the transport
 //! [detaches](crate::Transport::detach_orb).
 //!
-//! It receives hang-ups only, and its only task is to wake threads. It runs in the ordinary
-//! scheduling class until a thread of a fixed priority sleeps on one of its connections. Then it
-//! takes the highest priority of these threads. So less urgent threads that keep the cores busy do
-//! not delay the report of a dead peer. Peers that come and go do not disturb more urgent threads.
+//! The monitor receives hang-ups only, and its only task is to wake threads. It runs in the
+//! ordinary scheduling class until a thread with a fixed priority sleeps on one of its connections.
+//! Then it takes the highest priority of these threads. So threads with a lower priority that keep
+//! the cores busy do not delay the report of a dead peer. Peers that come and go do not disturb
+//! threads with a higher priority.
 //!
-//! Sleeping threads check by themselves if the monitor cannot be started, or if the peer has
-//! announced that it writes no more.
+//! A sleeping thread checks for its peer by itself if the monitor cannot be started, or if the peer
+//! has announced that it writes no more.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,13 +28,13 @@ use corelane_sys::process;
 use corelane_sys::ring::RingPair;
 use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
 
-/// The rings of a connection, and a flag set when the peer has ended.
+/// The rings of a connection, with a flag that is set when the peer has ended.
 #[derive(Debug)]
 pub(super) struct PeerState {
     pub(super) rings: RingPair,
     /// Set when the socket has reported a hang-up; never cleared.
     is_gone: AtomicBool,
-    /// Number of this side's threads that sleep or are about to sleep.
+    /// Number of threads of this process that sleep on the rings or are about to sleep.
     asleep: AtomicU32,
 }
 
@@ -42,15 +43,15 @@ impl PeerState {
         Arc::new(PeerState { rings, is_gone: AtomicBool::new(false), asleep: AtomicU32::new(0) })
     }
 
-    /// Returns true if the socket has reported a hang-up. A thread calls it before it sleeps, after
-    /// it has announced how it waits.
+    /// Returns true if the socket has reported a hang-up. A thread calls this before it sleeps,
+    /// after it has set its wake method.
     pub(super) fn is_peer_gone(&self) -> bool {
-        // Sequentially consistent: with `report_gone`, either this load sees the flag, or the
-        // monitor sees the thread's wish to be woken.
+        // Sequentially consistent: either this load sees the flag of `report_gone`, or the monitor
+        // sees the thread's request to be woken.
         self.is_gone.load(Ordering::SeqCst)
     }
 
-    /// Counts the calling thread as asleep. It calls this before it checks
+    /// Counts the calling thread as asleep. The thread calls this before it checks
     /// [`is_peer_gone`](Self::is_peer_gone).
     #[inline]
     pub(super) fn begin_sleep(&self) {
@@ -73,10 +74,10 @@ impl PeerState {
         self.rings.writer().unpark();
     }
 
-    /// Returns true if a thread may still sleep although it has been woken.
+    /// Returns true if a thread may still sleep after its wake-up.
     ///
     /// A thread does not fall asleep if its word in the shared memory has changed. But the peer can
-    /// write the word and may have restored it. So a single wake-up may come too early.
+    /// write the word and may have restored the old value. So a single wake-up may come too early.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
@@ -88,7 +89,7 @@ pub(super) struct PeerMonitor(Arc<PiMutex<MonitorUsers>>);
 
 #[derive(Debug, Default)]
 struct MonitorUsers {
-    /// Number of ORBs of this process that use it.
+    /// Number of ORBs of this process that use the transport.
     orbs: usize,
     forks: u64,
     watch: Weak<MonitorThread>,
@@ -101,7 +102,7 @@ impl Default for PeerMonitor {
 }
 
 impl PeerMonitor {
-    /// Returns the running monitor thread, and starts one if there is none. A forked child does not
+    /// Returns the running monitor thread, and starts one if none runs. A forked child does not
     /// have its parent's thread.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
@@ -125,7 +126,7 @@ impl PeerMonitor {
         used.orbs += 1;
     }
 
-    /// Counts one ORB fewer. After the last one, ends the thread and waits for its end. Threads
+    /// Counts one ORB fewer. After the last ORB, ends the thread and waits for its end. Threads
     /// that sleep on remaining connections then check for the peer by themselves.
     pub(super) fn detach_orb(&self) {
         let mut used = self.0.lock();
@@ -141,7 +142,7 @@ impl PeerMonitor {
     }
 }
 
-/// A watched connection; dropped before its descriptor is closed.
+/// A connection that the monitor watches; dropped before the connection's descriptor is closed.
 #[derive(Debug)]
 pub(super) struct MonitoredPeer {
     watch: Arc<MonitorThread>,
@@ -149,7 +150,7 @@ pub(super) struct MonitoredPeer {
 }
 
 impl MonitoredPeer {
-    /// Watches the connection of this socket; `None` if that is impossible.
+    /// Makes the monitor watch the connection of this socket. `None` if that is impossible.
     pub(super) fn new(fd: BorrowedFd<'_>, ends: &Arc<PeerState>, watching: &PeerMonitor) -> Option<Self> {
         let watch = watching.start()?;
         let token = {
@@ -160,16 +161,17 @@ impl MonitoredPeer {
             token
         };
         let watched = MonitoredPeer { watch, token };
-        // The kernel reports a hang-up that has already happened at once.
+        // If the peer has already hung up, the kernel reports this at once.
         let added = watched.watch.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE);
         if watched.watch.shared.stop.load(Ordering::Acquire) {
-            // The connection was added while the monitor was stopping, which may not have seen it.
+            // The connection was added while the monitor was stopping, so the monitor may have
+            // missed it.
             ends.report_gone();
         }
         added.is_ok().then_some(watched)
     }
 
-    /// Raises the monitor to the calling thread's priority; called before the thread sleeps.
+    /// Raises the monitor to the calling thread's priority. A thread calls this before it sleeps.
     #[inline]
     pub(super) fn match_caller_priority(&self) {
         let wanted = thread::native_priority();
@@ -180,7 +182,7 @@ impl MonitoredPeer {
 
     pub(super) fn unregister(self, fd: BorrowedFd<'_>) {
         self.watch.shared.peers.lock().all.remove(&self.token);
-        // The connection may already be unwatched.
+        // The epoll instance may have removed the connection already.
         let _ = self.watch.shared.epoll.remove(fd);
     }
 }
@@ -198,8 +200,8 @@ struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Highest native priority of any thread that has slept on these connections. Written under the
-    /// lock `peers`, sequentially consistent.
+    /// Highest native priority of all threads that have slept on these connections. Written under
+    /// the lock `peers`, sequentially consistent.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
     peers: PiMutex<MonitoredPeers>,
@@ -215,8 +217,8 @@ struct MonitoredPeers {
 const WAKE_TOKEN: u64 = 0;
 /// Time between two wake-ups of a thread that was woken and may still sleep.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of wake-ups at the end of the monitor. The first ones suffice to wake a thread.
-/// One that counts as asleep after all of them may be waiting for a core.
+/// Maximum number of wake-ups at the end of the monitor. The first ones suffice to wake a thread. A
+/// thread that counts as asleep after all of them may be waiting for a core.
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
 impl MonitorThread {
@@ -233,7 +235,7 @@ impl MonitorThread {
         });
         let run = Arc::clone(&list);
         // The thread starts with the priority of its creator, which may be a lane's thread, and
-        // lowers its own priority. The creator does not wait for this.
+        // then lowers its own priority. The creator does not wait for this.
         let builder = ThreadBuilder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
@@ -249,7 +251,7 @@ impl MonitorThread {
         self.shared.wake.notify();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // The thread does nothing that can panic.
+            // The thread runs nothing that can panic.
             let _ = thread.join();
         }
     }
@@ -262,11 +264,11 @@ impl Drop for MonitorThread {
 }
 
 impl PeerMonitorShared {
-    /// Raises the thread to at least the priority `wanted`; if the system refuses, the thread keeps
-    /// its priority.
+    /// Raises the monitor's thread to at least the priority `wanted`. If the system refuses this,
+    /// the thread keeps its priority.
     #[cold]
     fn raise_priority(&self, wanted: u8) {
-        // Under the lock, so that the last caller applies the highest priority.
+        // The lock makes sure that the last caller applies the highest priority.
         let _state = self.peers.lock();
         self.priority.fetch_max(wanted, Ordering::SeqCst);
         self.apply_priority(self.thread.get().copied());
@@ -286,12 +288,12 @@ impl PeerMonitorShared {
             let _state = self.peers.lock();
             let own = thread::current_tid();
             let _ = self.thread.set(own);
-            // Leaving a class of fixed priority is never refused.
+            // The kernel lets every thread leave a class with fixed priorities.
             let _ = thread::set_scheduling(None, Scheduling::Other);
             self.apply_priority(Some(own));
         }
         self.monitor();
-        // From now on no hang-up is reported, so every sleeping thread is told to check for the
+        // From now on no hang-up is reported. So every sleeping thread is woken to check for the
         // peer itself.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|ends| ends.report_gone());
@@ -326,7 +328,7 @@ impl PeerMonitorShared {
     }
 }
 
-/// Wakes threads that may still sleep once more, and drops connections without any.
+/// Wakes threads that may still sleep once more, and removes connections on which none sleeps.
 fn wake_again(told: &mut Vec<Arc<PeerState>>) {
     told.retain(|ends| {
         let is_any_asleep = ends.is_any_asleep();
@@ -385,7 +387,7 @@ mod tests {
         assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another one uses it");
         watching.detach_orb();
         assert!(ends.is_peer_gone() && Arc::strong_count(&list) == 2, "the thread has been joined");
-        // Another ORB may continue with the same transport.
+        // Another ORB can use the transport afterwards.
         let (other, _, next) = watched(&watching);
         assert!(!Arc::ptr_eq(&next.watch, &left.watch));
         next.unregister(other.as_fd());
@@ -393,7 +395,7 @@ mod tests {
     }
 
     /// The peer restores the word on which the thread sleeps, between the wake-up and the sleep.
-    /// The thread is woken all the same.
+    /// The monitor wakes the thread again.
     #[test]
     fn wake_up_undone_by_the_peer_is_repeated() {
         let watching = PeerMonitor::default();
@@ -402,7 +404,7 @@ mod tests {
         let (fd, peer) = socket::pair().unwrap();
         let ends = PeerState::new(rings);
         let watched = MonitoredPeer::new(fd.as_fd(), &ends, &watching).unwrap();
-        // Acts like a thread that is about to sleep and has not been woken yet.
+        // Acts like a thread that is about to sleep and was not woken yet.
         ends.begin_sleep();
         ends.rings.reader().set_wake_method(WakeMethod::Futex);
         assert!(!ends.is_peer_gone());
@@ -412,8 +414,8 @@ mod tests {
             assert!(!end.is_past(), "the socket's end is not told");
             std::thread::yield_now();
         }
-        // Only now the thread sleeps. Its word has the expected value, because the peer can write
-        // this value.
+        // The thread sleeps after the wake-up. Its word has the expected value, because the peer
+        // can write this value.
         let woken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -1,18 +1,18 @@
-//! One end of a connection over shared memory, and the ways in which its threads wait.
+//! One end of a connection over shared memory, and how its threads wait.
 //!
-//! A thread that waits in `recv` or `send` first polls for a while, if this has helped before and
-//! the peer is on another core. Then it sleeps on the ring's own word until the peer or the peer
-//! monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most [`FALLBACK_SLEEP`].
-//! A reader that has slept that long then waits for the socket, which reports both the bell and the
-//! peer's end, whatever its cause. So an idle connection wakes no thread, and a killed peer is
-//! noticed.
+//! A thread that waits in `recv` or `send` first polls for a while, if polling has helped before
+//! and the peer is on another core. Then it sleeps on the ring's wake word until the peer or the
+//! peer monitor ([`MonitoredPeer`]) wakes it. Without the monitor it sleeps at most
+//! [`FALLBACK_SLEEP`]. A reader that has slept for this time then waits for the socket. The socket
+//! reports both the bell and the peer's end, for any reason. So an idle connection wakes no thread,
+//! and a killed peer is noticed.
 //!
-//! A thread that does not wait ([`Wait::Now`]) asks for the bell whenever it got less than it
-//! wanted. Its descriptor then reports later arrivals as edges.
+//! A thread that does not wait ([`Wait::Now`]) requests the bell when it got fewer bytes, or less
+//! room, than it wanted. Its descriptor then reports later arrivals as edges.
 //!
-//! The thread that reads the stream also reads the bell's bytes, before the socket is full of them.
-//! There is one exception: while a writer waits for the edge that announces room, the bytes stay.
-//! The kernel does not report an edge whose byte was read. If a writer asks for room repeatedly
+//! The thread that reads the stream also reads the bell's bytes, before they fill the socket. There
+//! is one exception: while a writer waits for the edge that announces room, the bytes stay, because
+//! the kernel does not report an edge whose byte was read. If a writer requests room repeatedly
 //! while no thread reads the stream, the writer reads all bytes of the bell but one.
 
 use std::io::{self, IoSlice};
@@ -32,9 +32,9 @@ use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
 use crate::{Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
-/// Time that a thread sleeps before it checks for the peer, if the monitor cannot wake it.
+/// Maximum time that a thread sleeps before it checks for the peer, if the monitor cannot wake it.
 const FALLBACK_SLEEP: Duration = Duration::from_millis(50);
-/// Number of requests for the bell after which the bell's bytes are read.
+/// Number of requests for the bell after which a thread reads the bell's bytes.
 const MAX_BELL_REQUESTS: u32 = 64;
 
 #[derive(Debug)]
@@ -46,21 +46,21 @@ pub(super) struct RingStream {
     /// Coarse time-out of receiving in nanoseconds; 0 for none. `Relaxed`.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
-    /// True once this side writes no more. Stored `Release`.
+    /// True once this side has announced that it writes no more. Stored `Release`.
     write_ended: AtomicBool,
-    /// True once no bytes are sent or received any more. Stored `Release`.
+    /// True once the connection sends and receives no more bytes. Stored `Release`.
     shut_down: AtomicBool,
     /// Number of requests for the bell since its bytes were last read, approximately. `Relaxed`.
     bell_requests: AtomicU32,
-    /// Set when a writer that does not wait found no room and waits for the edge that announces it.
-    /// Relaxed.
+    /// Set when a writer that does not wait found no room, and waits for the edge that announces
+    /// room. `Relaxed`.
     wants_room: AtomicBool,
-    /// Held while the bell's bytes are read or `wants_room` is set. Threads of several priorities
-    /// take it if a request was handed over.
+    /// Held while a thread reads the bell's bytes or sets `wants_room`. Threads of several
+    /// priorities take it if a request was handed over.
     bell: PiMutex<()>,
-    /// Polling for bytes to read.
+    /// State of polling for bytes to read.
     spin: AdaptiveSpin,
-    /// Polling for the next part of a large message, or for room for it.
+    /// State of polling for the next part of a large message, or for room for such a part.
     pub(super) large_spin: AdaptiveSpin,
     forks: u64,
 }
@@ -109,7 +109,7 @@ impl RingStream {
         self.write_ring_part(writer, slices, 0, total_len(slices))
     }
 
-    /// Copies at most `wanted` bytes after the first `skipped` ones into the ring, up to its room.
+    /// Copies at most `wanted` bytes after the first `skipped` bytes into the ring, up to its room.
     #[inline]
     pub(super) fn write_ring_part(
         &self,
@@ -149,7 +149,7 @@ impl RingStream {
         self.shutdown(ShutdownMode::Both);
     }
 
-    /// Asks the peer to ring the bell, and counts the request.
+    /// Requests that the peer ring the bell, and counts the request.
     #[inline]
     fn request_bell(&self, reader: RingReader<'_>) {
         // Concurrent threads may lose an increment; an exact count is not needed.
@@ -164,13 +164,14 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waited for an edge would have continued long before this many reads.
+            // A writer that waits for an edge would have continued long before so many reads.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
     }
 
-    /// Reads the bell's bytes. Returns false while a writer waits for an edge that they may carry.
+    /// Reads the bell's bytes. Returns false while a writer waits for an edge that these bytes may
+    /// carry.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -178,8 +179,8 @@ impl RingStream {
         }
         self.bell_requests.store(0, Ordering::Relaxed);
         let mut octets = [0; 256];
-        // The caller detects the end or an error itself. The loop is bounded, in case the peer
-        // rings without end.
+        // The caller detects the end or an error itself. The loop is bounded, because a hostile
+        // peer may ring without end.
         for _ in 0..8 {
             if !matches!(self.fd.recv(&mut octets, socket::WaitMode::Now), Ok(256)) {
                 break;
@@ -188,9 +189,9 @@ impl RingStream {
         true
     }
 
-    /// Reads all the bell's bytes but one. While a message of many times the ring's capacity is
-    /// written, perhaps no thread reads the stream. The next thread that reads it must still find
-    /// an edge that has not been reported.
+    /// Reads all bytes of the bell but one. While a message of many times the ring's capacity is
+    /// written, perhaps no thread reads the stream. The next thread that reads the stream must
+    /// still get an edge.
     #[cold]
     fn drain_bell_but_one(&self) -> io::Result<()> {
         let mut octets = [0; 1024];
@@ -214,7 +215,7 @@ impl RingStream {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Completes a read that does not wait: asks for the bell, which reports later arrivals.
+    /// Completes a read that does not wait: requests the bell, which reports later arrivals.
     #[inline]
     fn read_rest(&self, buffer: &mut [u8], count: usize) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
@@ -226,12 +227,12 @@ impl RingStream {
         }
     }
 
-    /// Handles an empty ring. Returns 0 at the end of the stream, else the error `otherwise`.
+    /// Handles an empty ring. Returns 0 at the end of the stream, otherwise the error `otherwise`.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
         let ended = reader.is_ended() || poll::hang_up(self.fd.as_fd())?.reading;
-        // Reads bytes that were written before the end.
+        // Reads bytes that the peer wrote before it announced the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
             0 => Err(otherwise.into()),
@@ -251,14 +252,14 @@ impl RingStream {
         outcome
     }
 
-    /// Returns true if the peer can write while this thread polls. A peer on the same core cannot.
+    /// Returns true if the peer can write while this thread polls, because it runs on another core.
     #[inline]
     fn may_spin(&self, reader: RingReader<'_>) -> bool {
         self.spin.is_allowed() && reader.peer_core().is_some_and(|core| thread::current_core() != Some(core))
     }
 
-    /// Sleeps in `park`. The caller has announced how it waits. The sleep lasts until a wake-up, or
-    /// for a short time if no other thread would wake this one.
+    /// Sleeps in `park`, after the caller has set its wake method. The sleep lasts until a wake-up,
+    /// or for a short time if no other thread would wake this thread.
     #[inline]
     fn park(&self, until: Option<Monotonic>, park: impl Fn(Option<Duration>) -> bool) -> bool {
         let Some(watched) = &self.monitored else { return park(fallback_sleep(until)) };
@@ -332,7 +333,7 @@ impl RingStream {
         }
     }
 
-    /// Handles a full ring without waiting: asks for the bell when there is room.
+    /// Handles a full ring without waiting: requests the bell, which reports room.
     #[cold]
     fn write_or_request_room(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let writer = self.peer_state.rings.writer();
@@ -449,7 +450,7 @@ impl Stream for RingStream {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
-        // Needs no bell: the socket reports either end, also as an edge.
+        // The bell is not needed: the socket reports the end of either direction, also as an edge.
         writer.end();
         writer.unpark();
         let direction = match half {
@@ -501,7 +502,7 @@ mod tests {
         )
     }
 
-    /// Without a monitor thread, a reader that waits long asks for the bell and detects the peer's
+    /// Without a monitor thread, a reader that waits long requests the bell and detects the peer's
     /// end by itself.
     #[test]
     fn without_a_monitor_bell_and_hang_up_are_still_noticed() {
@@ -519,7 +520,7 @@ mod tests {
                 let first = server.recv(&mut octet, Wait::Block).unwrap();
                 (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
             });
-            // This is longer than the reader sleeps before it asks for the bell.
+            // The reader sleeps for a shorter time before it requests the bell.
             std::thread::sleep(2 * FALLBACK_SLEEP);
             client.send(&[7], Wait::Block).unwrap();
             std::thread::sleep(2 * FALLBACK_SLEEP);

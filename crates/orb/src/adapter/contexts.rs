@@ -17,24 +17,23 @@ use crate::server::connection::Connection;
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The priority as the client sent it. The reply carries it back.
+    /// The priority as the client sent it, for the reply, which carries it back.
     pub(super) echo: Option<i16>,
-    /// The exception with which the request is refused because of its service contexts.
+    /// The exception with which the server refuses the request because of its service contexts.
     pub(super) refused: Option<SystemException>,
-    /// The priority band that the operation `_bind_priority_band` asks for.
+    /// The priority band that the operation `_bind_priority_band` declares.
     pub(super) band: Option<(i16, i16)>,
-    /// The time for which the client waits, counted from the sending of the request.
+    /// The time until the client's deadline, at the sending of the request.
     pub(super) remaining: Option<Duration>,
 }
 
 impl RequestContexts {
-    /// Refuses the request. The first reason counts.
+    /// Records the reason to refuse the request. The first reason is kept.
     fn refuse(&mut self, why: impl Into<SystemException>) {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    /// Returns the information in the priority context of a request. The other contexts are not
-    /// read.
+    /// Reads the priority context of a request, and no other context.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -49,7 +48,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // TAO sends -1 if the request has no priority.
+            // TAO sends -1 for a request without a priority.
             if number == -1 {
                 self.echo = Some(number);
             } else {
@@ -82,8 +81,7 @@ impl RequestContexts {
         }
     }
 
-    /// Takes a time for which the client waits. If several contexts give a time, the shortest one
-    /// is used.
+    /// Records a time until the client's deadline. The shortest time of several contexts is used.
     fn shorten(&mut self, time: Duration) {
         self.remaining = Some(self.remaining.map_or(time, |other| other.min(time)));
     }
@@ -96,12 +94,12 @@ impl RequestContexts {
     }
 }
 
-/// The kinds of contexts that have been read so far, as bits.
+/// The kinds of contexts that have been read, as bits.
 #[derive(Default)]
 struct SeenContexts(u8);
 
 impl SeenContexts {
-    /// Returns true if no context of this kind was read before.
+    /// Records a kind of context. Returns true if no context of this kind was read before.
     fn is_first(&mut self, kind: u8) -> bool {
         let is_first = self.0 & kind == 0;
         self.0 |= kind;
@@ -109,8 +107,7 @@ impl SeenContexts {
     }
 }
 
-/// Reads the service contexts of a request. If there are two contexts of a kind, only the first one
-/// is used.
+/// Reads the service contexts of a request. Of two contexts of one kind, only the first is used.
 #[inline(never)]
 pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
@@ -144,8 +141,8 @@ pub(super) fn read_contexts(
 
 #[cold]
 pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), Fault> {
-    // If the client chose code sets that this side does not have, the ones without negotiation stay
-    // in force. Characters that these cannot express are then refused.
+    // If the client chose code sets that this side does not support, the default code sets still
+    // apply. Characters that the default code sets cannot express are then refused.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {
         connection.set_code_sets(code_sets);
     }

@@ -1,4 +1,4 @@
-//! The reply to a LocateRequest.
+//! Replies to LocateRequests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,13 @@ pub(super) fn locate(
         LocateResult::ObjectHere | LocateResult::MustWait(_) => LocateStatus::ObjectHere,
         LocateResult::Forward(_) => LocateStatus::ObjectForward,
         LocateResult::Exception(_) if header.version.has_locate_exceptions() => LocateStatus::SystemException,
-        // Earlier versions of GIOP cannot carry the reason.
+        // GIOP 1.0 and 1.1 cannot carry the exception.
         LocateResult::UnknownObject | LocateResult::Exception(_) => LocateStatus::UnknownObject,
     };
     giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
     match (status, located) {
         (LocateStatus::ObjectForward, LocateResult::Forward(reference)) => {
-            // This cannot fail: the reference was encoded before, so it can be encoded again.
+            // Encoding cannot fail, because the reference has been encoded before.
             let _ = reference.ior().encode(&mut reply);
         }
         (LocateStatus::SystemException, LocateResult::Exception(exception)) => exception.encode(&mut reply),

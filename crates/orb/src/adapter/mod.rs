@@ -1,4 +1,4 @@
-//! The object adapter's side of dispatch: requests in GIOP, from the message to the reply.
+//! The object adapter, which handles GIOP requests from the message to the reply.
 //!
 //! * `object_adapter` holds the POAs and contexts that the other modules need.
 //! * `request` reads a request, looks up its target in the POAs, and answers it.

@@ -9,11 +9,11 @@ use crate::client::context::{ClientContext, UpperLayers};
 use crate::poa::PoaTable;
 use crate::server_context::ServerContext;
 
-/// The POAs of an ORB, and the contexts that their requests use. The threads of lanes keep it
-/// alive.
+/// The object adapter of an ORB: its POAs, and the contexts that requests use. The threads of lanes
+/// keep the object adapter alive.
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
-    /// A copy of the pointer in the server's context. The copy saves one load for each request.
+    /// A copy of the pointer in the server context. The copy saves one load for each request.
     client: Arc<ClientContext>,
     server: Arc<ServerContext>,
     poa_table: Arc<PoaTable>,
@@ -24,12 +24,12 @@ impl ObjectAdapter {
         ObjectAdapter { client: Arc::clone(server.client()), server, poa_table }
     }
 
-    /// From now on, the maintenance thread also maintains lanes and POAs.
+    /// Makes the client's maintenance thread also maintain lanes and POAs.
     pub(crate) fn introduce_to_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }
 
-    /// Returns the context of calls, which references keep.
+    /// Returns the client context, which references keep.
     #[inline]
     pub(crate) fn client(&self) -> &Arc<ClientContext> {
         &self.client
@@ -55,7 +55,7 @@ impl Deref for ObjectAdapter {
     }
 }
 
-/// A handle of the object adapter for the client side of its ORB.
+/// The handle through which the client calls the object adapter.
 struct AdapterHandle(Weak<ObjectAdapter>);
 
 impl UpperLayers for AdapterHandle {

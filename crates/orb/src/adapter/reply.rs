@@ -12,20 +12,20 @@ use crate::event::Event;
 use crate::servant::ServerCall;
 use crate::server::connection::{Connection, SendError, SendResult};
 
-/// Encodes an outcome that is not the servant's results.
+/// Encodes an outcome other than the servant's results.
 #[cold]
 pub(super) fn encode_non_result(outcome: DispatchOutcome, call: &mut ServerCall<'_>) {
     match outcome {
         DispatchOutcome::Done | DispatchOutcome::Held(_) => {}
         DispatchOutcome::Forward(reference) => {
-            // This cannot fail: the reference was encoded before, so it can be encoded again.
+            // Encoding cannot fail, because the reference has been encoded before.
             let _ = reference.ior().encode(call.restart(ReplyStatus::LocationForward));
         }
         DispatchOutcome::Exception(exception) => exception.encode(call.restart(ReplyStatus::SystemException)),
     }
 }
 
-/// Sends a finished reply. It is sent in fragments if the ORB is configured to do so.
+/// Sends a complete reply, in fragments if the ORB has a fragment size.
 #[inline(always)]
 pub(super) fn send(
     adapter: &ObjectAdapter,
@@ -44,13 +44,13 @@ pub(super) fn send(
     };
     probe!("reply sent", request_id.into());
     match sent {
-        // A peer that knows of the connection's end expects no reply.
+        // After a last message on the connection the peer expects no reply.
         SendResult::Complete | SendResult::Queued | SendResult::Failed(SendError::Closing) => {}
         SendResult::Failed(loss) => close_after_send_error(adapter, connection, loss),
     }
 }
 
-/// Like [`send`], for replies without results of a servant.
+/// Sends a reply without results of a servant, off the fast path.
 #[inline(never)]
 pub(super) fn send_slow(
     adapter: &ObjectAdapter,
@@ -62,7 +62,7 @@ pub(super) fn send_slow(
     send(adapter, connection, reply, request_id, wait);
 }
 
-/// Sends a reply in fragments, or one whose large parts are outside the encoder's buffer.
+/// Sends a reply in fragments, or a reply with large slices outside the encoder's buffer.
 #[inline(never)]
 pub(super) fn send_in_parts(
     adapter: &ObjectAdapter,

@@ -1,5 +1,5 @@
-//! The handling of a message from a client: its contexts, the lookup of its target, the upcall and
-//! the reply.
+//! The handling of a message from a client: its service contexts, the look-up of its target, the
+//! upcall and the reply.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::contexts::{BIND_BAND, RequestContexts, read_contexts};
 use super::locate::locate;
 use super::object_adapter::ObjectAdapter;
 use super::reply::{encode_non_result, send, send_slow};
-use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_to_target};
+use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_out_of_line, dispatch_to_target};
 use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -39,8 +39,8 @@ use crate::server::worker::Worker;
 use crate::text;
 use crate::thread_context::RequestScope;
 
-/// Handles one message, which has `waited` since it was read. The bytes of the message come with
-/// the positions at which GIOP 1.1 fragments begin. Returns false when the connection has ended.
+/// Handles one message, `waited` after it was read. `message` has the bytes, and the positions at
+/// which GIOP 1.1 fragments begin. Returns false when the connection has ended.
 #[inline]
 pub(super) fn handle_message(
     adapter: &Arc<ObjectAdapter>,
@@ -54,7 +54,7 @@ pub(super) fn handle_message(
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // A CancelRequest is only a hint: the request continues, and the client skips its reply.
+        // A CancelRequest is only a hint. The request continues, and the client skips its reply.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => Err(Fault::Unexpected(header.kind)),
@@ -120,13 +120,12 @@ fn handle_request(
     call.arguments().set_fragment_starts(breaks);
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
-        // The client waits only until the server has received the request.
+        // With SyncScope::Server the client waits only until the server has received the request.
         send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
     let key = object_key(&request.target, limits);
-    let interceptors = adapter.interceptors().filter(|_| request.operation != BIND_BAND);
-    let mut is_seen = interceptors.is_none();
+    let mut is_shown = false;
     let mut outcome = match (contexts.refused, contexts.band, key) {
         _ if !fits => DispatchOutcome::Exception(CdrError::MemoryBudgetExceeded.into()),
         (Some(exception), ..) => {
@@ -145,13 +144,12 @@ fn handle_request(
                 if let LookupResult::PriorityRefused(exception) = &found {
                     report_refused(adapter, connection, operation, exception);
                 }
-                match interceptors {
+                match adapter.interceptors() {
+                    // A request that must wait is shown when it runs.
                     Some(points) if !matches!(found, LookupResult::MustWait(_)) => {
-                        is_seen = true;
+                        is_shown = true;
                         let info = describe(connection, &request, key, points.next_number());
-                        dispatch_intercepted(points, &info, &request, found, &mut call, |found, call| {
-                            dispatch_to_target(adapter, found, operation, call, expired)
-                        })
+                        dispatch_intercepted(adapter, points, &info, &request, found, &mut call, expired)
                     }
                     _ => dispatch_to_target(adapter, found, operation, &mut call, expired),
                 }
@@ -171,7 +169,9 @@ fn handle_request(
             Err(exception) => outcome = DispatchOutcome::Exception(exception),
         }
     }
-    if let (false, Some(points)) = (is_seen, interceptors) {
+    if let (false, Some(points)) = (is_shown, adapter.interceptors())
+        && request.operation != BIND_BAND
+    {
         let info = describe(connection, &request, key.unwrap_or_default(), points.next_number());
         show_refused(points, &info, &request, &outcome);
     }
@@ -185,30 +185,32 @@ fn handle_request(
     Ok(())
 }
 
-/// Dispatches a request between the interceptors' points. Their exception refuses it.
+/// Dispatches a request between the calls of the interceptors. An exception of an interceptor
+/// refuses the request.
 #[cold]
-fn dispatch_intercepted<'m>(
+fn dispatch_intercepted(
+    adapter: &ObjectAdapter,
     points: &dyn InterceptionPoints,
     info: &RequestInfo<'_>,
     request: &Request<'_>,
     found: LookupResult<'_>,
-    call: &mut ServerCall<'m>,
-    dispatch: impl FnOnce(LookupResult<'_>, &mut ServerCall<'m>) -> DispatchOutcome,
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
 ) -> DispatchOutcome {
     if let Err(exception) = points.receive_request(info, &ReceivedContexts(request.contexts)) {
         let finished = match found {
-            // A servant that a locator provided goes back to it.
+            // A servant that a servant locator supplied is returned to the locator.
             LookupResult::Servant(target) => target.finish(request.operation),
             _ => Ok(()),
         };
         return DispatchOutcome::Exception(finished.err().unwrap_or(exception));
     }
-    let outcome = dispatch(found, call);
+    let outcome = dispatch_out_of_line(adapter, found, request.operation, call, expired);
     points.send_reply(info, &shown_outcome(&outcome, call.has_raised()));
     outcome
 }
 
-/// Shows the interceptors a request that ends before a servant was looked up.
+/// Calls the interceptors for a request that is refused before the look-up of its servant.
 #[cold]
 fn show_refused(
     points: &dyn InterceptionPoints,
@@ -216,7 +218,7 @@ fn show_refused(
     request: &Request<'_>,
     outcome: &DispatchOutcome,
 ) {
-    // The request is refused already.
+    // The request is already refused, so an exception of the interceptors changes nothing.
     if points.receive_request(info, &ReceivedContexts(request.contexts)).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
@@ -246,8 +248,8 @@ fn describe<'r>(
     }
 }
 
-/// Reports a request whose arguments could not be read. If the reason was a lack of memory, the
-/// exception says how much memory the request needed.
+/// Reports a request whose arguments could not be decoded. If the reason was a lack of memory, the
+/// exception states how much memory the request needed.
 #[cold]
 fn report_unreadable(
     adapter: &ObjectAdapter,
@@ -257,12 +259,12 @@ fn report_unreadable(
     meter: &Meter<'_>,
 ) {
     const SETTING: &str = "ConnectionLimits::max_buffered_bytes";
-    if explain_refusal(exception, meter, "the request does not fit", SETTING) || arguments.value_path().is_some() {
+    if explain_refusal(exception, meter, "the request exceeds the memory limit", SETTING) || arguments.value_path().is_some() {
         report_refused(adapter, connection, operation, exception);
     }
 }
 
-/// Parks a request until the event in `until`. The request has `waited` since it was read.
+/// Parks a request, `waited` after it was read, until the event `until`.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -276,17 +278,17 @@ fn park(
         && let Message::Assembled(_, octets, _) = &mut message
         && let Some(flags) = octets.get_mut(RESPONSE_FLAGS)
     {
-        // The client already has its reply.
+        // The client already has its reply, so the parked copy is a oneway.
         *flags = 0;
     }
     park_message(adapter, connection, until, message, waited)
 }
 
-/// Offset of the response flags of a GIOP 1.2 request (CORBA 3.0.3, section 15.4.2). They follow
-/// the header and the request id.
+/// Offset of the response flags of a GIOP 1.2 request, behind the header and the request id (CORBA
+/// 3.0.3, section 15.4.2).
 const RESPONSE_FLAGS: usize = 16;
 
-/// Returns the object key from a request's target.
+/// Returns the object key in a request's target.
 #[inline]
 pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Option<&'m [u8]> {
     match target {
@@ -295,9 +297,9 @@ pub(super) fn object_key<'m>(target: &giop::Target<'m>, limits: &Limits) -> Opti
     }
 }
 
-/// Returns the priority that decides the order of a detached request. The client's own priority is
-/// used if it will also decide where the request runs. A request that will be refused comes after
-/// all others. `None` means the pool's priority.
+/// Returns the priority by which a detached request is ordered: the client's priority, if it will
+/// also decide the request's lane. A request that will be refused comes after all others. `None`
+/// means the pool's priority.
 #[cold]
 pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connection, message: &Message) -> Option<i16> {
     const LAST: i16 = -1;
@@ -315,7 +317,7 @@ pub(super) fn effective_priority(adapter: &ObjectAdapter, connection: &Connectio
         .map(Priority::get)
 }
 
-/// Rejects a request because there is no room for it.
+/// Rejects a request with TRANSIENT 1 because the lane has no room for it.
 #[cold]
 pub(super) fn reject_overloaded(
     adapter: &ObjectAdapter,
@@ -333,7 +335,8 @@ pub(super) fn reject_overloaded(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // Earlier versions of GIOP cannot carry the reason; the call itself will be rejected.
+            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception. The call that follows
+            // will be rejected itself.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
@@ -354,7 +357,7 @@ pub(super) fn reject_overloaded(
     memory.reply = call.reply().take_buffer();
 }
 
-/// Parks a message until the event in `until`. The message has `waited` since it was read.
+/// Parks a message, `waited` after it was read, until the event `until`.
 #[cold]
 pub(super) fn park_message(
     adapter: &Arc<ObjectAdapter>,
@@ -366,8 +369,8 @@ pub(super) fn park_message(
     let waiting = connection.add_waiting_request(waited);
     if let WaitFor::Lane(lane) = until {
         connection.record_hand_over();
-        // This is the only place that counts the hand-over of a request to another lane than the
-        // one at which it arrived.
+        // Every hand-over of a request to another lane passes this line, so it is counted only
+        // here.
         adapter.events().handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(LaneTask::Dispatch(waiting, message));
@@ -389,7 +392,7 @@ pub(super) fn park_message(
     };
     match until.park(ParkedRequest { bytes: octets, resume: Box::new(resume) }) {
         ParkResult::Parked => Ok(()),
-        // The event has already occurred, so the request continues now.
+        // The event has already happened, so the request continues now.
         ParkResult::AlreadySignalled(held) => {
             held.release();
             Ok(())
@@ -398,8 +401,8 @@ pub(super) fn park_message(
     }
 }
 
-/// Binds a connection to a priority band, if requests of the band can reach this object. They can
-/// if the POA has a lane in the band, or accepts any priority.
+/// Binds a connection to a priority band, if the object's POA has a lane in the band or accepts any
+/// priority.
 #[cold]
 fn bind_band(
     adapter: &ObjectAdapter,
@@ -424,7 +427,7 @@ fn bind_band(
     Ok(())
 }
 
-/// Reports a request that is refused because of its priority, band or deadline, or for lack of
+/// Reports a request that is refused because of its priority, its band, its deadline or a lack of
 /// memory.
 #[cold]
 fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &[u8], exception: &SystemException) {

@@ -1,4 +1,4 @@
-//! The upcall: the call of the servant that the object adapter found, and its outcome.
+//! Upcalls: the ORB's calls of servants, and their outcomes.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::text;
 
 /// The outcome of dispatching a request.
 pub(crate) enum DispatchOutcome {
-    /// The request is done. The call holds the results, or a user exception.
+    /// The request has finished. The [`ServerCall`] has the results, or a user exception.
     Done,
     /// The object is at another address.
     Forward(ObjectRef),
@@ -30,7 +30,7 @@ pub(crate) enum DispatchOutcome {
     Exception(SystemException),
 }
 
-/// A request whose deadline has passed, so that its client no longer waits.
+/// A request whose deadline has passed before its upcall.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpiredDeadline {
     waited: Duration,
@@ -43,8 +43,8 @@ impl ExpiredDeadline {
         (waited >= remaining).then_some(ExpiredDeadline { waited, remaining })
     }
 
-    /// Reports the request, whose upcall would begin now. Returns the highest CORBA priority at
-    /// which the request may run.
+    /// Reports an expired request before its upcall. Returns the highest CORBA priority at which
+    /// the request may run.
     ///
     /// # Errors
     /// TIMEOUT if the request must not run.
@@ -64,9 +64,9 @@ impl ExpiredDeadline {
     }
 }
 
-/// Dispatches a request to the result of the look-up: the servant, or the reason why none was
-/// found.
-#[inline]
+/// Dispatches a request by the result of its look-up: calls the servant, or returns the reason why
+/// there is none.
+#[inline(always)]
 pub(crate) fn dispatch_to_target(
     orb: &OrbContext,
     found: LookupResult<'_>,
@@ -90,9 +90,21 @@ pub(crate) fn dispatch_to_target(
     }
 }
 
-/// Answers a request for an object that does not exist. For `_non_existent` the answer is the
-/// result true: some clients (GlassFish's) pass OBJECT_NOT_EXIST on to their caller, while others
-/// take it for true.
+/// Does what [`dispatch_to_target`] does, without a copy of its code at the call site.
+#[inline(never)]
+pub(crate) fn dispatch_out_of_line(
+    orb: &OrbContext,
+    found: LookupResult<'_>,
+    operation: &[u8],
+    call: &mut ServerCall<'_>,
+    expired: Option<ExpiredDeadline>,
+) -> DispatchOutcome {
+    dispatch_to_target(orb, found, operation, call, expired)
+}
+
+/// Answers a request for an object that does not exist. The answer to `_non_existent` is the result
+/// true, and not OBJECT_NOT_EXIST, because some clients (GlassFish's) would raise this exception to
+/// their caller.
 #[cold]
 fn answer_missing(operation: &[u8], call: &mut ServerCall<'_>, exception: SystemException) -> DispatchOutcome {
     if !asks_for_existence(operation) {
@@ -108,8 +120,8 @@ fn asks_for_existence(operation: &[u8]) -> bool {
     matches!(operation, b"_non_existent" | b"_not_existent")
 }
 
-/// Calls the servant. If the servant panics, the caller gets UNKNOWN, and the server continues.
-#[inline]
+/// Calls the servant. If the servant panics, the client gets UNKNOWN, and the server continues.
+#[inline(always)]
 fn upcall(
     orb: &OrbContext,
     target: &UpcallTarget<'_>,
@@ -118,7 +130,8 @@ fn upcall(
     expired: Option<ExpiredDeadline>,
 ) -> Result<(), SystemException> {
     let Some(_frame) = UpcallScope::enter(target) else {
-        // If a servant locator lent the servant, this returns it to the locator.
+        // The upcall does not run. If a servant locator lent the servant, `finish` returns it to
+        // the locator.
         let _ = target.finish(operation);
         return Err(SystemException::new(Kind::NoResources, 0, Completion::No).because("upcalls are nested too deep"));
     };
@@ -140,8 +153,8 @@ fn upcall(
     target.finish(operation).and(result)
 }
 
-/// Runs an operation that every object has (section 15.4.2, "operation"). For any other operation
-/// the exception stays. The servant itself may have raised it, with a minor code of its own.
+/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). For
+/// any other operation, returns the exception of the skeleton or the servant.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,
@@ -160,7 +173,7 @@ fn dispatch_implicit(
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // The locator gave this servant for this one operation. If the servant does not have the
+        // The locator supplied this servant for this operation. If the servant does not have the
         // operation, the locator is at fault.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;

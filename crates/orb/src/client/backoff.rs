@@ -1,8 +1,8 @@
-//! The back-off of servers that could not be reached lately. A call tries the other profiles and
-//! addresses of a reference first.
+//! The back-off of endpoints that could not be reached recently. A call tries other profiles and
+//! addresses of its reference before an endpoint in back-off.
 //!
-//! Invariant: at most [`MAX_ENDPOINTS`] are recorded, each for a bounded time. A server in back-off
-//! is still tried if it is the only one of its object.
+//! Invariant: at most [`MAX_ENDPOINTS`] endpoints are recorded, each for a bounded time. An
+//! endpoint in back-off is still tried if the reference has no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{PiMutex, Scope};
 
-/// Back-off after the first failure; doubled after each further one.
+/// Back-off after the first failure. Each further failure doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Maximum number of endpoints recorded.
 const MAX_ENDPOINTS: usize = 256;
 
-/// The endpoints that failed, of all pools of an ORB.
+/// The endpoints of an ORB's connection pools that failed recently.
 #[derive(Debug)]
 pub(crate) struct EndpointBackoff {
     /// Callers of all priorities take this lock before they connect.
@@ -35,8 +35,7 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Returns true if a failure now would be counted together with the earlier ones, as a
-    /// sequence.
+    /// Returns true if a failure at `now` belongs to the sequence of the earlier failures.
     fn is_known(self, now: Monotonic) -> bool {
         now < self.until + MAX_BACKOFF
     }
@@ -81,7 +80,8 @@ impl EndpointBackoff {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns true if other endpoints should be tried first at `now`.
+    /// Returns true if the endpoint is in back-off at `now`, so that other endpoints should be
+    /// tried first.
     pub(crate) fn is_backing_off(&self, endpoint: &Endpoint, now: Monotonic) -> bool {
         !self.is_empty() && self.entries.lock().get(endpoint).is_some_and(|backoff| now < backoff.until)
     }
@@ -108,10 +108,10 @@ mod tests {
         table.record_success(&endpoint);
         assert!(!table.is_backing_off(&endpoint, now));
         table.record_failure(&endpoint, now);
-        assert!(!table.is_backing_off(&endpoint, now + Duration::from_secs(1)), "it begins anew");
+        assert!(!table.is_backing_off(&endpoint, now + Duration::from_secs(1)), "a success must end the sequence of failures");
         let later = now + Duration::from_secs(62);
         table.record_failure(&endpoint, later);
-        assert!(!table.is_backing_off(&endpoint, later + Duration::from_secs(1)), "what was long ago does not count");
+        assert!(!table.is_backing_off(&endpoint, later + Duration::from_secs(1)), "a failure long after the last one must begin a new sequence");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The client's end of a connection: sends a request and reads its reply.
+//! The client's side of a connection: sends a request and reads its reply.
 //!
-//! The calling thread reads. Replies to calls abandoned earlier are skipped.
+//! The calling thread reads the reply, and skips late replies to abandoned calls.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::nested_wait;
 use crate::policy::CallDeadline;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
-/// Maximum number of late replies that a connection waits for. With more, a new connection is
-/// cheaper.
+/// Maximum number of late replies that a connection may still receive. With more, a new connection
+/// is cheaper.
 const MAX_ABANDONED: u32 = 8;
 
-/// Size in bytes from which a reply is taken out of the connection's buffer, so that octet
-/// sequences can share its memory. A smaller reply lies in heap memory, which costs more to replace
-/// than to copy.
+/// Minimum size in bytes of a reply that is taken out of the connection together with its buffer,
+/// so that octet sequences can share the memory. The buffer of a smaller reply is heap memory, and
+/// replacing it costs more than copying the reply.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
 
-/// A place for a connection in its pool, which one caller checks out at a time.
+/// A slot of a connection pool. One caller at a time checks its connection out.
 pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
 /// A connection to a server, used by one call at a time.
@@ -47,10 +47,10 @@ pub(crate) struct ClientConnection {
     framer: Framer,
     received: ReceiveBuffer,
     spares: RegionCache,
-    /// The connection's share of the ORB's memory for replies. It is 0 bytes while the received
-    /// data needs at most 64 KiB.
+    /// The connection's share of the ORB's memory for replies: 0 bytes while the received data
+    /// needs at most 64 KiB.
     share: MemoryShare,
-    /// Memory of the last request, kept for the next one.
+    /// Memory of the last request, kept for the next request.
     pub(crate) request_memory: Vec<u8>,
     abandoned: u32,
     /// The code sets announced to the server.
@@ -58,8 +58,8 @@ pub(crate) struct ClientConnection {
     coarse_timeout: Duration,
     is_broken: bool,
     is_truncated: bool,
-    /// True if the connection has no band, or the server has been told it. A connection with an
-    /// undeclared band is closed instead of returned.
+    /// True if the connection has no priority band, or its band has been declared to the server. A
+    /// connection with an undeclared band is closed instead of returned.
     is_band_declared: bool,
     fork_generation: u64,
     pub(super) oneways: OnewayBuffer,
@@ -71,7 +71,7 @@ pub(super) struct OnewayBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,
     oldest_at: Option<Monotonic>,
-    /// True if the connection is in the ORB's list of connections that hold oneways.
+    /// True if the connection is in the ORB's list of connections with buffered oneways.
     is_listed: bool,
 }
 
@@ -103,7 +103,7 @@ impl OnewayBuffer {
     }
 }
 
-/// A whole message from the server.
+/// A complete message from the server.
 #[derive(Debug)]
 pub(crate) enum ReceivedMessage {
     /// The message at the front of the receive buffer: its header and its length in bytes.
@@ -112,18 +112,18 @@ pub(crate) enum ReceivedMessage {
     Assembled(Box<AssembledMessage>),
 }
 
-/// A message that came in fragments.
+/// A message that arrived in fragments.
 #[derive(Debug)]
 pub(crate) struct AssembledMessage {
     pub(crate) header: Header,
     pub(crate) message: Vec<u8>,
-    /// Positions where GIOP 1.1 fragments begin.
+    /// Positions at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
 }
 
 impl ClientConnection {
-    /// Makes a connection from a monitored stream. Its large messages use `spares` and are counted
-    /// in `reply_memory`.
+    /// Makes a connection from a monitored stream. Large messages of the connection take their
+    /// memory from `spares` and are counted in `reply_memory`.
     pub(super) fn new(
         monitored: MonitoredStream,
         endpoint: &Endpoint,
@@ -157,9 +157,9 @@ impl ClientConnection {
         !self.is_broken && self.is_band_declared && !self.monitored.has_hung_up()
     }
 
-    /// Returns true if the next call may use the connection at once: it owes no late reply and has
-    /// at least the id `min_connection_id`. `awaits` tells if the request wants a reply. A request
-    /// without a reply also needs a monitored connection.
+    /// Returns true if the next call may use the connection at once: the connection has no
+    /// outstanding late reply and at least the id `min_connection_id`. `awaits` is true if the
+    /// request wants a reply. A oneway also needs a monitored connection.
     #[inline]
     pub(super) fn accepts_request(&mut self, min_connection_id: u64, awaits: bool) -> bool {
         self.is_usable()
@@ -173,21 +173,22 @@ impl ClientConnection {
         !self.is_band_declared
     }
 
-    /// Records that the server knows the band, or does not know bands.
+    /// Records that the band needs no declaration any more: the server knows it, or does not
+    /// support bands.
     pub(crate) fn set_band_declared(&mut self) {
         self.is_band_declared = true;
     }
 
-    /// Sets the number of bytes of oneways that may be buffered.
+    /// Sets the maximum number of bytes of buffered oneways.
     pub(crate) fn set_batch_limit(&mut self, octets: usize) {
         self.oneways.max_bytes = octets;
     }
 
-    /// Sends the buffered oneways, without blocking, if they have waited longer than `delay`.
-    /// Returns the time of the next call, if oneways remain.
+    /// Sends the buffered oneways without blocking, if they have waited longer than `delay`. If
+    /// oneways remain, returns the time at which to call again.
     ///
     /// # Errors
-    /// If the connection is broken: the peer's address, and the number of bytes lost.
+    /// If the connection is broken: the peer's address, and the number of lost bytes.
     #[cold]
     pub(super) fn flush_oneways(
         &mut self,
@@ -217,7 +218,7 @@ impl ClientConnection {
         Ok(None)
     }
 
-    /// Frees memory of large messages, for connections that are not in use.
+    /// Frees the memory that large messages needed. Called while no call uses the connection.
     #[cold]
     pub(crate) fn trim_buffers(&mut self) {
         if self.request_memory.capacity() > MAX_RETAINED_BYTES {
@@ -232,8 +233,8 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Begins a call and returns its request id. Ids are even, as bidirectional GIOP requires of the
-    /// side that connected.
+    /// Begins a call and returns its request id. Ids are even, as bidirectional GIOP requires of
+    /// the connecting side.
     #[inline]
     pub(crate) fn next_request_id(&mut self) -> u32 {
         self.monitored.count_call().wrapping_mul(2)
@@ -244,15 +245,16 @@ impl ClientConnection {
         self.monitored.is_unmonitored()
     }
 
-    /// Makes sure that the connection is monitored, because a request without a reply does not
-    /// notice a hang-up. Returns false if it has hung up.
+    /// Makes sure that the connection is monitored, because a oneway does not notice a hang-up.
+    /// Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.monitored.pin()
     }
 
-    /// Sets `due` in the transport. A coarse time-out is set again, by a system call, only if the
-    /// present one is shorter, or longer by more than an eighth. It never ends a call early.
+    /// Sets the deadline `due` in the transport. A coarse time-out needs a system call, so it is
+    /// set only if the present time-out is shorter than the call's, or longer by more than an
+    /// eighth. A coarse time-out never ends a call early.
     #[inline(always)]
     fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
         let coarse = match due {
@@ -277,10 +279,10 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends the finished message of request `id`, in fragments if there is a `fragment_size`.
+    /// Sends the complete message of request `id`, in fragments if `fragment_size` is set.
     ///
     /// # Errors
-    /// The part that was sent, and the reason why no more was.
+    /// The part of the message that was sent, and the reason why sending stopped.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -349,7 +351,7 @@ impl ClientConnection {
             Ok(sent) if sent == whole.len() => Ok(()),
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
-                // A part has been sent, even if the rest fails.
+                // The first part has been sent, even if sending the remaining bytes fails.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -373,7 +375,8 @@ impl ClientConnection {
                         return Ok(());
                     }
                     bytes_sent = BytesSent::Some;
-                    // A peer that reads in small pieces must not prolong the call.
+                    // The deadline is absolute from now on, so that a peer that reads in small
+                    // pieces cannot prolong the call.
                     wait = self.apply_timeout(due.to_absolute()).map_err(|broken| (bytes_sent, broken))?;
                 }
                 Err(error) => {
@@ -384,11 +387,11 @@ impl ClientConnection {
         }
     }
 
-    /// Reads once, which nearly always returns the whole reply. Returns false, without reading, if
-    /// the call needs more than that.
+    /// Reads once from the transport, which nearly always receives the whole reply. Returns false,
+    /// without reading, if the call needs the slow path.
     ///
     /// # Errors
-    /// The reason why there is nothing to read.
+    /// The reason why no bytes were received.
     #[inline(always)]
     pub(crate) fn read_reply_fast(
         &mut self,
@@ -404,15 +407,17 @@ impl ClientConnection {
         Ok(true)
     }
 
-    /// Returns the header of the reply to request `id` if it has arrived and can be read in place.
-    /// It must be [plain](giop::Reply::plain) and smaller than [`MIN_OWNED_BYTES`].
+    /// Returns the header of the reply to request `id` if the whole reply has arrived and can be
+    /// read in place. Such a reply is [plain](giop::Reply::plain) and smaller than
+    /// [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
         giop::Reply::parse_plain_header(self.received.unread(), id, limits.max_message_size)
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
-    /// Receives the next whole message. `first` is true if nothing has been read yet for the call.
+    /// Receives the next complete message. `first` is true if nothing has been read yet for the
+    /// call.
     pub(crate) fn receive_message(
         &mut self,
         due: CallDeadline,
@@ -427,8 +432,8 @@ impl ClientConnection {
                 Err(wanted) => wanted,
             };
             if !first {
-                // A peer that sends in small pieces must not prolong the call: from the second read
-                // on the deadline is absolute.
+                // From the second read on the deadline is absolute, so that a peer that sends in
+                // small pieces cannot prolong the call.
                 due = due.to_absolute();
             }
             first = false;
@@ -442,16 +447,16 @@ impl ClientConnection {
         }
     }
 
-    /// Waits until bytes arrive, `moment` comes, or the call is cancelled. Meanwhile runs requests
-    /// of the thread's lane, if so configured.
+    /// Waits until bytes arrive, `moment` is reached, or the call is cancelled. Runs requests of
+    /// the thread's lane meanwhile, if the pool's [`NestedWait`](crate::NestedWait) says so.
     #[cold]
     fn wait_slow(&self, moment: Option<Monotonic>, canceller: Option<&Canceller>) -> Result<(), ExchangeError> {
         let Some(fd) = self.monitored.stream().readiness() else { return Ok(()) };
         let mut is_readable = self.monitored.stream().arm_readiness()? == Some(true);
         while !is_readable && nested_wait::dispatches_while_waiting() {
             let waited = nested_wait::wait_or_dispatch(fd, moment, canceller)?;
-            // With too many nested upcalls on its stack, the thread runs no further request while
-            // it waits.
+            // At the maximum depth of nested upcalls the thread runs no further request while it
+            // waits.
             is_readable =
                 !waited || canceller.is_some_and(Canceller::is_cancelled) || self.is_readable_or_late(moment)?;
         }
@@ -469,14 +474,14 @@ impl ClientConnection {
         }
     }
 
-    /// Returns true if bytes have arrived or the time is over. A readable descriptor does not
-    /// always mean bytes.
+    /// Returns true if bytes have arrived or `moment` has passed. A descriptor may be readable
+    /// although no bytes have arrived.
     fn is_readable_or_late(&self, moment: Option<Monotonic>) -> io::Result<bool> {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first whole message received. If there is none, returns the number of bytes that
-    /// it needs.
+    /// Returns the first complete message received. If no message is complete, returns the number
+    /// of bytes that the first message needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -498,7 +503,7 @@ impl ClientConnection {
         }
     }
 
-    /// Reads the bytes that have arrived, if possible up to `wanted` bytes in all.
+    /// Reads once from the transport. The buffer has room for `wanted` bytes in total, or more.
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
@@ -521,7 +526,8 @@ impl ClientConnection {
     /// Charges the memory of received bytes that no call has read yet.
     ///
     /// # Errors
-    /// If the ORB has no more memory. The connection is then broken and its memory freed.
+    /// If the ORB's memory for replies is exhausted. The connection is then broken and its memory
+    /// freed.
     #[cold]
     fn account_memory(&mut self) -> Result<(), ExchangeError> {
         let unread = if self.received.is_empty() { 0 } else { self.received.held().max(self.received.unread().len()) };
@@ -537,7 +543,7 @@ impl ClientConnection {
     fn drop_received(&mut self) {
         self.is_broken = true;
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Cannot fail: the share shrinks.
+        // Setting a smaller share cannot fail.
         let _ = self.share.set(0);
     }
 
@@ -547,16 +553,17 @@ impl ClientConnection {
         &self.received.unread()[..length]
     }
 
-    /// Takes the message at the front out of the buffer, for results that a caller keeps after it
-    /// returns the connection.
+    /// Takes the message at the front out of the buffer, for results that outlive the call's use of
+    /// the connection.
     #[cold]
     pub(crate) fn take_message(&mut self, length: usize) -> ReceiveBuffer {
         let rest = self.received.split_after(length, ReceiveBuffer::new());
-        // The bytes behind it are lost if there is no memory for them.
+        // Without memory for the bytes behind the message these bytes are lost, so the connection
+        // is broken.
         self.is_broken |= rest.is_none();
         let taken = std::mem::replace(&mut self.received, rest.unwrap_or_default());
         if self.received.capacity() == 0 && length <= MAX_RETAINED_BYTES {
-            // The next reply is likely as large: read it directly into such memory.
+            // The next reply is likely as large, so memory for it is prepared now.
             self.received.room(length, &self.spares);
         }
         // Cannot fail: the buffer is smaller than before.
@@ -564,7 +571,7 @@ impl ClientConnection {
         taken
     }
 
-    /// Removes the message at the front, which has been read.
+    /// Removes the message at the front of the buffer, which has been read.
     #[inline]
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
@@ -575,8 +582,8 @@ impl ClientConnection {
     }
 
     /// Abandons the reply that a call waited for. A late reply is skipped. If a large part of the
-    /// reply has come, the connection is closed: no call would read the rest, and the part would
-    /// stay in memory.
+    /// reply has arrived, the connection is closed: no call would read the remainder, and the part
+    /// would stay in memory.
     #[cold]
     pub(crate) fn abandon(&mut self, cancel: &Encoder<'_>) {
         self.abandoned += 1;
@@ -585,8 +592,8 @@ impl ClientConnection {
         }
         let mut list = empty_slices();
         let slices = cancel.gather(&mut list, IoSlice::new);
-        // The CancelRequest is only a hint: it is dropped if the transport takes none of it. If the
-        // transport takes a part, the connection is broken.
+        // A CancelRequest is only a hint, so it is dropped if the transport accepts none of its
+        // bytes. If the transport accepts some bytes only, the connection is broken.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -595,8 +602,9 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Handles a reply that is a system exception. Bytes after it are an error if the server owes
-    /// no other reply. They end the connection, and the next call takes another one.
+    /// Handles a reply that is a system exception. If no other reply is outstanding, bytes behind
+    /// this reply are a fault of the server. The connection is then closed, and the next call takes
+    /// another connection.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {
@@ -606,8 +614,8 @@ impl ClientConnection {
         self.is_broken |= !self.owes_replies() && self.received.unread().len() > length;
     }
 
-    /// Handles a reply that the current call did not ask for. Returns true if it can belong to an
-    /// abandoned call.
+    /// Handles a reply to another request than the current one. Returns true if the reply can
+    /// belong to an abandoned call.
     #[cold]
     pub(crate) fn accept_late_reply(&mut self) -> bool {
         let was_behind = self.owes_replies();
@@ -619,7 +627,7 @@ impl ClientConnection {
         self.monitored.stream().peer()
     }
 
-    /// Returns true if late replies to abandoned calls are still to come.
+    /// Returns true if late replies to abandoned calls are still outstanding.
     #[inline]
     pub(crate) fn owes_replies(&self) -> bool {
         self.abandoned > 0
@@ -637,15 +645,14 @@ impl ClientConnection {
         self.is_truncated = true;
     }
 
-    /// Returns true if bytes have come that may belong to the reply to request `id`.
+    /// Returns true if bytes have arrived that may belong to the reply to request `id`.
     #[cold]
     pub(crate) fn has_begun_reply(&self, id: u32) -> bool {
         self.framer.has_partial_reply(id) || is_reply_start(self.received.unread(), id)
     }
 
-    /// Looks for a CloseConnection or MessageError, which may still be unread after a failed send.
-    /// The search ends at a reply to request `id`, because later messages do not concern this
-    /// request.
+    /// Searches the unread bytes for a CloseConnection or MessageError after a failed send. The
+    /// search ends at a reply to request `id`, because later messages do not concern this request.
     #[cold]
     pub(crate) fn final_message(&mut self, id: u32, limits: &Limits) -> Option<MessageKind> {
         for _ in 0..64 {
@@ -679,7 +686,8 @@ impl ClientConnection {
     }
 }
 
-/// Returns true if a whole message is the reply to request `id`, or a reply with an unreadable id.
+/// Returns true if a complete message is the reply to request `id`, or a reply with an unreadable
+/// id.
 fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> bool {
     let named = match header.kind {
         MessageKind::Reply => giop::Reply::parse(message, header, limits).map(|reply| reply.request_id),
@@ -689,8 +697,8 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
     named.map_or(true, |named| named == id)
 }
 
-/// Returns true if `unread` begins a reply to request `id`, or a reply that is too short to show
-/// its id.
+/// Returns true if `unread` begins with a reply to request `id`, or with a reply whose id has not
+/// arrived yet.
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
@@ -708,8 +716,8 @@ impl Drop for ClientConnection {
         // In a forked child the connection still belongs to the parent.
         if corelane_sys::process::generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                // Bytes that the transport does not take are lost: no caller is left to report them
-                // to.
+                // Bytes that the transport does not accept at once are lost. No caller remains to
+                // get an error.
                 let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
             }
             self.monitored.stream().shutdown(ShutdownMode::Both);

@@ -1,4 +1,4 @@
-//! The client side of an ORB: the connections to servers, and the state that all calls share.
+//! The client context of an ORB: the connections to servers, and the state that all calls share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,22 +25,22 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of known servers from which the client drops those without references.
+/// Number of known servers above which the client forgets the servers that no reference uses.
 const PRUNE_THRESHOLD: usize = 256;
 
 /// The key of a server: the addresses of a profile, and the socket settings of its connections.
 type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// The layers of the ORB above the client, as the client uses them.
+/// The interface through which the client calls the layers of the ORB above it.
 pub(crate) trait UpperLayers: Send + Sync {
-    /// Runs the periodic maintenance of these layers.
+    /// Runs the periodic maintenance of the layers above the client.
     fn run_maintenance(&self);
 
-    /// Returns the addresses that references carry for the lanes of thread pools.
+    /// Returns the addresses of thread pool lanes that references carry.
     fn lane_endpoints(&self) -> Vec<Endpoint>;
 }
 
-/// The functions by which messages with values (IDL `valuetype`) are read.
+/// The functions that read messages with values (IDL `valuetype`).
 #[cfg(all(feature = "any", feature = "valuetype"))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ValueFunctions {
@@ -48,22 +48,22 @@ pub(crate) struct ValueFunctions {
     pub(crate) convert_custom: Option<ConvertCustom>,
 }
 
-/// The context of an ORB's calls: the ORB's own, and the connections to servers.
+/// The context of an ORB's calls: the ORB's context, and the connections to servers.
 pub(crate) struct ClientContext {
     orb: OrbContext,
     hangup_monitor: HangupMonitor,
     reply_readers: ReplyReaders,
     backoff: EndpointBackoff,
     oneway_batches: PendingBatches,
-    /// Servers that references lead to. Callers of all priorities and the maintenance thread take
-    /// this lock.
+    /// The connection pools of the servers to which references lead. Callers of all priorities and
+    /// the maintenance thread take this lock.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// Connections that belong to one reference only.
+    /// The connection pools that belong to one reference only.
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
     /// The object adapter of the ORB, for calls within the process.
     adapter: OnceLock<ErasedArc>,
-    /// The factories of the values that arrive.
+    /// The factories for received values.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
     #[cfg(all(feature = "any", feature = "valuetype"))]
@@ -92,15 +92,15 @@ impl ClientContext {
         })
     }
 
-    /// Sets the layers above the client. The ORB does this once, before the program gets it.
+    /// Sets the layers above the client. Called once, while the ORB is made.
     pub(crate) fn set_upper_layers(&self, layers: Box<dyn UpperLayers>) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.upper_layers.set(layers);
     }
 
     /// Sets the object adapter, once.
     pub(crate) fn set_adapter(&self, adapter: ErasedArc) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.adapter.set(adapter);
     }
 
@@ -122,15 +122,15 @@ impl ClientContext {
         ValueReadState::new().with_functions(self.value_functions.look_up_type, self.value_functions.convert_custom)
     }
 
-    /// Returns the state for reading the values of a message. Without the features for values it is
-    /// empty.
+    /// Returns the state for reading the values of a message. The state is empty without the
+    /// features for values.
     #[cfg(not(all(feature = "any", feature = "valuetype")))]
     #[inline]
     pub(crate) fn value_read_state(&self) -> ValueReadState {
         ValueReadState::new()
     }
 
-    /// Returns the functions by which messages with values are read.
+    /// Returns the functions that read messages with values.
     #[cfg(all(feature = "any", feature = "valuetype"))]
     #[inline]
     pub(crate) fn value_functions(&self) -> ValueFunctions {
@@ -140,7 +140,7 @@ impl ClientContext {
     /// Sets the value factories, once.
     #[cfg(feature = "valuetype")]
     pub(crate) fn set_value_factories(&self, factories: ErasedArc) {
-        // Set once: an ORB is made once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.value_factories.set(factories);
     }
 
@@ -185,13 +185,14 @@ impl ClientContext {
         self.hangup_monitor.monitor(stream, pool, always)
     }
 
-    /// Makes the hang-up monitor's thread maintain the ORB every `period`, from the thread's start.
+    /// Makes the hang-up monitor's thread run the ORB's maintenance every `period` after the thread
+    /// has started.
     pub(crate) fn set_maintenance(self: &Arc<Self>, period: Duration) {
         let maintained: Weak<Self> = Arc::downgrade(self);
         self.hangup_monitor.set_maintenance(maintained, period);
     }
 
-    /// Registers a connection that now holds oneways.
+    /// Lists the connection of a slot, which now has buffered oneways.
     #[cold]
     pub(super) fn list_batch(&self, slot: Weak<PoolSlot>) {
         if self.oneway_batches.add(slot) {
@@ -199,8 +200,8 @@ impl ClientContext {
         }
     }
 
-    /// Sends the oneways whose delay has passed, or all if `all` is true. Returns the time of the
-    /// next call.
+    /// Sends the buffered oneways whose delay has passed, or all of them if `all` is true. Returns
+    /// the time at which to call again.
     #[cold]
     pub(crate) fn send_batches(&self, all: bool) -> Option<Monotonic> {
         self.oneway_batches.flush(Monotonic::now(), all, self.events())
@@ -210,8 +211,8 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connections to these endpoints: a reference's own if `private`, else shared by
-    /// every reference that leads there.
+    /// Returns the connection pools for these endpoints. With `private` they are new and belong to
+    /// one reference; otherwise all references with these endpoints share them.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,
@@ -222,7 +223,7 @@ impl ClientContext {
         if !private {
             let mut servers = self.server_pools.lock();
             if servers.len() >= PRUNE_THRESHOLD {
-                // Drop the servers that no reference is bound to any more.
+                // Forget the servers that no reference uses any more.
                 servers.retain(|_, server| Arc::strong_count(server) > 1);
             }
             return Arc::clone(servers.entry((endpoints, sockets)).or_insert_with(|| Arc::new(pools)));
@@ -230,8 +231,8 @@ impl ClientContext {
         let pools = Arc::new(pools);
         let mut known = self.private_pools.lock();
         if known.len() == known.capacity() {
-            // Only when the list is full; otherwise each new private connection would scan all
-            // others.
+            // The list is pruned only when it is full. Pruning at each insertion would scan the
+            // whole list each time.
             known.retain(|pools| pools.strong_count() > 0);
             let room = known.len().max(16);
             known.reserve(room);
@@ -240,7 +241,7 @@ impl ClientContext {
         pools
     }
 
-    /// Closes the idle connections and forgets the servers; for the end of the ORB.
+    /// Closes the idle connections and forgets the servers. Called when the ORB shuts down.
     pub(crate) fn close_connections(&self) {
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().drain().map(|(_, server)| server).collect();
         servers.extend(self.private_pools.lock().drain(..).filter_map(|server| server.upgrade()));
@@ -278,8 +279,8 @@ impl Maintained for ClientContext {
         if self.has_ended() {
             return;
         }
-        // Collected first: closing a connection is a system call, which must not run under the
-        // lock.
+        // The pools are collected first: closing a connection is a system call, which must not run
+        // under the lock.
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();

@@ -1,16 +1,17 @@
-//! The hang-up monitor: notices when peers close their connections, so that no request is written
-//! to a closed one.
+//! The hang-up monitor: notices that servers close connections, so that no request is written to a
+//! closed connection.
 //!
-//! One thread per ORB, made with the first connection, waits for hang-ups on all connections.
-//! Replies do not wake it. It runs in the ordinary scheduling class, on the cores of the thread
-//! that made the ORB, whatever priority a connection has. While callers may wait for its work, the
-//! thread runs at their priority.
+//! One thread per ORB, started with the first connection, waits for hang-ups on all connections.
+//! Replies do not wake the thread. It runs in the ordinary scheduling class, on the cores of the
+//! thread that made the ORB. While callers may wait for the thread's work, it runs at their
+//! priority.
 //!
-//! The kernel treats each reply as an event of a monitored connection, even if no thread waits for
-//! it, and the sender pays for that. So a caller that makes [`BUSY_CALLS`] calls within a
-//! [`USAGE_PERIOD`] suspends the monitoring of its connection; its next call finds a hang-up
-//! itself. The thread samples these connections every period and resumes monitoring the idle ones.
-//! A oneway does not notice a hang-up, so a connection that carries oneways stays monitored.
+//! Monitoring has a cost: the kernel handles each reply as an event of the monitored connection, in
+//! the time of the sender. A caller that makes [`BUSY_CALLS`] calls within a [`USAGE_PERIOD`]
+//! therefore suspends the monitoring of its connection, because its next call notices a hang-up
+//! itself. Every period the thread samples the unmonitored connections, and resumes monitoring of
+//! those that are idle. A oneway does not notice a hang-up, so a connection that carries oneways
+//! stays monitored.
 
 use std::fmt;
 use std::io;
@@ -35,39 +36,39 @@ const STOP_TOKEN: u64 = u64::MAX;
 /// Time between two samples of the unmonitored connections.
 const USAGE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Number of calls in a period that make a connection busy.
+/// Number of calls in a [`USAGE_PERIOD`] from which a connection is busy.
 const BUSY_CALLS: u32 = 64;
 
-/// Number of calls in a period below which a connection is idle again.
+/// Number of calls in a [`USAGE_PERIOD`] below which a busy connection is idle again.
 const IDLE_CALLS: u32 = 16;
 
-/// Number of calls after a oneway before monitoring may be suspended again. To suspend and resume
-/// costs as much as a few unmonitored calls save.
+/// Number of calls after a oneway before monitoring may be suspended again. Suspending and resuming
+/// cost about as much as a few unmonitored calls save.
 const ONEWAY_COOLDOWN_CALLS: u32 = 1024;
 
-/// Mode: monitored, and suspended when the connection is busy.
+/// Mode: monitored; monitoring is suspended when the connection becomes busy.
 const MONITORED: u8 = 0;
 /// Mode: busy, and not monitored.
 const UNMONITORED: u8 = 1;
-/// Mode: monitored, because the connection carried a oneway lately.
+/// Mode: monitored, because the connection carried a oneway recently.
 const PINNED: u8 = 2;
 /// Mode: always monitored, if the stream has a descriptor.
 const ALWAYS: u8 = 3;
 
-/// The ORB's work that the monitor's thread does.
+/// The work of an ORB that the monitor's thread does.
 pub(crate) trait Maintained: Send + Sync {
     fn orb(&self) -> &OrbContext;
 
-    /// Sends the buffered oneways whose delay has passed. Returns the time of the next call.
+    /// Sends the buffered oneways whose delay has passed. Returns the time at which to call again.
     fn send_batches(&self) -> Option<Monotonic>;
 
     /// Runs the periodic maintenance.
     fn run_maintenance(&self);
 }
 
-/// The owner of a monitored connection.
+/// The owner of a monitored connection, which the monitor informs of a hang-up.
 pub(crate) trait HangupHandler: Send + Sync {
-    /// Closes the connections that have hung up and are not in use.
+    /// Closes the connections whose peers have hung up and that are not in use.
     fn close_hung_up(&self, orb: &OrbContext);
 }
 
@@ -84,18 +85,19 @@ struct MonitorInner {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// The ORB to maintain, and the time between two runs of its maintenance.
+    /// The ORB whose maintenance the thread runs, and the time between two runs.
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
-    /// Slots and generations of the unmonitored connections, and of some closed ones. Its capacity
-    /// suffices for all. Monitoring is suspended and resumed under this lock. The thread that adds
-    /// the first entry wakes the monitor, which samples every period while there are entries.
+    /// Slots and generations of the unmonitored connections, and of some closed connections. The
+    /// capacity suffices for all connections. Monitoring is suspended and resumed under this lock.
+    /// The thread that adds the first entry wakes the monitor, which samples every period while
+    /// there are entries.
     unmonitored: PiMutex<Vec<(u32, u32)>>,
 }
 
 struct MonitorEntry {
     state: Arc<StreamState>,
-    /// Closes the connection if it is not in use.
+    /// Owner of the connection, which closes the connection if it is not in use.
     owner: Weak<dyn HangupHandler>,
 }
 
@@ -103,12 +105,13 @@ struct MonitorEntry {
 struct StreamState {
     stream: Box<dyn Stream>,
     hung_up: AtomicBool,
-    /// Number of calls, wrapping. Written only by the thread that has the connection, `Relaxed`.
+    /// Number of calls on the connection, wrapping. Written only by the thread that has the
+    /// connection, `Relaxed`.
     calls: AtomicU32,
     /// The value of `calls` at the previous sample, while the connection is unmonitored. `Relaxed`.
     sampled_calls: AtomicU32,
-    /// One of the modes above. Stored `Release` by the thread that has the connection; the monitor
-    /// thread only ends `UNMONITORED`.
+    /// One of the modes from [`MONITORED`] to [`ALWAYS`]. Stored `Release` by the thread that has
+    /// the connection; the monitor thread only ends `UNMONITORED`.
     mode: AtomicU8,
 }
 
@@ -116,7 +119,7 @@ struct StreamState {
 pub(crate) struct MonitoredStream {
     state: Arc<StreamState>,
     entry: Option<(Arc<MonitorInner>, u32, u32)>,
-    /// Start of the current [`BUSY_CALLS`] calls.
+    /// Time at which the current sequence of [`BUSY_CALLS`] calls began.
     busy_since: Monotonic,
     /// Value of `calls` at the last oneway; valid in mode `PINNED` only.
     pinned_at: u32,
@@ -134,9 +137,9 @@ impl HangupMonitor {
         Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
     }
 
-    /// Monitors `stream`: if `always`, without a break, else while it is not busy. A stream without
-    /// a descriptor is not monitored and never seen to hang up. A stream that reports bytes only on
-    /// demand costs nothing to monitor, so it always is.
+    /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy. A
+    /// stream without a descriptor cannot be monitored. A stream that reports bytes only on demand
+    /// costs nothing to monitor, so it is monitored permanently.
     pub(crate) fn monitor(
         &self,
         stream: Box<dyn Stream>,
@@ -157,17 +160,17 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // Beside the list's present entries, which may be closed connections, there is room for
-            // every connection.
+            // The list has room for every connection in addition to its present entries, which may
+            // be closed connections.
             let more = self.shared.entries.len();
             self.shared.unmonitored.lock().reserve(more);
         }
         Ok(monitored)
     }
 
-    /// Makes the thread maintain the ORB every `period`, from its start.
+    /// Makes the thread run the ORB's maintenance every `period` after the thread has started.
     pub(crate) fn set_maintenance(&self, orb: Weak<dyn Maintained>, period: Duration) {
-        // Set once: an ORB starts once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.shared.maintained.set((orb, period));
     }
 
@@ -182,12 +185,12 @@ impl HangupMonitor {
         Ok(())
     }
 
-    /// Wakes the thread, which then sends the oneways that are due.
+    /// Wakes the thread, so that it sends the buffered oneways in time.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify();
     }
 
-    /// Replaces the monitor thread with one that does nothing.
+    /// Replaces the monitor thread with a thread that does nothing.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();
@@ -204,7 +207,7 @@ impl HangupMonitor {
     pub(crate) fn stop(&self) {
         self.request_stop();
         if let Some(thread) = self.thread.lock().take() {
-            // The thread does nothing that can panic; if it did, there is nothing left to stop.
+            // `join` reports a panic of the thread. The ORB ends, so the report is of no use.
             let _ = thread.join();
         }
     }
@@ -250,8 +253,8 @@ impl MonitorInner {
         }
     }
 
-    /// Resumes monitoring of idle connections if a period is over. Returns true if connections are
-    /// left to sample.
+    /// Resumes monitoring of idle connections if a period has ended. Returns true if unmonitored
+    /// connections remain.
     fn resume_idle(&self, over: bool) -> bool {
         let mut unmonitored = self.unmonitored.lock();
         if over {
@@ -269,9 +272,9 @@ impl MonitorInner {
         !unmonitored.is_empty()
     }
 
-    /// Resumes monitoring, and checks whether the peer has hung up already. The kernel reports an
-    /// earlier hang-up too, but maybe too late for the next request. If the kernel refuses, the
-    /// next call takes another connection.
+    /// Resumes monitoring of a connection, and checks if the peer has already hung up. The kernel
+    /// also reports an earlier hang-up, but perhaps too late for the next request. If the kernel
+    /// refuses, the next call takes another connection.
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
@@ -280,14 +283,15 @@ impl MonitorInner {
         }
     }
 
-    /// Adds a connection to those that the thread waits on. The kernel also reports a hang-up that
-    /// came earlier.
+    /// Adds a connection to the thread's epoll instance. The kernel also reports a hang-up that
+    /// happened earlier.
     fn add(&self, fd: BorrowedFd<'_>, slot: u32, generation: u32) -> io::Result<()> {
         let token = (u64::from(slot) << 32) | u64::from(generation);
         self.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE)
     }
 
-    /// Ends the thread early. From now on calls find hang-ups themselves, and no maintenance runs.
+    /// Reports that the thread ends early. From now on calls notice hang-ups themselves, and no
+    /// maintenance runs.
     #[cold]
     fn report_failure(&self, error: &io::Error) {
         self.stop.store(true, Ordering::Release);
@@ -320,7 +324,7 @@ impl MonitoredStream {
         self.state.mode.load(Ordering::Relaxed) == UNMONITORED
     }
 
-    /// Counts a call that the connection makes. Returns their number so far, wrapping.
+    /// Counts a call on the connection. Returns the number of calls so far, wrapping.
     #[inline]
     pub(crate) fn count_call(&mut self) -> u32 {
         let calls = self.calls().wrapping_add(1);
@@ -331,7 +335,7 @@ impl MonitoredStream {
         calls
     }
 
-    /// Samples the usage. Called once every [`BUSY_CALLS`] calls.
+    /// Samples the connection's usage. Called once every [`BUSY_CALLS`] calls.
     #[cold]
     fn sample_usage(&mut self, calls: u32) {
         let mode = self.state.mode.load(Ordering::Relaxed);
@@ -349,25 +353,27 @@ impl MonitoredStream {
         }
     }
 
-    /// Suspends monitoring until the thread finds the connection idle.
+    /// Suspends monitoring until the monitor thread finds the connection idle.
     fn suspend(&self, calls: u32) {
         let (Some((shared, slot, generation)), Some(fd)) = (&self.entry, self.state.stream.readiness()) else { return };
         let mut unmonitored = shared.unmonitored.lock();
-        // Without the thread, or if the kernel refuses, monitoring continues.
+        // If the thread has stopped or the kernel refuses, the mode stays as it is.
         if shared.stop.load(Ordering::Acquire) || shared.epoll.remove(fd).is_err() {
             return;
         }
-        // The rest of this period counts as a whole one.
+        // The sample is set back by [`BUSY_CALLS`], because the current period has already begun
+        // and counts as a whole one.
         self.state.sampled_calls.store(calls.wrapping_sub(BUSY_CALLS), Ordering::Relaxed);
         self.state.mode.store(UNMONITORED, Ordering::Release);
         if unmonitored.is_empty() {
             shared.wake.notify();
         }
-        debug_assert!(unmonitored.len() < unmonitored.capacity(), "there is room for all");
+        debug_assert!(unmonitored.len() < unmonitored.capacity(), "the list must have room for every connection");
         unmonitored.push((*slot, *generation));
     }
 
-    /// Makes sure that the connection is monitored, for a oneway. Returns false if it has hung up.
+    /// Makes sure that the connection is monitored, because it will carry a oneway. Returns false
+    /// if the peer has hung up.
     #[inline]
     pub(crate) fn pin(&mut self) -> bool {
         self.pinned_at = self.calls();
@@ -444,7 +450,7 @@ pub(super) mod tests {
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }
         }
 
-        /// Makes a fixture without a monitor thread; the test samples instead.
+        /// Makes a fixture without a monitor thread; the test itself takes the samples.
         fn alone(always: bool) -> Self {
             let fixture = Self::new(always);
             fixture.monitor.replace_thread();
@@ -455,7 +461,8 @@ pub(super) mod tests {
             &self.monitor.shared
         }
 
-        /// Returns the connection's mode. Checks that epoll and the list agree with it.
+        /// Returns the connection's mode. Checks that the epoll instance and the list of
+        /// unmonitored connections agree with the mode.
         fn state(&self) -> u8 {
             let unmonitored = self.shared().unmonitored.lock();
             let mode = self.monitored.state.mode.load(Ordering::Relaxed);
@@ -471,7 +478,7 @@ pub(super) mod tests {
             mode
         }
 
-        /// Makes calls that together take `time`.
+        /// Makes calls that take `time` in total.
         fn call(&mut self, calls: u32, time: Duration) {
             let begin = Monotonic::from_nanos(1_000_000_000);
             self.monitored.busy_since = begin;
@@ -482,12 +489,12 @@ pub(super) mod tests {
             clock::set(None);
         }
 
-        /// Does the thread's work at the end of a period.
+        /// Does the monitor thread's work at the end of a period.
         fn look(&self) -> bool {
             self.shared().resume_idle(true)
         }
 
-        /// Waits for an action of the thread.
+        /// Waits until the monitor thread has done an action.
         fn wait(&self, what: &str, until: impl Fn(&Self) -> bool) {
             let end = Monotonic::now() + Duration::from_secs(20);
             while !until(self) {
@@ -506,8 +513,8 @@ pub(super) mod tests {
             fixture.call(1, USAGE_PERIOD);
             assert_eq!(fixture.state(), UNMONITORED);
             assert!(fixture.shared().resume_idle(false));
-            // The earlier calls count, as all of them may have been in this period. The later calls
-            // count too.
+            // The calls before the suspension count as calls of this period, and so do the later
+            // ones.
             for calls in [0, IDLE_CALLS, 5 * BUSY_CALLS] {
                 fixture.call(calls, USAGE_PERIOD);
                 assert!(fixture.look());
@@ -521,7 +528,7 @@ pub(super) mod tests {
             assert_eq!(fixture.state(), MONITORED);
         }
         fixture.call(9 * BUSY_CALLS, USAGE_PERIOD + Duration::from_nanos(1));
-        assert_eq!(fixture.state(), UNMONITORED, "the time begins anew");
+        assert_eq!(fixture.state(), UNMONITORED, "the time of each BUSY_CALLS calls is measured separately");
     }
 
     #[test]
@@ -626,7 +633,7 @@ pub(super) mod tests {
         wait_for_end(&first);
         call::oneway(object.callee(), &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
         first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        assert_eq!(first.read(&mut [0]).unwrap(), 0, "it has the oneway, or is still there");
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "the closed connection must carry no oneway and must be closed by the client");
         request(&mut listener.accept().unwrap().0);
     }
 
@@ -645,7 +652,7 @@ pub(super) mod tests {
         assert_eq!(fixture.state(), UNMONITORED);
         let MonitorFixture { monitor, monitored, mut peer } = fixture;
         drop(monitored);
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "it is closed");
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the dropped connection must be closed");
         assert!(!monitor.shared.resume_idle(true));
         assert!(monitor.shared.unmonitored.lock().is_empty() && monitor.shared.entries.is_empty());
     }

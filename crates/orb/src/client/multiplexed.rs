@@ -1,8 +1,8 @@
-//! A multiplexed connection: several calls use it at the same time, unlike an exclusive one.
+//! A multiplexed connection, which several calls use at the same time.
 //!
-//! A caller checks out the sending half, writes its request, and waits for its entry in the request
-//! table. A thread of the ORB (`reply_reader.rs`) reads the replies and completes the entries, in
-//! any order.
+//! A caller checks out the sending half, writes its request, and waits for the completion of its
+//! entry in the request table. A thread of the ORB (`reply_reader.rs`) reads the replies and
+//! completes the entries, in any order.
 
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
@@ -33,45 +33,47 @@ use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: u32 = 1 << 16;
-/// Number of bytes of replies that a thread reads before it turns to other connections.
+/// Maximum number of bytes that the reader thread reads from one connection before it reads other
+/// connections.
 const MAX_READ_BYTES: usize = 256 << 10;
 
-/// One connection, its requests and their replies.
+/// A multiplexed connection, with the table of its outstanding requests.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
-    /// Callers wait here for the sending half.
+    /// Callers wait at this event count for the sending half.
     send_gate: Arc<EventCount>,
-    /// Locked by callers of all priorities of a band, and by the reader.
+    /// The outstanding requests. Callers of all priorities of a band take this lock, and so does
+    /// the reader.
     requests: PiMutex<PendingTable>,
-    /// Used by the reader thread only.
+    /// The receiving half, which only the reader thread uses.
     reading: CheckoutCell<ReceiveHalf>,
-    /// True while the end of a message is still to be sent. Stored `Release` by the holder of the
-    /// sending half, loaded `Acquire` by any thread.
+    /// True while the remainder of a message is still to be sent. Stored `Release` by the holder of
+    /// the sending half, loaded `Acquire` by any thread.
     has_remainder: AtomicBool,
     registration: OnceLock<Registration>,
-    /// True if the connection has no band, or the server has been told it. Stored `Release` by the
-    /// caller that declares it, loaded `Acquire`.
+    /// True if the connection has no priority band, or its band has been declared to the server.
+    /// Stored `Release` by the caller that declares the band, loaded `Acquire`.
     is_band_declared: AtomicBool,
     fork_generation: u64,
     /// The ORB's cache of memory for large messages.
     spares: RegionCache,
-    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete reply have come. Stored
+    /// True while more than [`MIN_OWNED_BYTES`] bytes of an incomplete reply have arrived. Stored
     /// `Release` by the reader, loaded `Acquire` by callers that cancel.
     is_mid_large_reply: AtomicBool,
 }
 
-/// The sending half's state, for one sender at a time.
+/// The state of the sending half, which one caller at a time uses.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    /// Memory of the last request, kept for the next one.
+    /// Memory of the last request, kept for the next request.
     pub(crate) memory: Vec<u8>,
     /// The code sets announced to the server.
     pub(crate) announced: Option<CodeSets>,
-    /// The end of a message whose sender ran out of time. It is sent before any other message;
-    /// `remainder_sent` bytes of it already are.
+    /// The remainder of a message whose sender's deadline passed. It is sent before any other
+    /// message. `remainder_sent` is the number of its bytes that have been sent.
     remainder: Vec<u8>,
     remainder_sent: usize,
     /// The value of `remainder_sent` at the last check, and the time since which it has not
@@ -82,11 +84,11 @@ pub(crate) struct SendHalf {
 /// Exclusive use of the sending half.
 pub(crate) struct SendGuard<'m> {
     sending: CheckoutGuard<'m, SendHalf>,
-    /// Dropped after `sending` has been returned.
+    /// The guard is declared last, so that its drop runs after `sending` has been returned.
     _remainder: RemainderGuard<'m>,
 }
 
-/// On drop, asks the reader to send the remainder of a message when there is room.
+/// A guard whose drop makes the reader send the remainder of a message when the transport has room.
 struct RemainderGuard<'m>(&'m Multiplexed);
 
 impl Drop for RemainderGuard<'_> {
@@ -114,11 +116,11 @@ impl DerefMut for SendGuard<'_> {
 #[derive(Debug)]
 struct PendingTable {
     waiting: RequestTable<Arc<PendingReply>>,
-    /// True once a fault of the server has been reported.
+    /// True once the fault of the server that ended the connection has been reported.
     is_fault_reported: bool,
     /// True once the connection takes no more requests.
     is_closed: bool,
-    /// True if a request was entered since the last maintenance.
+    /// True if a request was entered after the last maintenance.
     is_used: bool,
     idle_since: Monotonic,
 }
@@ -128,7 +130,7 @@ struct PendingTable {
 pub(crate) enum ReadOutcome {
     /// No bytes are left; the kernel will report the next ones.
     Drained,
-    /// There may be more to read.
+    /// The connection may have more input.
     More,
     /// The connection has ended.
     Closed,
@@ -138,23 +140,24 @@ pub(crate) enum ReadOutcome {
 struct ReceiveHalf {
     framer: Framer,
     received: ReceiveBuffer,
-    /// The connection's share of the ORB's memory for replies. It is 0 bytes while incomplete
-    /// messages need at most 64 KiB.
+    /// The connection's share of the ORB's memory for replies: 0 bytes while incomplete messages
+    /// need at most 64 KiB.
     share: MemoryShare,
 }
 
 /// A request that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// Locked by the caller, and briefly by the reader, for which more urgent callers may wait.
+    /// The state of the reply. The caller takes this lock, and so does the reader, briefly. The
+    /// lock has priority inheritance, because more urgent callers wait for the reader.
     state: PiMutex<State>,
     done: EventCount,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The reply has not come. A caller that waits for other events too has an event descriptor
-    /// here.
+    /// The reply has not arrived. The field is the event descriptor of a caller that waits for
+    /// other events, too.
     Waiting(Option<Arc<EventFd>>),
     Done(Result<ReceivedReply, ReplyError>),
     Taken,
@@ -165,7 +168,7 @@ enum State {
 pub(crate) enum RegisterError {
     /// The connection has ended.
     Closed,
-    /// The maximum number of requests wait.
+    /// The maximum number of requests wait for their replies.
     Full,
 }
 
@@ -174,20 +177,20 @@ pub(crate) enum RegisterError {
 pub(crate) struct ReceivedReply {
     pub(crate) header: Header,
     pub(crate) octets: Octets,
-    /// Positions where GIOP 1.1 fragments begin.
+    /// Positions at which GIOP 1.1 fragments begin.
     pub(crate) breaks: Vec<usize>,
-    /// The share of the ORB's memory for replies that a large reply holds until its caller reads
+    /// The share of the ORB's memory for replies that a large reply holds until its caller has read
     /// it.
     pub(crate) _share: Option<MemoryShare>,
 }
 
-/// The reason why the connection ended before a reply.
+/// The reason why a connection ended while requests waited for replies.
 #[derive(Clone, Debug)]
 pub(crate) enum CloseCause {
     Io(io::ErrorKind),
     /// The server broke the protocol, or sent CloseConnection or MessageError.
     Fault(Fault),
-    /// The ORB has no more memory for replies.
+    /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
 }
 
@@ -195,7 +198,7 @@ pub(crate) enum CloseCause {
 #[derive(Debug)]
 pub(crate) struct ReplyError {
     pub(crate) error: ExchangeError,
-    /// True if a part of the reply had come.
+    /// True if a part of the reply had arrived.
     pub(crate) reply_begun: bool,
 }
 
@@ -253,7 +256,7 @@ impl Multiplexed {
     }
 
     pub(super) fn set_registration(&self, registration: Registration) {
-        // Set once: a connection has one reader.
+        // `set` succeeds, because a connection is registered with only one reader.
         let _ = self.registration.set(registration);
     }
 
@@ -262,8 +265,8 @@ impl Multiplexed {
         !self.is_band_declared.load(Ordering::Acquire)
     }
 
-    /// Records that the server knows the band, or does not know bands. Two threads may do this at
-    /// once.
+    /// Records that the band needs no declaration any more: the server knows it, or does not
+    /// support bands. Two threads may call this method concurrently.
     pub(crate) fn set_band_declared(&self) {
         self.is_band_declared.store(true, Ordering::Release);
     }
@@ -281,7 +284,8 @@ impl Multiplexed {
         !self.requests.lock().is_closed
     }
 
-    /// Returns the sending half, for one request; `None` if it is in use until `deadline`.
+    /// Checks out the sending half for one request. Returns `None` if the half was in use until
+    /// `deadline`.
     pub(crate) fn sender(&self, deadline: Option<Monotonic>) -> Option<SendGuard<'_>> {
         self.try_sender().or_else(|| self.send_gate.wait(deadline, || self.try_sender()))
     }
@@ -301,8 +305,8 @@ impl Multiplexed {
         requests.is_used = true;
         match requests.waiting.insert(Arc::clone(&pending)) {
             Ok(id) => Ok((id, pending)),
-            // The server has left requests without replies, so this request takes another
-            // connection.
+            // The table is full, partly with abandoned requests that the server has not answered.
+            // The connection takes no more requests, and the caller uses another connection.
             Err(_) if requests.waiting.abandoned() > 0 => {
                 requests.is_closed = true;
                 Err(RegisterError::Closed)
@@ -311,30 +315,30 @@ impl Multiplexed {
         }
     }
 
-    /// Removes a request that gets no reply: it was not sent, or wants none.
+    /// Removes a request that gets no reply, because it was not sent or is a oneway.
     pub(crate) fn unregister(&self, id: u32) {
         let request = self.requests.lock().waiting.remove(id);
         drop(request);
     }
 
-    /// Abandons the reply, which may still come.
+    /// Abandons the reply to a request. The reply may still arrive.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
     }
 
-    /// Returns true for the first caller, which reports the fault that ended the connection.
+    /// Returns true at the first call. The caller then reports the fault that ended the connection.
     #[cold]
     pub(crate) fn claim_fault_report(&self) -> bool {
         !std::mem::replace(&mut self.requests.lock().is_fault_reported, true)
     }
 
-    /// Sends a finished message until `deadline`.
+    /// Sends a complete message until `deadline`.
     ///
     /// # Errors
-    /// The part that was sent, and the reason why no more was. If the time ends after a part was
-    /// sent, the rest is sent later, because other calls use the connection. The message then
-    /// counts as sent.
+    /// The part of the message that was sent, and the reason why sending stopped. If the deadline
+    /// passes after a part was sent, the remainder is sent later, because other calls use the
+    /// connection. The message then counts as sent.
     pub(crate) fn send(
         &self,
         sender: &mut SendGuard<'_>,
@@ -373,7 +377,7 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Queues the end of a message of which a part was sent.
+    /// Queues the remainder of a message of which a part was sent.
     #[cold]
     fn queue_remainder<'o>(&self, sender: &mut SendGuard<'_>, left: impl Iterator<Item = &'o [u8]>) {
         left.for_each(|octets| sender.remainder.extend_from_slice(octets));
@@ -402,8 +406,8 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Sends the remainder when there is room. If the sending half is in use, its user sends the
-    /// remainder.
+    /// Sends the remainder of a message, because the transport has room. If the sending half is in
+    /// use, its user sends the remainder.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -424,8 +428,8 @@ impl Multiplexed {
         }
     }
 
-    /// Tells the server that the reply to `id` is not wanted. The message is a hint, sent only if
-    /// there is room for it.
+    /// Sends a CancelRequest for the request `id`. The message is only a hint, so it is sent only
+    /// if the transport has room for it.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
@@ -446,9 +450,9 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the connection if for `idle` no request used it, or the server read none of the
-    /// remainder. The time is measured in steps of the maintenance period. Also frees memory of
-    /// large requests. Returns true if the connection has ended.
+    /// Closes the connection if it was unused for the time `idle`, or if the server read nothing of
+    /// a remainder for this time. The time is measured in steps of the maintenance period. Also
+    /// frees memory of large requests. Returns true if the connection has ended.
     #[cold]
     pub(crate) fn run_maintenance(&self, now: Monotonic, idle: Duration) -> bool {
         if self.is_send_stalled(now, idle) {
@@ -472,7 +476,8 @@ impl Multiplexed {
             }
             return false;
         }
-        // A caller that is about to enter a request then takes another connection.
+        // A caller that is about to enter a request finds the table closed and takes another
+        // connection.
         requests.is_closed = true;
         drop(requests);
         self.stream.shutdown(ShutdownMode::Both);
@@ -480,7 +485,7 @@ impl Multiplexed {
     }
 
     fn is_send_stalled(&self, now: Monotonic, time: Duration) -> bool {
-        // A sender that has the sending half also sends the remainder.
+        // If the sending half is in use, its user sends the remainder, so sending is not stalled.
         let Some(mut sender) = self.try_sender().filter(|_| self.has_remainder.load(Ordering::Acquire)) else {
             return false;
         };
@@ -493,7 +498,7 @@ impl Multiplexed {
         }
     }
 
-    /// Closes the sending half: after a part of a message nothing else can follow. The reader still
+    /// Closes the sending half, because nothing can follow an incomplete message. The reader still
     /// reads the server's last messages, above all CloseConnection, and then ends the waiting
     /// requests.
     #[cold]
@@ -515,7 +520,7 @@ impl Multiplexed {
         })
     }
 
-    /// Reads until no bytes are left, or until other connections must have a turn.
+    /// Reads until no input is left, or until other connections must have a turn.
     fn read_burst(&self, reading: &mut ReceiveHalf, limits: &Limits) -> Result<ReadOutcome, CloseCause> {
         let mut read = 0;
         loop {
@@ -560,7 +565,7 @@ impl Multiplexed {
         }
     }
 
-    /// Counts the memory of incomplete messages.
+    /// Charges the memory of incomplete messages to the ORB's memory for replies.
     #[cold]
     fn account_memory(&self, reading: &mut ReceiveHalf) -> Result<(), CloseCause> {
         let ReceiveHalf { framer, received, share } = reading;
@@ -617,22 +622,24 @@ impl Multiplexed {
         self.close_with(lost, |_| false);
     }
 
-    /// Closes the connection if no request waits for a reply, because the rest of the current
-    /// message would stay in memory without a reader. Returns true if closed.
+    /// Closes the connection if no request waits for a reply, because the current message would
+    /// stay in memory without a caller to read it. Returns true if the connection was closed.
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
         if !requests.waiting.is_empty() {
             return false;
         }
-        // Under the lock: a caller that is about to register takes another connection.
+        // The flag is set under the lock, so that a caller that is about to register takes another
+        // connection.
         requests.is_closed = true;
         drop(requests);
         self.stream.shutdown(ShutdownMode::Both);
         true
     }
 
-    /// Closes the connection. Tells each waiting request whether a part of its reply has come.
+    /// Closes the connection and ends every waiting request. `has_begun` is true for a request if a
+    /// part of its reply has arrived.
     #[cold]
     fn close_with(&self, lost: &CloseCause, has_begun: impl Fn(u32) -> bool) {
         let mut requests = self.requests.lock();
@@ -647,8 +654,8 @@ impl Multiplexed {
 }
 
 impl ReceiveHalf {
-    /// Takes the message of `length` bytes at the front. A large message takes the buffer with it;
-    /// the bytes behind it move to a new one.
+    /// Takes the message of `length` bytes at the front of the buffer. A large message keeps the
+    /// buffer, and the bytes behind it move to a new buffer.
     fn take(&mut self, length: usize) -> Result<Octets, CloseCause> {
         if length <= MIN_OWNED_BYTES {
             let octets = Octets::copy_from(&self.received.unread()[..length]);
@@ -664,7 +671,7 @@ impl ReceiveHalf {
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Cannot fail: the share shrinks.
+        // Setting a smaller share cannot fail.
         let _ = self.share.set(0);
     }
 }
@@ -691,7 +698,7 @@ impl PendingReply {
         }
     }
 
-    /// Returns true if waiting would return at once.
+    /// Returns true if [`wait`](Self::wait) would return at once.
     pub(crate) fn is_done(&self) -> bool {
         !matches!(*self.state.lock(), State::Waiting(_))
     }
@@ -702,7 +709,7 @@ impl PendingReply {
         canceller: Option<&Canceller>,
     ) -> Result<ReceivedReply, ReplyError> {
         nested_wait::release_dedicated_connection();
-        // Without a free descriptor the caller waits for the reply alone.
+        // Without a free descriptor the caller waits only for the reply.
         if (nested_wait::dispatches_while_waiting() || canceller.is_some())
             && let Ok(Some(bell)) = self.reply_event()
         {
@@ -716,20 +723,20 @@ impl PendingReply {
         }
         match std::mem::replace(&mut *self.state.lock(), State::Taken) {
             State::Done(outcome) => outcome,
-            // The call that asked first gets the reply.
+            // `Taken`: another call has already taken the reply.
             State::Waiting(_) | State::Taken => Err(ExchangeError::TimedOut.into()),
         }
     }
 
-    /// Makes a descriptor that becomes readable with the reply. Returns `None` if the reply has
-    /// come.
+    /// Makes a descriptor that becomes readable when the reply arrives. Returns `None` if the reply
+    /// has already arrived.
     fn reply_event(&self) -> io::Result<Option<Arc<EventFd>>> {
         let made = Arc::new(EventFd::new()?);
         Ok(self.notify_on_reply(&made).then_some(made))
     }
 
-    /// Notifies `bell`, instead of an earlier one, when the reply comes. Returns false if the reply
-    /// has come.
+    /// Notifies `bell` when the reply arrives; `bell` replaces an earlier descriptor. Returns false
+    /// if the reply has already arrived.
     pub(crate) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         match &mut *self.state.lock() {
             State::Waiting(waiting) => {
@@ -805,12 +812,12 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);
         }
-        // Then come replies to no call at all.
+        // The next replies belong to no call.
         assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::Closed);
         assert!(!connection.is_open());
     }
 
-    /// A large part of a reply has come, and the call that waited for it was abandoned.
+    /// A large part of a reply has arrived, and the call that waited for it was abandoned.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
         let connection = Multiplexed::new(
@@ -823,7 +830,7 @@ mod tests {
         let (second, waiting) = connection.register().unwrap();
         connection.is_mid_large_reply.store(true, Ordering::Release);
         connection.cancel(first, corelane_wire::Version::GIOP_1_2);
-        assert!(connection.is_open() && !waiting.is_done(), "the other call waits");
+        assert!(connection.is_open() && !waiting.is_done(), "the other call still waits, so the connection stays open");
         connection.cancel(second, corelane_wire::Version::GIOP_1_2);
         assert!(!connection.is_open());
         assert_eq!(connection.register().err(), Some(RegisterError::Closed));

@@ -1,9 +1,9 @@
-//! Buffers for oneways that wait on their connections so that several are sent together
+//! Buffering of oneways on their connections, so that several are sent together
 //! ([`SyncScope::None`](crate::SyncScope::None)).
 //!
-//! A buffer is sent when it exceeds its maximum, before any other message of the connection, or
-//! when its delay has passed. For the delay the connection is put on a list, once, and the hang-up
-//! monitor's thread sends the buffer.
+//! A buffer is sent when it would exceed its maximum size, before any other message of the
+//! connection, or when its delay has passed. A connection with buffered oneways is on a list, from
+//! which the hang-up monitor's thread sends the buffers whose delay has passed.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::connection::PoolSlot;
 use crate::clock;
 use crate::event::{Event, Events};
 
-/// The connections of an ORB that hold oneways.
+/// The list of an ORB's connections with buffered oneways.
 #[derive(Debug)]
 pub(crate) struct PendingBatches {
     list: Mutex<Vec<PendingBatch>>,
@@ -26,18 +26,20 @@ pub(crate) struct PendingBatches {
 struct PendingBatch {
     due: Monotonic,
     slot: Weak<PoolSlot>,
-    /// The function [`send`]. Only [`PendingBatches::add`] names it, so the linker drops it from
-    /// programs whose clients do not buffer oneways.
+    /// The function [`send`]. Only [`PendingBatches::add`] names the function, so the linker drops
+    /// it from programs whose clients do not buffer oneways.
     send: SendBatch,
 }
 
 type SendBatch = fn(&Weak<PoolSlot>, Monotonic, Duration, bool, &Events) -> Option<Monotonic>;
 
-/// Sends the buffer of a slot if it is due or `all` is true. Returns the time of the next call.
+/// Sends the buffered oneways of a slot's connection if they are due or `all` is true. Returns the
+/// time at which the buffer is due next; `None` if it is empty.
 fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, events: &Events) -> Option<Monotonic> {
     let slot = slot.upgrade()?;
     let sent = match slot.try_checkout_for_maintenance() {
-        // The caller that has the connection sends the buffer, or adds to it.
+        // A caller has checked the connection out. Its message is sent behind the buffered oneways,
+        // or is buffered too.
         None => Ok(Some(now + delay)),
         Some(mut slot) => slot.as_deref_mut()?.flush_oneways(now, if all { Duration::ZERO } else { delay }),
     };
@@ -53,7 +55,7 @@ impl PendingBatches {
     }
 
     /// Lists the connection of a slot when it buffers its first message. Returns true if the list
-    /// was empty; the caller then wakes the thread that flushes it.
+    /// was empty; the caller then wakes the thread that flushes the list.
     #[cold]
     pub(crate) fn add(&self, slot: Weak<PoolSlot>) -> bool {
         let mut list = self.list.lock();
@@ -61,8 +63,8 @@ impl PendingBatches {
         list.len() == 1
     }
 
-    /// Sends the buffers that are due at `now`, or all if `all` is true. Returns the time of the
-    /// next call.
+    /// Sends the buffers that are due at `now`, or every buffer if `all` is true. Returns the time
+    /// at which the next buffer is due.
     #[cold]
     pub(crate) fn flush(&self, now: Monotonic, all: bool, events: &Events) -> Option<Monotonic> {
         let mut list = std::mem::take(&mut *self.list.lock());
@@ -90,8 +92,8 @@ mod tests {
     use crate::policy::SyncScope;
     use crate::{OnewayBatch, Orb};
 
-    /// A later oneway stays on this connection: on another one it would overtake those that are
-    /// being sent.
+    /// A later oneway stays on its connection: on another connection it would overtake the oneways
+    /// that are being sent.
     #[test]
     fn oneways_stay_on_their_connection_while_its_batch_is_flushed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -103,14 +105,15 @@ mod tests {
         std::thread::scope(|scope| {
             let acceptor = &listener;
             scope.spawn(|| io::copy(&mut acceptor.accept().unwrap().0, &mut io::sink()).unwrap());
-            // Dropped here, so that the reading thread ends even if an assertion fails.
+            // The ORB and the object are dropped with this scope, so that the reading thread ends
+            // even if an assertion fails.
             let (_orb, object) = (orb, object);
             for _ in 0..200_000 {
                 call::oneway(object.callee(), &operation, SyncScope::None, &|_| Ok(())).unwrap();
             }
             listener.set_nonblocking(true).unwrap();
             let other = listener.accept().unwrap_err();
-            assert_eq!(other.kind(), io::ErrorKind::WouldBlock, "there is another connection");
+            assert_eq!(other.kind(), io::ErrorKind::WouldBlock, "the client opened a second connection");
         });
     }
 }

@@ -1,8 +1,8 @@
-//! A pool of connections to one server, checked out exclusively.
+//! A pool of connections to one server, which calls check out exclusively.
 //!
-//! A call checks a connection out with one compare-and-swap, writes its request, reads its own
-//! reply, and returns the connection. Two callers never share one, so no call waits for another's
-//! reply. When all connections are in use, a caller waits until its deadline.
+//! A call checks a connection out with one compare-and-swap, writes its request, reads its reply,
+//! and returns the connection. Two callers never share a connection, so no call waits for another
+//! call's reply. When all connections are in use, a caller waits for one until its deadline.
 
 use std::cell::Cell;
 use std::io;
@@ -27,76 +27,80 @@ use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
-/// Maximum time for which a caller waits for the maintenance of its connection. The maintenance
+/// Maximum time for which a caller waits while its connection is under maintenance. The maintenance
 /// takes microseconds, but its thread has a low priority and may be preempted.
 const MAX_MAINTENANCE_WAIT: Duration = if cfg!(test) { Duration::from_secs(60) } else { Duration::from_millis(20) };
 
-/// The connections of one band to one server.
+/// The connections of one priority band to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    /// Addresses of the server, from one profile, in the order to try.
+    /// Addresses of the server from one profile, in the profile's order.
     endpoints: Arc<[Endpoint]>,
     sockets: SocketSettings,
     slots: Vec<Arc<PoolSlot>>,
     /// Index of the first slot that has never held a connection. Callers raise it by `fetch_max`
     /// (`AcqRel`) and load it `Acquire`.
     used: AtomicUsize,
-    /// The last sample of each slot, for the maintenance thread only.
+    /// The last sample of each slot. Only the maintenance thread uses the samples.
     usage_samples: Mutex<Vec<UsageSample>>,
     /// Callers wait here when every slot is in use or under maintenance.
     slot_returned: Arc<EventCount>,
     band: Band,
-    /// The multiplexed connection. Callers wait at `multiplexed_ready` while it is made.
+    /// The multiplexed connection. Callers wait at `multiplexed_ready` while a thread makes the
+    /// connection.
     multiplexed: PiMutex<MultiplexedState>,
     multiplexed_ready: EventCount,
     /// Index of the endpoint that answered last. `Relaxed`.
     last_answered: AtomicUsize,
 }
 
-/// A slot's use, as the maintenance thread last saw it.
+/// A sample of a slot's use, which the maintenance thread took.
 #[derive(Debug)]
 struct UsageSample {
     /// Number of uses of the slot.
     uses: u32,
-    /// The latest time at which the slot is known to have been in use.
+    /// Time since which the slot is known to be unused.
     unused_since: Monotonic,
 }
 
-/// The multiplexed connection of a pool.
+/// The state of a pool's multiplexed connection.
 #[derive(Debug)]
 enum MultiplexedState {
     None,
-    /// A thread is making it.
+    /// A thread is making the connection.
     Connecting,
     Open(Arc<Multiplexed>),
 }
 
-/// Exclusive use of a connection by the calling thread; returned to the pool on drop.
+/// Exclusive use of a connection by the calling thread. The drop returns the connection to the
+/// pool.
 pub(crate) struct Checkout<'p> {
-    /// The slot. It is borrowed if the pool outlives the checkout, which saves a reference count,
-    /// else owned. Empty before connecting and after [`discard`](Self::discard).
+    /// The slot. If the pool outlives the checkout, the slot is borrowed, which saves a reference
+    /// count; otherwise it is owned. The slot is empty before connecting and after
+    /// [`discard`](Self::discard).
     slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
-/// Returns a function that tells if a slot's connection takes a request at once.
+/// Returns a predicate that is true if a slot's connection accepts a request at once.
 #[inline]
 fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<Box<ClientConnection>>) -> bool {
     move |slot| slot.as_mut().is_some_and(|connection| connection.accepts_request(min_connection_id, awaits))
 }
 
 thread_local! {
-    /// Index of the slot that this thread used last, in any pool; its search begins there.
+    /// Index of the slot that this thread used last in any pool. The thread's next search begins at
+    /// this index.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The reason why a caller gets no connection.
 #[derive(Debug)]
 pub(crate) enum AcquireError {
-    /// All are in use, and none was returned in time.
+    /// All connections are in use, and none was returned in time.
     AllBusy,
-    /// Connecting failed at every address; holds the last failure.
+    /// Connecting failed at every address; the field is the last failure.
     ConnectFailed(io::Error),
-    /// The time ended while connecting.
+    /// The deadline passed while connecting.
     TimedOut,
 }
 
@@ -128,7 +132,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Makes the calling thread search as a new thread would.
+    /// Makes the calling thread begin its next search at the first slot, as a new thread does.
     #[cfg(test)]
     pub(crate) fn forget_last_slot() {
         LAST_SLOT.set(0);
@@ -142,9 +146,9 @@ impl ConnectionPool {
         self.band
     }
 
-    /// Checks out an open, idle connection that owes no late reply and has at least the id
-    /// `min_connection_id`. `awaits` tells if the request wants a reply. If the caller's last
-    /// connection is under maintenance, waits until it is back, at most until `due`.
+    /// Checks out an idle connection with at least the id `min_connection_id` and no outstanding
+    /// late reply. `awaits` is true if the request wants a reply. If the caller's last connection
+    /// is under maintenance, waits until the maintenance ends, at most until `due`.
     pub(crate) fn take_idle(
         &self,
         min_connection_id: u64,
@@ -154,14 +158,16 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, awaits), Some(due))
     }
 
-    /// Like [`take_idle`](Self::take_idle), but accepts any id and borrows the pool.
+    /// Checks out an idle connection as [`take_idle`](Self::take_idle) does, but accepts any id,
+    /// and borrows the pool.
     #[inline]
     pub(crate) fn borrow_idle(&self, awaits: bool, due: CallDeadline) -> Option<Checkout<'_>> {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Takes an idle slot that passes the test `wanted`. Closes connections on the way that have
-    /// hung up. With `due`, waits for the caller's last slot if it is under maintenance.
+    /// Takes an idle slot for which `wanted` returns true. During the search, closes connections
+    /// whose peers have hung up. With `due`, waits for the caller's last slot if this slot is under
+    /// maintenance.
     #[inline]
     fn find_slot<'p, 'k>(
         &'p self,
@@ -192,11 +198,11 @@ impl ConnectionPool {
     }
 
     /// Waits for the end of a slot's maintenance and takes the slot. On another connection the
-    /// caller would overtake the oneways that it sent on this one.
+    /// caller's request would overtake the oneways that it sent on the slot's connection.
     ///
-    /// A caller with a real-time priority takes another slot: it has no buffered oneways, and must
-    /// not wait for a thread of lower priority. A caller also takes another slot if a third one has
-    /// this slot.
+    /// Returns `None`, so that the caller takes another slot, in two cases. A caller with a
+    /// real-time priority has no buffered oneways, and must not wait for a thread of lower
+    /// priority. And another caller may have taken the slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -210,7 +216,8 @@ impl ConnectionPool {
         let now = Monotonic::now();
         let until = match due {
             CallDeadline::At(moment) => moment.min(now + MAX_MAINTENANCE_WAIT),
-            // The call's whole time is still left, and it may end an eighth late.
+            // None of the call's time has passed yet, and the call may end up to an eighth of its
+            // time late.
             CallDeadline::WithinFrom(duration, _) => now + MAX_MAINTENANCE_WAIT.min(duration / 8),
             CallDeadline::Never => now + MAX_MAINTENANCE_WAIT,
         };
@@ -221,16 +228,16 @@ impl ConnectionPool {
             match slot.holder() {
                 Holder::Maintenance => return None,
                 Holder::User => return Some(None),
-                // The maintenance has just ended.
+                // The maintenance has just ended, so the loop tries the slot again.
                 Holder::None => {}
             }
         };
         self.slot_returned.wait(Some(until), look).flatten()
     }
 
-    /// Checks out a connection with at least the id `min_connection_id`: an idle one, or a new one
-    /// if the maximum permits. Otherwise waits until `deadline` for one to be returned. `until`
-    /// gives the deadline for making a new one, at the moment when that begins.
+    /// Checks out a connection with at least the id `min_connection_id`: an idle connection, or a
+    /// new one if the maximum permits. Otherwise waits until `deadline` for a connection to be
+    /// returned. `until` is called when connecting begins, and returns the deadline for connecting.
     #[cold]
     pub(crate) fn acquire(
         self: &Arc<Self>,
@@ -249,7 +256,8 @@ impl ConnectionPool {
         self.ensure_connected(checkout, context, until(), min_connection_id)
     }
 
-    /// Makes the connection of a slot, unless it has one with at least the id `min_connection_id`.
+    /// Makes the connection of a slot, unless the slot has a connection with at least the id
+    /// `min_connection_id`.
     #[cold]
     pub(crate) fn ensure_connected<'p>(
         self: &Arc<Self>,
@@ -268,15 +276,16 @@ impl ConnectionPool {
         Ok(checkout)
     }
 
-    /// Takes an idle connection, else an empty slot, else a connection that owes a late reply. The
-    /// last kind can delay this call, because a server may serve a connection's requests one by
-    /// one.
+    /// Takes an idle connection, else an empty slot, else a connection with an outstanding late
+    /// reply. The last choice can delay this call, because a server may serve the requests of a
+    /// connection one by one.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
             .or_else(|| {
                 let used = self.used.load(Ordering::Acquire);
-                // Other threads may be taking the first of these slots now.
+                // Other threads may be taking the first empty slots at the same time, so several
+                // slots are tried.
                 let free = |index: usize| Some((index, PoolSlot::try_checkout_owned(self.slots.get(index)?)?));
                 let (index, slot) = (used..self.slots.len()).find_map(free)?;
                 self.used.fetch_max(index + 1, Ordering::AcqRel);
@@ -293,7 +302,7 @@ impl ConnectionPool {
     }
 
     /// Returns the multiplexed connection, and makes one if none is open. While another thread
-    /// makes it, a caller waits no longer than its own `until`.
+    /// connects, the caller waits no longer than its own `until`.
     #[cold]
     pub(crate) fn multiplexed(
         &self,
@@ -343,7 +352,8 @@ impl ConnectionPool {
             stream.set_spin_policy(policy);
         }
         let owner: Weak<Self> = Arc::downgrade(self);
-        // Connections of real-time callers are always monitored, so that a hang-up is seen at once.
+        // Connections of real-time callers are always monitored, so that a hang-up is noticed at
+        // once.
         let monitored =
             context.monitor(stream, owner, self.band.is_real_time()).map_err(AcquireError::ConnectFailed)?;
         let is_band_declared = self.band.range().is_none();
@@ -419,15 +429,16 @@ impl ConnectionPool {
     }
 
     /// Raises the calling thread to the priority of the pool's callers, because callers wait while
-    /// it holds a slot or a sender. Returns `None` if the system refuses; the thread must then
-    /// leave the work to the callers.
+    /// the thread holds a slot or the sending half. Returns `None` if the kernel refuses; the
+    /// thread must then leave the work to the callers.
     fn boost_priority(&self, orb: &OrbContext) -> Option<PriorityBoost> {
         let native = self.band.scheduling(&orb.config().rt).ok()?;
         PriorityBoost::at_least(native).ok()
     }
 
-    /// Closes connections not used for `idle`, and frees memory of unused ones. The exclusive
-    /// connections of callers with a real-time priority stay open for the next call.
+    /// Closes connections that were not used for the time `idle`, and frees memory of unused
+    /// connections. Exclusive connections of callers with a real-time priority stay open for the
+    /// next call.
     #[cold]
     pub(crate) fn run_maintenance(&self, orb: &OrbContext, now: Monotonic, idle: Duration) {
         if !self.band.is_real_time() {
@@ -461,7 +472,7 @@ impl ConnectionPool {
                 continue;
             }
             let Some(mut taken) = slot.try_checkout_for_maintenance() else { continue };
-            // Checked again: no caller has used the slot in between.
+            // The count is checked again, because a caller may have used the slot since the sample.
             if slot.use_count() == last.uses {
                 if let Some(connection) = &mut *taken {
                     connection.trim_buffers();
@@ -492,8 +503,8 @@ impl ConnectionPool {
 }
 
 impl HangupHandler for ConnectionPool {
-    /// Closes idle connections that have hung up. Connections in use are closed when they are
-    /// returned.
+    /// Closes idle connections whose peers have hung up. Connections in use are closed when they
+    /// are returned.
     #[cold]
     fn close_hung_up(&self, orb: &OrbContext) {
         if let Some(_boost) = self.boost_priority(orb) {
@@ -502,16 +513,16 @@ impl HangupHandler for ConnectionPool {
     }
 }
 
-/// Returns true if the server caused a failure to connect between `begun` and `due`. Other causes
-/// are errors of this process, or too short a time.
+/// Returns true if the server caused a failure to connect between `begun` and `due`. Errors of this
+/// process, and attempts with too little time, are not failures of the server.
 fn is_server_failure(error: &io::Error, begun: Monotonic, due: Option<Monotonic>) -> bool {
     let had_time = || due.is_none_or(|due| due.since(begun) >= BRIEF_ATTEMPT / 2);
     !process::is_out_of_descriptors(error) && (error.kind() != io::ErrorKind::TimedOut || had_time())
 }
 
 impl Checkout<'_> {
-    /// Buffers a whole oneway message. Returns false if the connection may not buffer it, so that
-    /// it must be sent.
+    /// Buffers a complete oneway message. Returns false if the message cannot be buffered and must
+    /// be sent.
     #[inline(never)]
     pub(crate) fn buffer_oneway(&mut self, message: &[u8], context: &ClientContext) -> bool {
         match self.oneways.push(message) {
@@ -522,8 +533,8 @@ impl Checkout<'_> {
         true
     }
 
-    /// Drops the connection, whose state is unknown, instead of returning it. Using the checkout
-    /// afterwards panics.
+    /// Closes the connection instead of returning it, because its state is unknown. Using the
+    /// checkout afterwards panics.
     #[cold]
     pub(crate) fn discard(&mut self) {
         *self.slot = None;
@@ -550,7 +561,7 @@ impl Drop for Checkout<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.slot.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            // Closed before another caller can take the slot.
+            // The connection is closed before another caller can take the slot.
             *self.slot = None;
         }
     }
@@ -581,7 +592,7 @@ mod tests {
     use crate::receive::MAX_RETAINED_BYTES;
     use crate::rt::{RtConfig, SchedulingClass};
 
-    /// A pool of a band's connections to a server that sends nothing.
+    /// A pool of connections, of one band, to a server that sends nothing.
     struct PoolFixture {
         orb: Orb,
         pool: Arc<ConnectionPool>,
@@ -611,8 +622,8 @@ mod tests {
         Monotonic::from_nanos(second * 1_000_000_000)
     }
 
-    /// A CloseConnection means that the requests without a reply did not run. A reply before it
-    /// means that the server ran its request.
+    /// CloseConnection means that unanswered requests did not run. A reply before it means that the
+    /// server ran the request of this reply.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
         let fixture = fixture(Band::for_current_thread(), 1);
@@ -624,12 +635,12 @@ mod tests {
         let begun = clock::now();
         while !connection.has_begun_reply(7) {
             assert_eq!(connection.final_message(7, limits), None);
-            assert!(begun.elapsed() < Duration::from_secs(60), "the reply does not come");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the reply did not arrive in time");
             std::thread::yield_now();
         }
         assert_eq!(connection.final_message(7, limits), None);
         assert!(connection.has_begun_reply(7));
-        // For another request the CloseConnection counts.
+        // CloseConnection applies to a request that was not answered.
         assert_eq!(connection.final_message(8, limits), Some(MessageKind::CloseConnection));
     }
 
@@ -643,10 +654,10 @@ mod tests {
         let memory = || {
             fixture.pool.take_idle(0, true, CallDeadline::Never).map(|connection| connection.request_memory.capacity())
         };
-        // Without an earlier sample the slot counts as used.
+        // A slot without an earlier sample counts as used.
         run_maintenance(1);
         assert!(memory().is_some_and(|memory| memory > MAX_RETAINED_BYTES));
-        // `memory` took the connection, which counts as a use.
+        // The closure `memory` checked the connection out, which counts as a use.
         run_maintenance(2);
         run_maintenance(3);
         assert_eq!(memory(), Some(0));
@@ -658,8 +669,8 @@ mod tests {
         assert_eq!(memory(), None);
     }
 
-    /// A oneway stays on its connection: on another one it would overtake the caller's earlier
-    /// oneways.
+    /// A oneway stays on its connection: on another connection it would overtake the caller's
+    /// earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
         let fixture = fixture(Band::for_current_thread(), 2);
@@ -687,7 +698,7 @@ mod tests {
         ConnectionPool::forget_last_slot();
         let before = counters::snapshot();
         assert_ne!(fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap().connection_id, connection_id);
-        assert_eq!((counters::snapshot() - before).futex, 0, "it does not wait for other callers");
+        assert_eq!((counters::snapshot() - before).futex, 0, "the caller waited for other callers");
     }
 
     #[test]
@@ -790,7 +801,7 @@ mod tests {
         ConnectionPool::forget_last_slot();
         let taken = fixture.pool.take_idle(0, false, CallDeadline::Never).unwrap();
         assert_eq!(taken.connection_id, connection_id);
-        assert!(fixture.pool.slots[0].try_checkout().unwrap().is_none(), "the first is closed");
+        assert!(fixture.pool.slots[0].try_checkout().unwrap().is_none(), "the first connection must be closed");
     }
 
     #[test]
@@ -808,7 +819,7 @@ mod tests {
             assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
             run_maintenance(11);
             assert!(!first.is_open() && first.register().is_err(), "{band:?}");
-            assert!(!Arc::ptr_eq(&first, &shared()), "the next one is new");
+            assert!(!Arc::ptr_eq(&first, &shared()), "the pool must make a new connection after the idle one has closed");
         }
     }
 
@@ -822,12 +833,12 @@ mod tests {
             let soon = Some(Monotonic::now() + Duration::from_millis(1));
             let sent = connection.send(&mut connection.sender(None).unwrap(), &message, soon, None);
             assert!(matches!(sent, Err((BytesSent::All, ExchangeError::TimedOut))));
-            assert!(connection.is_open(), "it is not its caller's alone");
+            assert!(connection.is_open(), "other callers may share the connection, so it stays open");
             let run_maintenance =
                 |at| fixture.pool.run_maintenance(fixture.orb.core(), second(at), Duration::from_secs(3));
             (1..4).for_each(run_maintenance);
             assert!(connection.is_open());
-            // At first the kernel's buffers take some bytes, which counts as progress.
+            // The kernel's buffers take some bytes first, which counts as progress.
             assert!((4..1000).any(|at| {
                 run_maintenance(at);
                 !connection.is_open()
@@ -848,7 +859,7 @@ mod tests {
         drop(fixture.listener.accept().unwrap());
         let end = Monotonic::now() + Duration::from_secs(10);
         while is_there() {
-            assert!(!end.is_past(), "it is still there");
+            assert!(!end.is_past(), "the connection must close when the server hangs up");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -862,7 +873,7 @@ mod tests {
         let is_asleep = || {
             let Some(tid) = who.get().map(|tid: &Tid| tid.as_raw()) else { return false };
             let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-            // The state follows the name, which is in parentheses.
+            // In /proc/PID/stat the thread's state follows its name, which is in parentheses.
             stat.rsplit_once(") ").unwrap().1.starts_with('S')
         };
         std::thread::scope(|scope| {
@@ -875,10 +886,10 @@ mod tests {
                 fixture.pool.acquire(fixture.orb.core(), None, until, 0).map(drop)
             });
             while !is_asleep() {
-                assert!(!waiter.is_finished(), "it did not wait for a place");
+                assert!(!waiter.is_finished(), "the caller must wait for a free slot");
                 std::thread::yield_now();
             }
-            assert!(!asked.load(Ordering::SeqCst), "it runs while all places are taken");
+            assert!(!asked.load(Ordering::SeqCst), "the connect time-out must not start while all slots are in use");
             drop(taken);
             waiter.join().unwrap().unwrap();
         });

@@ -1,6 +1,6 @@
-//! The threads that read multiplexed connections. Each priority band has one, made with its first
-//! such connection, at the band's highest priority. It runs on the cores of the thread that made
-//! the ORB.
+//! The threads that read multiplexed connections. Each priority band has one thread, which starts
+//! with the band's first multiplexed connection. The thread runs at the band's highest priority, on
+//! the cores of the thread that made the ORB.
 
 use std::fmt;
 use std::io;
@@ -81,7 +81,7 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader may have left its loop already and would not see this connection.
+            // The reader thread has already left its loop and would not read this connection.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())
@@ -112,8 +112,8 @@ impl ReplyReaders {
         Ok((reader, refused))
     }
 
-    /// Starts the thread of a band at its highest priority, or at the caller's if the system
-    /// refuses.
+    /// Starts the reader thread of a band at the band's highest priority, or at the caller's
+    /// priority if the kernel refuses.
     fn start(
         &self,
         orb: &OrbContext,
@@ -123,7 +123,8 @@ impl ReplyReaders {
         let name = format!("orb/r{}", band.id());
         let builder =
             thread::ThreadBuilder::new().name(name.clone()).stack_size(256 * 1024).preferred_affinity(orb.cores());
-        // A band has no calls at an end that has no native priority.
+        // If the band's highest priority has no native priority, no call of the band has this
+        // priority. The thread then runs in the ordinary class.
         let scheduling = band.scheduling(&orb.config().rt).ok().flatten().unwrap_or(Scheduling::Other);
         let run = || {
             let own = Arc::clone(reader);
@@ -143,7 +144,7 @@ impl ReplyReaders {
         for RunningReader { reader, thread, .. } in running {
             reader.stop.store(true, Ordering::SeqCst);
             reader.wake.notify();
-            // The thread does nothing that can panic; if it did, there is nothing left to stop.
+            // `join` reports a panic of the thread. The ORB ends, so the report is of no use.
             let _ = thread.join();
         }
     }
@@ -177,14 +178,14 @@ impl fmt::Debug for Registration {
 impl ReplyReader {
     fn run(&self) {
         let mut events = [EpollEvent::EMPTY; 32];
-        // Connections that have more to read after their turn. They alternate with the ones that
-        // the kernel reports.
+        // Connections that may have more input after their turn. They take turns with the
+        // connections that the kernel reports.
         let mut unfinished: Vec<u64> = Vec::new();
         while !self.stop.load(Ordering::Acquire) {
             let timeout = (!unfinished.is_empty()).then_some(Duration::ZERO);
-            // Without epoll nothing can be read, so the calls that wait must end.
+            // Without epoll no reply can be read, so all waiting calls must end.
             let Ok(count) = self.epoll.wait(&mut events, timeout) else {
-                // The next connection gets another thread.
+                // The band's next connection starts a new thread.
                 self.stop.store(true, Ordering::Release);
                 break;
             };
@@ -207,7 +208,7 @@ impl ReplyReader {
         }
     }
 
-    /// Returns the connection with this token, if it still exists.
+    /// Returns the connection with this token; `None` if the connection no longer exists.
     fn connection(&self, token: u64) -> Option<Arc<Multiplexed>> {
         self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())
     }

@@ -1,5 +1,5 @@
-//! The connections to one server: a pool for each priority band, so that no connection carries two
-//! bands.
+//! The connections to one server: a pool for each priority band, so that no connection carries
+//! requests of two bands.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +9,8 @@ use super::pool::ConnectionPool;
 use crate::rt::band::Band;
 use crate::rt::protocol::SocketSettings;
 
-/// The pools of one server. They are few and never removed, so the list only grows. A look-up takes
-/// no lock.
+/// The connection pools of one server, one for each priority band. Bands are few and never removed,
+/// so the list only grows, and a look-up takes no lock.
 #[derive(Debug)]
 pub(crate) struct ServerPools {
     endpoints: Arc<[Endpoint]>,
@@ -27,8 +27,8 @@ struct BandPool {
 }
 
 impl ServerPools {
-    /// Makes the pools of the server at `endpoints`, the addresses of one profile in the order in
-    /// which they are tried. Each band has at most `max_connections`.
+    /// Makes the pools of the server with the addresses `endpoints`, in the order of their profile.
+    /// Each band has at most `max_connections` connections.
     pub(crate) fn new(endpoints: &[Endpoint], sockets: SocketSettings, max_connections: usize) -> Self {
         ServerPools { endpoints: endpoints.into(), sockets, max_connections, first: OnceLock::new() }
     }
@@ -45,7 +45,8 @@ impl ServerPools {
     fn find(&self, band: Band) -> &Arc<ConnectionPool> {
         let mut place = &self.first;
         loop {
-            // The first thread at the end of the list appends; the others use its entry.
+            // If several threads reach the end of the list, the first one appends an entry and the
+            // others use it.
             let entry = place.get_or_init(|| {
                 let pool = Arc::new(ConnectionPool::new(
                     Arc::clone(&self.endpoints),

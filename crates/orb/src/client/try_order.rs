@@ -1,9 +1,9 @@
-//! The order and the time in which profiles of a reference, or addresses of a profile, are tried.
-//! Pure, without a clock or a socket.
+//! The order in which candidates are tried (profiles of a reference, or addresses of a profile),
+//! and the time for each attempt. The functions are pure: times are arguments.
 //!
-//! The candidate that answered last comes first; candidates that failed lately come last. While
-//! others are left, an attempt has a brief time. A candidate that does not answer in that time is
-//! tried again after the others, with a share of the time left.
+//! The candidate that answered last comes first; candidates that failed recently come last. An
+//! attempt has a brief time while other candidates remain. A candidate that does not answer in its
+//! brief time is tried again after the others, with a share of the remaining time.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use corelane_sys::clock::Monotonic;
 /// Maximum number of candidates that are tried.
 pub(crate) const MAX_TRIED: usize = 64;
 
-/// Time of an attempt at one address while others are left (RFC 8305, section 5).
+/// Time of an attempt at one address while other addresses remain (RFC 8305, section 5).
 pub(crate) const BRIEF_ATTEMPT: Duration = Duration::from_millis(250);
 
-/// The candidates and their order.
+/// The order in which a call tries its candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TryOrder {
     count: usize,
@@ -23,18 +23,18 @@ pub(crate) struct TryOrder {
     backing_off: u64,
 }
 
-/// The time of an attempt.
+/// The time for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptTime {
-    /// [`BRIEF_ATTEMPT`] for each address, but at most an equal share of the time left. The number
-    /// is that of the attempts which share it.
+    /// [`BRIEF_ATTEMPT`] for each address, but at most an equal share of the remaining time. The
+    /// field is the number of attempts that share the remaining time.
     Brief(u32),
-    /// An equal share of the time left. The number is that of the attempts which share it.
+    /// An equal share of the remaining time. The field is the number of attempts that share it.
     Share(u32),
 }
 
 impl AttemptTime {
-    /// Returns the deadline of an attempt at `addresses` addresses that begins at `now`. All
+    /// Returns the deadline of an attempt that begins at `now` and tries `addresses` addresses. All
     /// attempts together end at `deadline`.
     pub(crate) fn deadline(self, now: Monotonic, deadline: Option<Monotonic>, addresses: usize) -> Option<Monotonic> {
         match self {
@@ -52,8 +52,8 @@ fn share(now: Monotonic, deadline: Option<Monotonic>, among: u32) -> Option<Dura
 }
 
 impl TryOrder {
-    /// Makes an order of `count` candidates. The one at `first` comes first; those with a bit in
-    /// `backing_off` come last.
+    /// Makes an order of `count` candidates. The candidate with the index `first` comes first;
+    /// candidates whose bit in `backing_off` is set come last.
     pub(crate) fn new(count: usize, first: usize, backing_off: u64) -> Self {
         let count = count.min(MAX_TRIED);
         TryOrder { count, first: if first < count { first } else { 0 }, backing_off }
@@ -74,12 +74,12 @@ impl TryOrder {
     }
 }
 
-/// The candidates tried and left.
+/// The attempts of a call: the candidates that were tried, and the candidates that remain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     order: TryOrder,
     tried: u64,
-    /// Candidates that did not answer in their brief time, as bits.
+    /// Set of bits: the candidates that did not answer in their brief time.
     timed_out: u64,
     is_second_round: bool,
     /// True if the current attempt has only the brief time.
@@ -113,8 +113,8 @@ impl Attempts {
         if self.is_brief { AttemptTime::Brief(others.count_ones() + 1) } else { AttemptTime::Share(1) }
     }
 
-    /// Records that `index` did not answer in its time. After a brief time it is tried again after
-    /// the others.
+    /// Records that the candidate `index` did not answer in time. If its time was brief, it is
+    /// tried again after the others.
     pub(crate) fn record_timeout(&mut self, index: usize) {
         if self.is_brief {
             self.timed_out |= bit(index);
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(attempts.next(), Some((0, AttemptTime::Brief(3))));
         attempts.record_timeout(0);
         assert_eq!(attempts.next(), Some((1, AttemptTime::Brief(3))));
-        // The server refuses this attempt.
+        // Candidate 2 refuses the connection.
         assert_eq!(attempts.next(), Some((2, AttemptTime::Brief(2))));
         attempts.record_timeout(2);
         assert_eq!(attempts.next(), Some((0, AttemptTime::Share(2))));

@@ -1,5 +1,5 @@
-//! Several requests at once (CORBA 3.3 part 1, section 11.2: `send_multiple_requests_*`,
-//! `poll_next_response`, `get_next_response`).
+//! Several dynamic requests sent together (CORBA 3.3 part 1, section 11.2:
+//! `send_multiple_requests_*`, `poll_next_response`, `get_next_response`).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::nested_wait;
 
 impl DynamicRequest {
-    /// Calls oneway operations, of any objects, one after the other
+    /// Sends oneway requests, to any objects, one after the other
     /// (`send_multiple_requests_oneway`).
     ///
     /// # Errors
-    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; then no request is sent.
-    /// Otherwise the first error of a request; the other requests are sent.
+    /// BAD_PARAM 31 or 32 if one of the requests cannot be oneway; no request is sent in this case.
+    /// Otherwise the first error of a request; the other requests are sent all the same.
     pub fn send_all_oneway(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<(), SystemException> {
         let requests: Vec<DynamicRequest> = requests.into_iter().collect();
         requests.iter().try_for_each(DynamicRequest::check_oneway)?;
@@ -29,8 +29,9 @@ impl DynamicRequest {
         sent.into_iter().collect()
     }
 
-    /// Calls operations, of any objects, without waiting (`send_multiple_requests_deferred`). The
-    /// [`Responses`] return the results in the order of arrival.
+    /// Sends requests, to any objects, without waiting for the replies
+    /// (`send_multiple_requests_deferred`). The [`Responses`] return the results in the order of
+    /// arrival.
     ///
     /// ```no_run
     /// use corelane::dynamic::DynamicRequest;
@@ -45,8 +46,8 @@ impl DynamicRequest {
     /// ```
     ///
     /// # Errors
-    /// NO_RESOURCES if the process is out of descriptors. The error of a request that cannot be
-    /// sent is its response.
+    /// NO_RESOURCES if the process has no descriptors left. For a request that cannot be sent, the
+    /// error is its response.
     pub fn send_all_deferred(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<Responses, SystemException> {
         let wakeup = EventFd::new().map_err(|error| {
             let exception = SystemException::new(SystemExceptionKind::NoResources, 0, Completion::No);
@@ -69,18 +70,19 @@ impl DynamicRequest {
     }
 }
 
-/// Responses to requests that were sent together, in the order of arrival. Iterates over pairs of a
-/// request's number and its response. Numbers count from 0 in the order of sending.
+/// The outstanding responses to requests that were sent together. The iterator returns pairs of a
+/// request's number and its response, in the order of arrival. Numbers count from 0 in the order of
+/// sending.
 ///
-/// `next` waits for a response (`get_next_response`), at most until its request's deadline, after
-/// which the response is TIMEOUT. It therefore ends if every request has a deadline. If the
-/// references carry several [`Canceller`]s, only the first one wakes the wait; the others are
-/// checked when a response arrives. Dropping the `Responses` abandons outstanding responses.
+/// `next` waits for a response (`get_next_response`). At the deadline of a request its response is
+/// TIMEOUT, so `next` returns in bounded time if every request has a deadline. If the references
+/// have several [`Canceller`]s, only the first one ends a wait of `next`; the others take effect
+/// when a response arrives. Dropping the iterator abandons the outstanding responses.
 pub struct Responses {
     /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,
     ready: VecDeque<(usize, ReadyResponse)>,
-    /// Signalled for every response that arrives.
+    /// Event descriptor that is notified for every response that arrives.
     wakeup: Arc<EventFd>,
     count: usize,
 }
@@ -119,8 +121,8 @@ impl Responses {
         !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
     }
 
-    /// Moves requests to `ready` whose response has arrived, whose deadline has passed, or which
-    /// were cancelled.
+    /// Moves a request to `ready` if its response has arrived, its deadline has passed, or it was
+    /// cancelled.
     fn collect_ready(&mut self) {
         self.wakeup.drain();
         let has_come = |(_, request): &mut (usize, DeferredRequest)| {
@@ -131,14 +133,13 @@ impl Responses {
         self.ready.extend(come.map(|(index, request)| (index, ReadyResponse::Deferred(Box::new(request)))));
     }
 
-    /// Waits for `wakeup`, the earliest deadline or a cancellation.
+    /// Waits for a response, the earliest deadline or a cancellation.
     fn wait(&self) {
         let requests = || self.waiting.iter().map(|(_, request)| request);
         let deadline = requests().filter_map(DeferredRequest::deadline).min();
         let canceller = requests().find_map(DeferredRequest::canceller);
         nested_wait::release_dedicated_connection();
-        // The event, or a request of the thread's lane, may end the wait early; the caller checks
-        // again.
+        // The wait may end early for another reason, so the caller checks again.
         if nested_wait::wait_or_dispatch(self.wakeup.as_fd(), deadline, canceller).unwrap_or(false) {
             return;
         }

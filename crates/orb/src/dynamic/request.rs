@@ -1,4 +1,4 @@
-//! Requests that are built at run time.
+//! Dynamic requests, which a program builds at run time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::invocation::{Deferred, Operation, Reply};
 use crate::object::ObjectRef;
 
-/// An operation with its arguments and the types of its results.
+/// A request that is built at run time: an operation, its arguments and the types of its results.
 ///
 /// ```no_run
 /// use corelane::{Any, TypeCode};
@@ -36,30 +36,30 @@ use crate::object::ObjectRef;
 pub struct DynamicRequest {
     object: ObjectRef,
     operation: String,
-    /// In and inout arguments, left to right.
+    /// The in and inout arguments, in the order of the parameters.
     arguments: Vec<Any>,
-    /// Types of inout and out arguments, left to right.
+    /// The types of the inout and out arguments, in the order of the parameters.
     outputs: Vec<TypeCode>,
     result: TypeCode,
     raises: Vec<TypeCode>,
     context: Option<Context>,
 }
 
-/// The results of an operation.
+/// The results of a dynamic request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamicResponse {
-    /// Return value; of type void if there is none.
+    /// The return value; an `any` of type void if there is none.
     pub result: Any,
-    /// Inout and out arguments, left to right.
+    /// The inout and out arguments, in the order of the parameters.
     pub outputs: Vec<Any>,
 }
 
-/// The error of a dynamic call.
+/// The error of a dynamic request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestError {
-    /// A user exception that [`DynamicRequest::raises`] lists.
+    /// A user exception that [`DynamicRequest::raises`] declared.
     User(Any),
-    /// A system exception. A user exception that is not listed is UNKNOWN 1.
+    /// A system exception. An undeclared user exception becomes UNKNOWN 1.
     System(SystemException),
 }
 
@@ -86,13 +86,14 @@ impl From<CdrError> for RequestError {
     }
 }
 
-/// Operations that the ORB itself invokes. A dynamic request for one of them is BAD_PARAM 32.
+/// The operations that every object has. A dynamic request for such an operation raises BAD_PARAM
+/// 32.
 const IMPLICIT: [&str; 7] =
     ["_is_a", "_interface", "_non_existent", "_not_existent", "_repository_id", "_component", "_domain_managers"];
 
 impl ObjectRef {
-    /// Creates a request for an operation, by its name on the wire: `_get_x` and `_set_x` for an
-    /// attribute `x`.
+    /// Creates a dynamic request for the operation with this name on the wire. The operations of an
+    /// attribute `x` have the names `_get_x` and `_set_x`.
     #[must_use]
     pub fn request(&self, operation: &str) -> DynamicRequest {
         DynamicRequest {
@@ -108,14 +109,14 @@ impl ObjectRef {
 }
 
 impl DynamicRequest {
-    /// Adds the next argument, of mode in.
+    /// Adds the next argument, which has the mode in.
     #[must_use]
     pub fn input(mut self, value: Any) -> Self {
         self.arguments.push(value);
         self
     }
 
-    /// Adds the next argument, of mode inout.
+    /// Adds the next argument, which has the mode inout.
     #[must_use]
     pub fn inout(mut self, value: Any) -> Self {
         self.outputs.push(value.type_code().clone());
@@ -123,29 +124,30 @@ impl DynamicRequest {
         self
     }
 
-    /// Adds the type of the next argument, of mode out.
+    /// Adds the type of the next argument, which has the mode out.
     #[must_use]
     pub fn output(mut self, type_code: TypeCode) -> Self {
         self.outputs.push(type_code);
         self
     }
 
-    /// Sets the type of the return value, void by default.
+    /// Sets the type of the return value. The default is void.
     #[must_use]
     pub fn returns(mut self, type_code: TypeCode) -> Self {
         self.result = type_code;
         self
     }
 
-    /// Adds the type of an exception that the operation may raise.
+    /// Adds the type of a user exception that the operation may raise.
     #[must_use]
     pub fn raises(mut self, exception: TypeCode) -> Self {
         self.raises.push(exception);
         self
     }
 
-    /// Sets the properties sent with the call; only for an operation with a `context` clause. The
-    /// request sends all of them: [`Context::matching`] selects those that the clause names.
+    /// Sets the properties that the request sends, for an operation with a `context` clause. The
+    /// request sends all properties of `context`; [`Context::matching`] selects the properties that
+    /// a clause names.
     #[must_use]
     pub fn context(mut self, context: Context) -> Self {
         self.context = Some(context);
@@ -155,8 +157,9 @@ impl DynamicRequest {
     /// Calls the operation and waits for its results.
     ///
     /// # Errors
-    /// The exception of the object or the ORB. The ORB raises BAD_PARAM 32 for an implicit
-    /// operation, and BAD_TYPECODE 3 for an argument whose type is null, void or an exception.
+    /// The exception that the object or the ORB raised. The ORB raises BAD_PARAM 32 for an
+    /// operation that every object has, and BAD_TYPECODE 3 for an argument whose type is null, void
+    /// or an exception.
     pub fn invoke(self) -> Result<DynamicResponse, RequestError> {
         self.check()?;
         let arguments = |encoder: &mut Encoder<'_>| write(&self.arguments, self.context.as_ref(), encoder);
@@ -164,7 +167,8 @@ impl DynamicRequest {
         self.read(&mut reply)
     }
 
-    /// Calls the operation without waiting. [`DeferredRequest::response`] returns the results.
+    /// Sends the request without waiting for the reply. [`DeferredRequest::response`] returns the
+    /// results.
     ///
     /// # Errors
     /// The reason why the request could not be sent.
@@ -176,7 +180,7 @@ impl DynamicRequest {
         Ok(DeferredRequest { request: self, deferred })
     }
 
-    /// Calls a oneway operation.
+    /// Sends the request as a oneway.
     ///
     /// # Errors
     /// The reason why the request could not be sent; BAD_PARAM 31 if results are expected.
@@ -245,7 +249,7 @@ fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>
     context.map_or(Ok(()), |context| context.write(encoder))
 }
 
-/// A request in progress. Dropping it abandons the reply.
+/// A dynamic request that was sent and whose reply is outstanding. Dropping it abandons the reply.
 #[derive(Debug)]
 pub struct DeferredRequest {
     request: DynamicRequest,
@@ -268,7 +272,8 @@ impl DeferredRequest {
         self.request.object.callee().canceller()
     }
 
-    /// Signals `bell` when the response arrives. Returns false if it has arrived.
+    /// Notifies `bell` when the response arrives. Returns false if the response has already
+    /// arrived.
     pub(super) fn notify_on_reply(&self, bell: &Arc<EventFd>) -> bool {
         self.deferred.ring(bell)
     }
@@ -276,7 +281,7 @@ impl DeferredRequest {
     /// Waits for the results of the operation (`get_response`).
     ///
     /// # Errors
-    /// The exception of the object or the ORB; BAD_INV_ORDER 12 on a second call.
+    /// The exception that the object or the ORB raised; BAD_INV_ORDER 12 on a second call.
     pub fn response(&mut self) -> Result<DynamicResponse, RequestError> {
         let mut reply = self.deferred.reply()?;
         self.request.read(&mut reply)

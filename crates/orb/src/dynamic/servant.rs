@@ -1,4 +1,4 @@
-//! Servants that learn an operation and its arguments at run time.
+//! Dynamic servants, whose interfaces are known only at run time.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
 use crate::servant::{Servant, ServerCall, Skeleton};
 
-/// A servant for interfaces that are known only at run time. [`Servant::dynamic`] wraps it for
+/// A servant for an interface that is known only at run time. [`Servant::dynamic`] wraps it for
 /// activation in a POA.
 ///
 /// ```
@@ -37,17 +37,17 @@ use crate::servant::{Servant, ServerCall, Skeleton};
 /// }
 /// ```
 pub trait DynamicServant: Send + Sync + 'static {
-    /// Returns the repository ids of the interface and all its bases, the most derived first.
+    /// Returns the repository ids of the interface and of all its bases, most derived first.
     fn repository_ids(&self) -> &'static [&'static str];
 
     /// Runs an operation.
     ///
     /// # Errors
-    /// BAD_OPERATION for an unknown operation; any other exception for the caller.
+    /// BAD_OPERATION for an unknown operation; any other exception of the operation.
     fn invoke(&self, request: &mut ServerRequest<'_, '_>) -> Result<(), SystemException>;
 }
 
-/// A request that a [`DynamicServant`] processes.
+/// A request to a [`DynamicServant`].
 pub struct ServerRequest<'c, 'm> {
     operation: &'c str,
     call: &'c mut ServerCall<'m>,
@@ -69,12 +69,11 @@ impl ServerRequest<'_, '_> {
         self.operation
     }
 
-    /// Reads the in and inout arguments. `types` are their types from left to right. May be called
-    /// once, before the reply.
+    /// Reads the in and inout arguments. `types` are their types in the order of the parameters.
+    /// May be called once, before the reply.
     ///
     /// # Errors
-    /// MARSHAL for arguments that are not of the types; BAD_INV_ORDER 7 for a second call, or after
-    /// the reply.
+    /// MARSHAL for arguments of other types; BAD_INV_ORDER 7 for a second call, or after the reply.
     pub fn arguments(&mut self, types: &[TypeCode]) -> Result<Vec<Any>, SystemException> {
         if self.state != State::Unread {
             return Err(SystemException::new(
@@ -93,8 +92,8 @@ impl ServerRequest<'_, '_> {
         Ok(values)
     }
 
-    /// Reads the properties sent with the call of an operation with a `context` clause. May be
-    /// called once, after the arguments.
+    /// Reads the properties of a call of an operation with a `context` clause. May be called once,
+    /// after the arguments.
     ///
     /// # Errors
     /// MARSHAL for malformed properties; BAD_INV_ORDER 8 before the arguments are read, for a
@@ -111,10 +110,11 @@ impl ServerRequest<'_, '_> {
         Ok(Context::read(self.call.arguments())?)
     }
 
-    /// Replies with the return value, if any, and the inout and out arguments from left to right.
+    /// Replies with the return value, if there is one, then the inout and out arguments in the
+    /// order of the parameters.
     ///
     /// # Errors
-    /// BAD_INV_ORDER 9 after a reply; errors of values that cannot be marshalled.
+    /// BAD_INV_ORDER 9 after a reply; the errors of values that cannot be encoded.
     pub fn reply(&mut self, values: &[Any]) -> Result<(), SystemException> {
         self.answer()?;
         let e = self.call.reply();
@@ -127,7 +127,7 @@ impl ServerRequest<'_, '_> {
     /// Replies with a user exception.
     ///
     /// # Errors
-    /// BAD_PARAM 21 for a value that is no exception; BAD_INV_ORDER 9 after a reply.
+    /// BAD_PARAM 21 for a value that is not an exception; BAD_INV_ORDER 9 after a reply.
     pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
         if exception.type_code().resolved().kind() != Kind::Except {
             return Err(SystemException::new(
@@ -159,7 +159,7 @@ impl fmt::Debug for ServerRequest<'_, '_> {
     }
 }
 
-/// Adapts a dynamic servant to the skeleton interface.
+/// The skeleton of a dynamic servant.
 struct DynamicSkeleton<S>(S);
 
 impl<S: DynamicServant> Skeleton for DynamicSkeleton<S> {

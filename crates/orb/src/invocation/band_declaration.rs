@@ -1,8 +1,10 @@
-//! The implicit operation `_bind_priority_band`. A new connection of a priority band first tells
-//! the server which priorities it will carry (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
+//! The implicit operation `_bind_priority_band`, by which the client declares the band of a new
+//! connection to the server. The declaration tells the server which priorities the connection's
+//! requests will have (Real-time CORBA 1.2, PriorityBandedConnectionPolicy).
 //!
-//! A server without this operation replies BAD_OPERATION, and the connection is used all the same.
-//! A server that cannot serve the band replies INV_POLICY, which is raised to the caller.
+//! A server without this operation replies BAD_OPERATION, and the client uses the connection all
+//! the same. A server that cannot serve the band replies INV_POLICY, and the caller's call raises
+//! this exception.
 
 use std::sync::Arc;
 
@@ -26,7 +28,8 @@ fn no_arguments(_: &mut Encoder<'_>) -> Result<(), CdrError> {
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Makes the invocation that declares the band `range`, with the deadline of this call.
+    /// Makes the invocation that declares the band `range`. Its deadline is the deadline of this
+    /// call.
     fn band_invocation(&self, range: (i16, i16)) -> Invocation<'r, '_, 'static> {
         let response = ResponseExpected::Target;
         let request = RequestSpec::Call { operation: &OPERATION, response, arguments: &no_arguments };
@@ -43,7 +46,8 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Declares the band of an exclusive connection. If that fails, the connection is closed.
+    /// Declares the band of an exclusive connection. If the declaration fails, the connection is
+    /// closed.
     #[cold]
     pub(super) fn declare_band<'p>(
         &self,
@@ -73,7 +77,8 @@ impl<'r> Invocation<'r, '_, '_> {
             ReceivedMessage::Assembled(whole) => (whole.header, whole.message.as_slice()),
         };
         let head = match ReplyHead::parse(octets, &header, limits) {
-            // No other request has been sent on this connection.
+            // The declaration is the first request on this connection, so a reply to another
+            // request is a fault.
             Ok(head) if head.request_id == id => head,
             Ok(_) => return Err(call.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())),
             Err(fault) => return Err(call.on_no_reply(route, &mut connection, id, fault.into())),
@@ -105,7 +110,7 @@ impl<'r> Invocation<'r, '_, '_> {
             match *error {
                 AttemptError::Raised(exception) if refuses_band(&exception) => return Err(refuse(exception)),
                 error @ (AttemptError::Failed(..) | AttemptError::Refused(_)) => return Err(before_request(error)),
-                // Any other reply concerns the object. The call itself will get it too.
+                // Any other reply concerns the object. The call itself will receive it again.
                 AttemptError::Raised(_) | AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => {}
             }
         }
@@ -114,13 +119,14 @@ impl<'r> Invocation<'r, '_, '_> {
     }
 }
 
-/// Returns true if the server refuses the band. False means that it does not know bands, or not the
-/// object.
+/// Returns true if the exception means that the server refuses the band. Other exceptions mean that
+/// the server does not support bands, or does not know the object.
 fn refuses_band(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::InvPolicy | Kind::NoPermission)
 }
 
-/// Converts the error of a declaration for its call, whose own request has not been sent.
+/// Converts the error of a declaration to the error of its call. The call's own request has not
+/// been sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
         AttemptError::Failed(MachineInput::Lost { .. }, detail) => AttemptError::Failed(

@@ -1,5 +1,5 @@
-//! One call: take a connection, send the request, receive the reply. This is the fast path of
-//! nearly every call; the [driver](super::driver) handles all other cases.
+//! The fast path of a call: take an idle connection, send the request, receive the reply. Nearly
+//! every call takes this path; the [driver](super::driver) handles all other cases.
 
 use std::hint::cold_path;
 use std::io;
@@ -37,8 +37,8 @@ use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
 use crate::service_contexts::{ContextList, context};
 
-/// Writes the arguments. Each attempt calls it again, because version, alignment and code sets may
-/// differ.
+/// The function that writes the arguments of a call. Each attempt calls the function again, because
+/// version, alignment and code sets may differ.
 pub(crate) type ArgumentWriter<'c, 'a> = &'c dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>;
 
 /// Makes a two-way call; the caller reads the results.
@@ -56,8 +56,7 @@ pub(crate) fn invoke<'r, 'a>(
     Invocation::new(context, callee, request).run_out_of_line(callee)?.ok_or_else(missing_reply)
 }
 
-/// Makes a call under the calling thread's policies, or through a callee that does not live as long
-/// as the reply.
+/// Makes a two-way call under the calling thread's policies. The reply may outlive the callee.
 #[cold]
 pub(crate) fn invoke_as<'r, 'a>(
     context: &'r Arc<ClientContext>,
@@ -71,14 +70,14 @@ pub(crate) fn invoke_as<'r, 'a>(
     Invocation::new(context, callee, request).run()?.ok_or_else(missing_reply)
 }
 
-/// Reads the results of a call.
+/// The function that reads the results of a call.
 pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result<(), CdrError>;
 
-/// Makes a two-way call of a thread without policies. `results` reads the results where they have
-/// arrived. Returns a reply that `results` has not read: a user exception, or a reply that left the
-/// fast path.
+/// Makes a two-way call from a thread without policies. On the fast path `results` reads the
+/// results in the connection's buffer. Returns a reply that `results` has not read: a user
+/// exception, or a reply that arrived off the fast path.
 ///
-/// Always inlined into its one caller, which nearly every stub shares.
+/// The function is always inlined into its only caller, which nearly every stub shares.
 #[inline(always)]
 pub(crate) fn call<'r, 'a>(
     callee: &'r Callee,
@@ -123,7 +122,8 @@ pub(crate) fn oneway<'a>(
     call.run_out_of_line(callee).map(drop)
 }
 
-/// Asks the server by LocateRequest where the object is. Follows and remembers forwards.
+/// Locates the object by a LocateRequest to its server. Follows forwards, and keeps the target that
+/// it finds.
 #[cold]
 pub(crate) fn locate(callee: &Callee) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -138,7 +138,7 @@ pub(super) enum RequestSpec<'c, 'a> {
     Locate,
 }
 
-/// Size in bytes up to which the transport takes a request without waiting for the peer.
+/// Maximum size in bytes of a request that the transport accepts without waiting for the peer.
 const MAX_UNBLOCKED_BYTES: usize = 16 * 1024;
 
 /// The decoded header of a Reply or LocateReply message.
@@ -146,7 +146,7 @@ pub(super) struct ReplyHead {
     pub(super) request_id: u32,
     pub(super) status: ReplyStatus,
     pub(super) body_at: usize,
-    /// True if the server does not know the object that it was asked to locate.
+    /// True if the server does not know the object of a LocateRequest.
     is_object_missing: bool,
 }
 
@@ -181,7 +181,8 @@ impl ReplyHead {
     }
 }
 
-/// A reply in its connection's buffer; consumed on drop, even if reading it fails.
+/// A reply in its connection's buffer. The drop consumes the reply, even if its results could not
+/// be read.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
@@ -194,7 +195,7 @@ impl Drop for ReplyGuard<'_> {
     }
 }
 
-/// The outcome of an attempt that brought neither a result nor a user exception.
+/// The outcome of an attempt without a result or a user exception.
 pub(super) enum AttemptError {
     /// The object has moved to this reference.
     Forward(Ior),
@@ -202,13 +203,13 @@ pub(super) enum AttemptError {
     Raised(SystemException),
     /// The server wants another form of target address.
     NeedsAddressing(AddressingMode),
-    /// The attempt failed before a reply came.
+    /// The attempt failed before a reply arrived.
     Failed(MachineInput, Detail),
     /// The call cannot be made, or its reply cannot be read.
     Refused(SystemException),
 }
 
-/// A result or user exception; `None` if no reply is wanted.
+/// A result or a user exception; `None` for a oneway.
 pub(super) type AttemptResult<'r> = Result<Option<Reply<'r>>, Box<AttemptError>>;
 
 /// The target and the profile that an attempt uses.
@@ -221,8 +222,8 @@ pub(super) struct CallRoute<'t> {
 
 impl<'t> CallRoute<'t> {
     /// Returns the profile that answered last and its connections, if the call may begin with this
-    /// profile. Intercepted calls never do, because the driver has their points. Always inlined,
-    /// because a returned pair would go through memory.
+    /// profile. Returns `None` for intercepted calls, because the driver calls the interceptors.
+    /// The function is always inlined, because a returned pair would go through memory.
     #[inline(always)]
     fn preferred(context: &ClientContext, binding: &'t Binding) -> Option<(Self, PoolSelection<'t>)> {
         let at = binding.preferred_profile()?;
@@ -243,29 +244,30 @@ impl CallRoute<'_> {
     }
 }
 
-/// The part of a call that all its attempts share.
+/// The state of a call that all its attempts share.
 #[derive(Clone)]
 pub(super) struct Invocation<'r, 'c, 'a> {
     pub(super) context: &'r Arc<ClientContext>,
     pub(super) callee: &'c Callee,
     pub(super) request: RequestSpec<'c, 'a>,
     pub(super) due: CallDeadline,
-    /// The priority that the request carries (RTCorbaPriority), given by the current connection.
+    /// The priority that the request carries (RTCorbaPriority), decided by the selection of the
+    /// connection.
     pub(super) priority: Option<i16>,
-    /// The priorities that the connection is to carry, for `_bind_priority_band`
-    /// (RTCorbaPriorityRange).
+    /// The priority band that `_bind_priority_band` declares (RTCorbaPriorityRange).
     pub(super) range: Option<(i16, i16)>,
-    /// True if the request may wait on its connection to be sent together with others.
+    /// True if the request may be buffered on its connection and sent together with others.
     pub(super) may_batch: bool,
     /// Id of the first connection that was made after the call began.
     pub(super) first_new_connection: u64,
-    /// True if the request tells the server how much time is left.
+    /// True if the request carries the remaining time until the deadline.
     pub(super) sends_deadline: bool,
 }
 
 impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
-    /// Starts a call. The caller has [checked](crate::orb_context::OrbContext::check_usable) the ORB: a check here would
-    /// return a `Result` and move the call out of it.
+    /// Makes the state of a call. The caller has
+    /// [checked](crate::orb_context::OrbContext::check_usable) the ORB: a check in this function
+    /// would need a `Result`, from which the state would have to be moved.
     #[inline]
     pub(super) fn new(context: &'r Arc<ClientContext>, callee: &'c Callee, request: RequestSpec<'c, 'a>) -> Self {
         probe!("call begun");
@@ -284,13 +286,14 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Makes a call on the fast path: the preferred profile, an idle connection, send. For a call
-    /// without failures these are the decisions that the machine would take. `callee` is the call's
-    /// own and lends the connection. Returns no reply if `results` has read it.
+    /// Makes a call on the fast path, with the preferred profile and an idle connection. For a call
+    /// without failures these are the decisions that the machine would take. `callee` must be the
+    /// callee of this call; the connection is borrowed from it. Returns no reply if `results` has
+    /// read it.
     ///
-    /// Always inlined, as are its callees up to the read that waits for the reply. The kernel may
-    /// refill the processor's return stack buffer when another process runs during the wait
-    /// (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// The function is always inlined, and so are the functions that it calls, up to the read that
+    /// waits for the reply. The kernel may refill the processor's return stack buffer when another
+    /// process runs during the wait (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
         &mut self,
@@ -306,8 +309,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Driver::new(self.clone()).run()
     }
 
-    /// Makes a call on the fast path; the caller reads the results. Returns no reply if none is
-    /// wanted.
+    /// Makes a call on the fast path; the caller reads the results. Returns `None` for a oneway.
     #[inline(never)]
     fn run_out_of_line(&mut self, callee: &'r Callee) -> Result<Option<Reply<'r>>, SystemException> {
         if let Some((route, chosen)) = CallRoute::preferred(self.context, callee.binding())
@@ -339,8 +341,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.exchange(route, connection, None)
     }
 
-    /// Sends the request and reads the reply. The connection is not moved until the end: a move
-    /// would stall store forwarding (docs/performance.md).
+    /// Sends the request and reads the reply. The connection is not moved before the end, because a
+    /// move would stall store forwarding (docs/performance.md).
     #[inline(always)]
     fn exchange(
         &mut self,
@@ -398,7 +400,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         read_results(self.context, octets, None, giop::Reply::PLAIN_LEN, codec, results).map(|_| None)
     }
 
-    /// Hands the call to the driver after the first attempt, on `connection`, failed.
+    /// Passes the call to the driver after the first attempt, on `connection`, has failed.
     #[cold]
     fn retry_from(
         &self,
@@ -406,12 +408,13 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: Checkout<'_>,
         error: AttemptError,
     ) -> Result<Option<Reply<'r>>, SystemException> {
-        // Returned first: the next attempt may need this connection.
+        // The connection is returned first, because the next attempt may need it.
         drop(connection);
         Driver::new(self.clone()).resume_after(error, route.profile_index(), false)
     }
 
-    /// Writes the request on `connection` and reads its reply. Interceptors see both.
+    /// Writes the request on `connection` and reads its reply. Calls the interceptors before and
+    /// after.
     pub(super) fn attempt(&mut self, route: CallRoute<'_>, connection: Checkout<'r>) -> AttemptResult<'r> {
         let Some(begun) = self.begin_interception(route, connection.peer())? else {
             return self.exchange_once(route, connection, &[]);
@@ -441,7 +444,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         connection: &mut Checkout<'_>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<u32>, Box<AttemptError>> {
-        // Checked again: the pool may have had no monitored connection.
+        // A oneway needs a monitored connection, and the pool may have returned an unmonitored one.
         if !self.wants_reply() && !connection.ensure_monitored() {
             let broken = ExchangeError::Io(io::ErrorKind::ConnectionAborted.into());
             let id = connection.next_request_id();
@@ -458,7 +461,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             own.request_memory = encoder.take_buffer();
             return Err(refuse(exception));
         }
-        // Set only now, because the arguments may panic while they are written.
+        // The code sets are recorded only after the arguments are written: writing may panic, and
+        // then nothing is announced.
         own.announced = announced;
         probe!("request marshalled", id.into());
         if self.may_batch
@@ -483,8 +487,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Ok(self.wants_reply().then_some(id))
     }
 
-    /// Handles a request that was sent in part. The server may have replied to that part, so the
-    /// caller reads on.
+    /// Handles a request that was sent in part. The server may have replied to the sent part, so
+    /// the caller still reads.
     #[cold]
     fn on_incomplete_send(
         &self,
@@ -515,7 +519,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         !matches!(&self.request, RequestSpec::Call { response: ResponseExpected::None, .. })
     }
 
-    /// Writes the whole message. `added` are the interceptors' service contexts.
+    /// Writes the complete message. `added` are the service contexts of the interceptors.
     #[inline]
     pub(super) fn write(
         &self,
@@ -545,7 +549,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// Writes a message with service contexts or another form of address, or a LocateRequest.
+    /// Writes a message with service contexts or another addressing mode, or a LocateRequest.
     #[inline(never)]
     fn write_extended(
         &self,
@@ -604,8 +608,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         giop::finish(encoder)
     }
 
-    /// Reads messages until the reply to `id` arrives. `first` is true if the call has not read
-    /// anything yet.
+    /// Reads messages until the reply to the request `id` arrives. `first` is true if the call has
+    /// not read anything yet.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,
@@ -629,7 +633,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a whole message. Returns the connection if the reply to `id` is still to come.
+    /// Handles a complete message. Returns the connection if the reply to the request `id` is still
+    /// outstanding.
     pub(super) fn on_message(
         &mut self,
         route: CallRoute<'_>,
@@ -649,7 +654,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return Ok(self.on_reply(route, connection, received, header, &head));
         }
         if !connection.accept_late_reply() {
-            // Otherwise a server could prolong the call without end.
+            // The message is a fault. If such messages were skipped, a server could prolong the
+            // call without end.
             return Ok(Err(self.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())));
         }
         // A late reply to an abandoned call must not restart this call's time.
@@ -660,7 +666,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         Err(connection)
     }
 
-    /// Interprets the reply `received`.
+    /// Interprets a reply in the connection's buffer or in memory of its own.
     fn on_reply(
         &self,
         route: CallRoute<'_>,
@@ -683,7 +689,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         self.interpret_reply(route, body, header, head, announced)
     }
 
-    /// Interprets a reply with its bytes in `body`.
+    /// Interprets a reply whose bytes are in `body`.
     pub(super) fn interpret_reply(
         &self,
         route: CallRoute<'_>,
@@ -715,14 +721,15 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             let bytes_sent = if connection.is_truncated() { BytesSent::Some } else { BytesSent::All };
             return self.connection_lost(connection, id, bytes_sent, broken);
         }
-        // The caller no longer waits. The server is told, and the connection stays open.
+        // The call timed out or was cancelled. The server gets a CancelRequest, and the connection
+        // stays open.
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, route.profile.version, id);
         connection.abandon(&cancel);
         self.abandoned(connection.endpoint(), &broken)
     }
 
-    /// Makes the error of a call that the caller no longer waits for.
+    /// Makes the error of a call that timed out or was cancelled.
     #[cold]
     pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
@@ -762,8 +769,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         error
     }
 
-    /// Makes the error of a connection that failed. `last_message` is the server's last message
-    /// before that.
+    /// Makes the error of an attempt whose connection failed. `last_message` is the server's last
+    /// message before the failure.
     #[cold]
     pub(super) fn attempt_failed(
         &self,
@@ -792,10 +799,10 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
                 "the connection ended after the reply had begun".to_owned()
             }
             _ if last_message == LastMessage::CloseConnection => {
-                "the server closed the connection in good order".to_owned()
+                "the server closed the connection gracefully".to_owned()
             }
             _ if last_message == LastMessage::MessageError => {
-                "the server could not read what it was sent, says its MessageError".to_owned()
+                "the server sent MessageError: it could not read the request".to_owned()
             }
             ExchangeError::TimedOut if phase == Phase::Wait => self.nested_wait_hint(),
             ExchangeError::TimedOut | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => String::new(),
@@ -804,7 +811,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let mut detail = self.detail(endpoint, phase, message);
         if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
-            // Only a time-out took the whole time; the duration of other failures is not known.
+            // Only a time-out took the call's whole time; the duration of other failures is not
+            // measured.
             detail.elapsed = None;
         }
         let input = match broken {

@@ -1,4 +1,4 @@
-//! The callee of an invocation: the object, and what its reference says about calls.
+//! The callee of an invocation: the object, and the properties of its reference that affect calls.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::client::context::ClientContext;
 use crate::policy::{self, CallPolicies, Timeout};
 use crate::rt::client_policies::ClientPolicies;
 
-/// The object that calls go to, and how they are made. Clones share the binding.
+/// The object to which calls go, with the policies of its reference. Clones share the binding.
 #[derive(Clone)]
 pub(crate) struct Callee {
     context: Arc<ClientContext>,
     binding: Arc<Binding>,
-    /// Policies of the reference itself.
+    /// Policies that the reference itself sets.
     own_policies: CallPolicies,
     canceller: Option<Canceller>,
 }
@@ -36,14 +36,15 @@ impl Callee {
         &self.binding
     }
 
-    /// Returns true if calls stay in the process: the object may belong to this ORB, and is not
+    /// Returns true if calls are collocated: the object may belong to this ORB, and is not
     /// forwarded.
     #[inline]
     pub(crate) fn stays_in_process(&self) -> bool {
         self.binding.may_be_local(&self.context) && self.binding.forwarded().is_none()
     }
 
-    /// Returns the policies of the reference, the thread and the ORB; the nearest level wins.
+    /// Returns the effective policies. A policy of the reference overrides the thread's, which
+    /// overrides the ORB's.
     #[inline]
     pub(crate) fn policies(&self) -> CallPolicies {
         self.own_policies.or(policy::thread_policies()).or(self.context.config().call_policies)
@@ -60,12 +61,12 @@ impl Callee {
         self.canceller.as_ref()
     }
 
-    /// Returns a copy with these policies added to its own, which they override.
+    /// Returns a copy on which `policies` are set; other policies of the reference stay.
     pub(crate) fn with_policies(&self, policies: CallPolicies) -> Self {
         Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
     }
 
-    /// Returns a copy with `binding`, which binds the same object under other policies.
+    /// Returns a copy with another binding, which binds the same object under other policies.
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {
         Callee { binding, ..self.clone() }
     }

@@ -1,4 +1,5 @@
-//! Calls with a reply that is collected later (CORBA 3.0.3, section 7.2: deferred synchronous).
+//! Deferred calls, whose replies the caller collects later (CORBA 3.0.3, section 7.2: deferred
+//! synchronous).
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +19,15 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::interceptor::RequestOutcome;
 use crate::policy::{CallDeadline, Timeout};
 
-/// Writes the arguments of a deferred call, again for every attempt, on the thread that makes it.
+/// The function that writes the arguments of a deferred call. Each attempt calls the function, on
+/// the thread that makes the attempt.
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
-/// A call that was sent and has a reply to collect. Dropping it abandons the reply.
+/// A deferred call: a request that was sent and whose reply can be collected. Dropping it abandons
+/// the reply.
 ///
-/// A call within the process has run when [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
+/// A collocated call has already run when
+/// [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
 pub struct Deferred {
     callee: Callee,
     operation: Box<str>,
@@ -38,14 +42,14 @@ pub struct Deferred {
 enum DeferredState {
     /// The request has been sent.
     Sent { target: Arc<TargetProfiles>, profile: usize, sent: SentRequest },
-    /// The call ran within the process; its reply is here.
+    /// The call was collocated and has run; the field is its reply.
     Local(Result<ReplyContent<'static>, SystemException>),
     /// The reply has been collected.
     Finished,
 }
 
 impl Deferred {
-    /// Sends a request.
+    /// Sends the request of a deferred call.
     pub(crate) fn send(
         callee: Callee,
         operation: &str,
@@ -59,7 +63,7 @@ impl Deferred {
         Ok(deferred)
     }
 
-    /// Makes a deferred call from the outcome of a call that ran within the process.
+    /// Makes a deferred call from the outcome of a collocated call.
     pub(crate) fn completed(
         callee: Callee,
         operation: &str,
@@ -90,8 +94,9 @@ impl Deferred {
         }
     }
 
-    /// Returns true if the server's first reply has come, so that [`reply`](Self::reply) would not
-    /// wait for it. If that reply is a forward, the call continues and takes further time.
+    /// Returns true if the server's first reply has arrived, so that [`reply`](Self::reply) returns
+    /// without waiting for it. If this reply is a forward, `reply` still waits for the new target's
+    /// reply.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         match &self.state {
@@ -100,14 +105,14 @@ impl Deferred {
         }
     }
 
-    /// Returns the moment at which [`reply`](Self::reply) stops waiting.
+    /// Returns the time at which [`reply`](Self::reply) stops waiting.
     #[cfg(feature = "any")]
     pub(crate) fn deadline(&self) -> Option<corelane_sys::clock::Monotonic> {
         self.due.latest()
     }
 
-    /// Notifies `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if it already
-    /// is.
+    /// Notifies `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if it is
+    /// already true.
     #[cfg(feature = "any")]
     pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {
@@ -116,12 +121,12 @@ impl Deferred {
         }
     }
 
-    /// Waits for the reply until the call's deadline. A user exception is a reply: see
-    /// [`Reply::exception`].
+    /// Waits for the reply until the call's deadline. A user exception is also returned as a reply
+    /// ([`Reply::exception`]).
     ///
     /// # Errors
-    /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 if the reply was
-    /// collected before.
+    /// The system exception that the ORB or the object raised; BAD_INV_ORDER 12 if the reply has
+    /// already been collected.
     pub fn reply(&mut self) -> Result<Reply<'_>, SystemException> {
         match std::mem::replace(&mut self.state, DeferredState::Finished) {
             DeferredState::Finished => {

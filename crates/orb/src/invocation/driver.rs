@@ -1,6 +1,6 @@
-//! The driver of an invocation that takes more than one exchange on an existing connection. It
-//! carries out the actions of the pure [machine](super::machine): connecting, retrying, forwards,
-//! other addressing modes, giving up. It also locates objects.
+//! The driver of an invocation for which one exchange on an existing connection is not enough. The
+//! driver carries out the actions of the pure [machine](super::machine): connecting, retrying,
+//! following forwards, changing the addressing mode, giving up. The driver also locates objects.
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -27,9 +27,9 @@ use crate::policy::{CallPolicies, PoolExhausted, RebindMode};
 
 /// The connection for a request.
 enum CallConnection {
-    /// The caller uses it exclusively.
+    /// A connection that the call uses exclusively.
     Exclusive(Checkout<'static>),
-    /// Other calls use it too.
+    /// A connection that the call shares with other calls.
     Multiplexed(Arc<Multiplexed>),
 }
 
@@ -37,12 +37,12 @@ enum CallConnection {
 enum NextAction {
     /// Get a connection.
     Connect,
-    /// Wait until this moment, then get a connection.
+    /// Wait until this time, then get a connection.
     ConnectAt(Monotonic),
     /// Write the request and wait for the reply.
     Send,
     Raise(SystemException),
-    /// End the call: its request wants no reply.
+    /// End the call without a reply, because it is a oneway.
     Nothing,
 }
 
@@ -52,20 +52,22 @@ pub(super) struct Driver<'r, 'c, 'a> {
     machine: InvocationMachine,
     target: Arc<TargetProfiles>,
     profile: usize,
-    /// The time for connecting to the current profile.
+    /// The time for an attempt at the current profile.
     attempt_time: AttemptTime,
     addressing: AddressingMode,
     /// The pool from which the call may take a connection.
     pool: Option<Arc<ConnectionPool>>,
     connection: Option<CallConnection>,
     next_target: Option<Arc<TargetProfiles>>,
-    /// Minimum id of the call's connection. Older connections have lower ids and are not used.
+    /// Minimum id of the call's connection. Older connections have lower ids, and the call does not
+    /// use them.
     min_connection_id: u64,
     /// True if the last attempt's connection was multiplexed.
     was_multiplexed: bool,
-    /// True after a multiplexed connection was lost; the next connection is multiplexed too.
+    /// True after a multiplexed connection was lost. The call's next connection is then
+    /// multiplexed, too.
     use_multiplexed: bool,
-    /// True if a profile was skipped because it would change the policies in force.
+    /// True if a profile was skipped because the rebind policy forbids its change of policies.
     was_rebind_refused: bool,
     last_failure: Detail,
     /// The system exception in the last reply.
@@ -111,7 +113,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         if self.target.profiles.is_empty() {
             return Err(if self.target.excludes_profiles {
                 SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
-                    .because("ClientProtocol policies, of the client or the reference or of both at once, leave no way to the object")
+                    .because("the ClientProtocol policies of the client and the reference exclude every profile")
             } else {
                 machine::no_usable_profile().because(self.target.why_unusable())
             });
@@ -120,8 +122,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.drive(output)
     }
 
-    /// Runs the invocation after the first attempt failed with `error`, at `profile`.
-    /// `was_multiplexed` tells the kind of its connection.
+    /// Continues the invocation after its first attempt, at `profile`, failed with `error`.
+    /// `was_multiplexed` is true if the attempt's connection was multiplexed.
     #[cold]
     pub(super) fn resume_after(
         mut self,
@@ -159,7 +161,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Carries out the part of an action that does not block.
+    /// Carries out the non-blocking part of an action.
     fn apply_action(&mut self, output: MachineAction) -> NextAction {
         match output {
             MachineAction::Send => return NextAction::Send,
@@ -184,11 +186,11 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         NextAction::Connect
     }
 
-    /// Returns the next step after TRANSIENT: a pause, then another attempt. If the call's time
-    /// would end during the pause, the step is to raise the TRANSIENT.
+    /// Returns the next step after TRANSIENT: a pause before another attempt. If the call's
+    /// deadline would pass during the pause, the step raises the TRANSIENT.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
-        // The number must only differ between calls and between attempts.
+        // The number need not be random: different values for different calls and attempts suffice.
         let random =
             (now.as_nanos() ^ self.call.first_new_connection.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
         let moment = now + machine::pause(attempt, random);
@@ -204,7 +206,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Waits until `moment`.
     ///
     /// # Errors
-    /// TRANSIENT 3 if the call is cancelled before `moment`.
+    /// TRANSIENT 3 if the call is cancelled before this time.
     fn wait_until(&self, moment: Monotonic) -> Result<(), SystemException> {
         nested_wait::release_dedicated_connection();
         let Some(canceller) = self.call.callee.canceller() else {
@@ -284,7 +286,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_idle().unwrap_or_else(|| self.connect_new())
     }
 
-    /// Selects the pool for the call and takes an idle connection; `None` if there is none.
+    /// Selects the pool for the call and takes an idle connection. Returns `None` if no connection
+    /// is idle.
     fn connect_idle(&mut self) -> Option<MachineInput> {
         if let Err(refused) = self.select_pool() {
             return Some(refused);
@@ -300,7 +303,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connection.as_ref().map(|_| MachineInput::Connected)
     }
 
-    /// Selects the pool for the call, by its priority.
+    /// Selects the pool for the call by the call's priority.
     fn select_pool(&mut self) -> Result<(), MachineInput> {
         let profile = self.target.profiles.get(self.profile).ok_or(MachineInput::ConnectFailed)?;
         if !self.permits_profile(profile) {
@@ -322,7 +325,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     /// Returns true if the reference is bound and the client's rebind policy is `mode` or stricter.
-    /// Always false while an object is located, which binds the reference anew.
+    /// Returns false for a locate request, because locating an object binds its reference anew.
     fn forbids_rebind(&self, mode: RebindMode) -> bool {
         let is_call = matches!(self.call.request, RequestSpec::Call { .. });
         is_call && self.policies.rebind.unwrap_or_default() >= mode && self.call.callee.binding().is_bound()
@@ -333,10 +336,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         !self.forbids_rebind(RebindMode::NoRebind) || self.call.callee.binding().is_bound_as(profile)
     }
 
-    /// Makes the input for a connection that the rebind policy forbids.
+    /// Makes the machine's input for a connection that the rebind policy forbids.
     fn refuse_rebind(&mut self) -> MachineInput {
         let exception = SystemException::new(Kind::Rebind, 0, Completion::No)
-            .because("no connection is there and idle, and the policy is NO_RECONNECT");
+            .because("no connection is idle, and the rebind policy NO_RECONNECT forbids a new one");
         let input = MachineInput::Raised { kind: exception.kind(), completed: exception.completed() };
         self.last_exception = Some(exception);
         input
@@ -383,8 +386,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         self.connect_result(outcome, start, clock::now())
     }
 
-    /// Returns the deadline for making a connection that starts at `start`. The call's deadline
-    /// must be absolute.
+    /// Returns the deadline for connecting that begins at `start`. The call's deadline must be
+    /// absolute.
     fn connect_deadline_from(&self, start: Monotonic) -> Option<Monotonic> {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let until = self.attempt_time.deadline(start, self.call.due.latest(), addresses);
@@ -394,8 +397,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         }
     }
 
-    /// Returns the machine's input after no address of the profile answered in time. After the
-    /// connect time-out of the policies, a second attempt would get no more time.
+    /// Returns the machine's input after no address of the profile answered in time. If the time
+    /// was the connect time-out of the policies, a second attempt would get no more time, so the
+    /// input is a failure.
     fn timeout_input(&self) -> MachineInput {
         let addresses = self.pool.as_ref().map_or(1, |pool| pool.endpoints().len());
         let start = Monotonic::from_nanos(0);
@@ -419,7 +423,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
-                // The connection goes back unused: no time is left to wait for the reply.
+                // The connection is returned unused, because no time remains to wait for the reply.
                 self.last_failure = detail(Phase::Connect, String::new());
                 MachineInput::DeadlinePassed(Phase::Connect)
             }
@@ -429,7 +433,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             }
             Err(AcquireError::AllBusy) => {
                 self.last_failure =
-                    detail(Phase::Acquire, "every connection that may be made to the server is in use".into());
+                    detail(Phase::Acquire, "all connections that the maximum permits to the server are in use".into());
                 MachineInput::DeadlinePassed(Phase::Acquire)
             }
             Err(AcquireError::TimedOut) => {
@@ -454,7 +458,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
                 if matches!(input, MachineInput::Lost { .. }) {
-                    // A server that went away has also lost its other connections. Only a
+                    // If the server has gone away, its other connections are lost, too. So only a
                     // connection made after the start of the call is used.
                     self.use_multiplexed = self.was_multiplexed;
                     self.min_connection_id =
@@ -472,7 +476,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 let order = target.try_order(self.call.context);
                 if !order.is_empty() && !target.profiles.iter().any(|profile| self.permits_profile(profile)) {
                     return Err(SystemException::new(Kind::Rebind, 0, Completion::No)
-                        .because("the object has moved to where other policies hold, and the policy is NO_REBIND"));
+                        .because("the object has moved to a reference with other policies, and the rebind policy NO_REBIND forbids the change"));
                 }
                 self.next_target = Some(target);
                 Ok(MachineInput::Forwarded { order })
@@ -501,7 +505,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
             exception = SystemException::new(Kind::Rebind, 0, Completion::No)
-                .because("what is left of the way to the object is under other policies, and the policy is NO_REBIND");
+                .because("the remaining profiles have other policies, and the rebind policy NO_REBIND forbids the change");
         }
         let mut detail = std::mem::take(&mut self.last_failure);
         if let Some(known) = exception.detail()
@@ -513,8 +517,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 }
 
-/// Makes the error for an action that the machine never returns here. The request was not sent, and
-/// another address would not help.
+/// Makes the error for an action that the machine never returns in this state. The request was not
+/// sent, and another address would not help.
 #[cold]
 fn unreachable_step() -> Box<AttemptError> {
     Box::new(AttemptError::Refused(SystemException::new(Kind::Internal, 0, Completion::No)))

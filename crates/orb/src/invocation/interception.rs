@@ -1,4 +1,4 @@
-//! The points at which interceptors see a client's request.
+//! The points of a client's request at which interceptors are called.
 
 use corelane_net::Peer;
 use corelane_wire::giop::ResponseExpected;
@@ -6,7 +6,7 @@ use corelane_wire::giop::ResponseExpected;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
 use crate::interceptor::{AddedContexts, RequestInfo, RequestOutcome};
 
-/// An attempt of which the interceptors have seen the beginning.
+/// An attempt for which the interceptors have been called before sending.
 #[derive(Debug)]
 pub(super) struct InterceptedAttempt {
     number: u64,
@@ -33,7 +33,8 @@ impl Invocation<'_, '_, '_> {
         peer: &Peer,
     ) -> Result<Option<InterceptedAttempt>, Box<AttemptError>> {
         let Some(points) = self.context.interceptors() else { return Ok(None) };
-        // The time that the interceptors take is the call's.
+        // The deadline is absolute from now on, so that the interceptors' time counts as time of
+        // the call.
         self.due = self.due.to_absolute();
         let (number, mut contexts) = (points.next_number(), AddedContexts::default());
         let Some(request) = self.describe(route, number, peer) else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! The selection of connections by priority, and of the priority that a request carries.
 //!
-//! The priority model, bands and lanes in a reference are read once. The selection for a call takes
-//! no lock and allocates nothing.
+//! The selector reads the priority model, bands and lanes of a reference once. The selection for a
+//! call takes no lock and allocates nothing.
 
 use std::sync::Arc;
 
@@ -17,14 +17,16 @@ use crate::rt::band::Band;
 use crate::rt::caller_priority;
 use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
-/// Selects the lane's connection pool for a call through one profile.
+/// Selects the connection pool, by lane and priority band, for calls through one profile.
 #[derive(Debug)]
 pub(crate) struct LaneSelector {
     model: Option<PriorityModel>,
-    /// The object's priority under the server-declared model, else the model's server priority.
+    /// The object's priority under the server-declared model; the server priority in the reference
+    /// under other models.
     server_priority: Option<Priority>,
     bands: Result<Option<PriorityBands>, Unreachable>,
-    /// Pools, each with the priority that the reference gives its endpoint (-1: none).
+    /// The pools of each endpoint, with the priority that the reference gives the endpoint (-1:
+    /// none).
     endpoints: Vec<(i16, Arc<ServerPools>)>,
 }
 
@@ -32,13 +34,13 @@ pub(crate) struct LaneSelector {
 #[derive(Debug)]
 pub(crate) struct PoolSelection<'l> {
     pub(crate) pool: &'l Arc<ConnectionPool>,
-    /// CORBA priority that the request carries; `None` sends none.
+    /// CORBA priority that the request carries; `None` for a request without a priority.
     pub(crate) priority: Option<i16>,
 }
 
 impl LaneSelector {
-    /// Creates a selector from the policies of reference and client. Returns `None` if neither has
-    /// policies on priorities.
+    /// Creates a selector from the policies of the reference and of the client. Returns `None` if
+    /// neither has policies on priorities.
     pub(crate) fn new(
         profile: &ProfilePolicies,
         client: &ClientPolicies,
@@ -63,9 +65,9 @@ impl LaneSelector {
     /// Selects the pool and priority for a call of the calling thread.
     ///
     /// # Errors
-    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both
-    /// reference and client set bands. TRANSIENT 2 if no endpoint serves the priority.
-    /// DATA_CONVERSION 2 if the ORB's transform refuses it.
+    /// INV_POLICY for a priority in no band, for bands without a priority model, and if both the
+    /// reference and the client set bands. TRANSIENT 2 if no endpoint serves the priority.
+    /// DATA_CONVERSION 2 if the ORB's priority transform refuses the priority.
     #[inline(never)]
     pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
         let thread = Band::for_current_thread();
@@ -74,12 +76,12 @@ impl LaneSelector {
         }
         let (priority, is_implied) = caller_priority(orb).parts();
         let chosen = self.select_for(outbound_priority(orb, priority)?, thread);
-        // An implied priority that no endpoint serves does not fail the call; the server decides
-        // instead.
+        // If no endpoint serves an implied priority, the call does not fail, and the server decides
+        // the priority.
         if is_implied && chosen.is_err() { self.select_for(None, thread) } else { chosen }
     }
 
-    /// Selects the pool for calls at `priority`, made by a thread that runs at it.
+    /// Selects the pool for calls at `priority` from threads that run at this priority.
     ///
     /// # Errors
     /// The errors of [`select`](Self::select).
@@ -108,14 +110,15 @@ impl LaneSelector {
             return Err(unreachable_error(Unreachable::BandsWithoutModel));
         }
         let Some(priority) = own else {
-            // The thread has no priority, so the server decides.
+            // The calling thread has no CORBA priority, so the server decides.
             let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(Unreachable::NoEndpoint))?;
             return Ok(PoolSelection { pool: server.pool(thread), priority: None });
         };
         let band = selection::band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
         let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
-        // Prefer the lane in which the server runs the request, else the first one within the band.
+        // The first choice is the lane in which the server runs the request. The second choice is
+        // the first lane within the band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
@@ -125,8 +128,8 @@ impl LaneSelector {
     }
 }
 
-/// Returns the priority that a nested call carries. The ORB's transform, if any, is given the id of
-/// the object whose servant makes the call.
+/// Returns the priority that a nested call carries. If the ORB has a priority transform, it is
+/// called with the id of the object whose servant makes the call.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
     match (&orb.config().rt.transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
@@ -141,8 +144,8 @@ fn transform_outbound(
 ) -> Result<Option<Priority>, SystemException> {
     let innermost = crate::upcall_stack::innermost();
     let Some(object) = innermost.and_then(|(frame, depth)| crate::upcall_stack::object_id(&frame, depth)) else {
-        // Outside of an upcall there is no object for the transform, so the priority stays as it
-        // is.
+        // Outside of an upcall there is no object id for the transform, so the priority is not
+        // transformed.
         return Ok(Some(priority));
     };
     transform.outbound(priority, &object).map(Some).ok_or_else(crate::rt::config::unmappable)

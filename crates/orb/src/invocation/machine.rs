@@ -1,13 +1,13 @@
-//! The rules of one invocation, as a pure state machine. They say which profile to try, and when to
-//! retry, to follow a forward or to give up.
+//! The rules of one invocation, as a pure state machine. The rules decide which profile to try, and
+//! when to retry, to follow a forward or to give up.
 //!
-//! The blocking driver in `driver.rs` (and the simulation in the tests) reports each event and
-//! carries out the returned action. A result or a user exception ends the invocation without asking
+//! The blocking driver in `driver.rs` (in tests the simulation) reports each event to the machine
+//! and carries out the returned action. A result or a user exception ends the invocation without
 //! the machine.
 //!
-//! Invariant: once a server may have acted on the first byte of a complete request, the request is
-//! never sent again. The exception is a request that, as the server states, did not run (CORBA
-//! 3.0.3, sections 15.5.1 and 4.12.3.3).
+//! Invariant: a request that a server may have run is never sent again. A request may have run if
+//! all its bytes were sent or its reply has begun, unless the server has stated that it did not run
+//! (CORBA 3.0.3, sections 15.5.1 and 4.12.3.3).
 
 use std::time::Duration;
 
@@ -27,15 +27,15 @@ pub(crate) const MAX_RETRIES: u8 = 4;
 /// An event of the current attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MachineInput {
-    /// A connection is ready (from the pool or new).
+    /// A connection is ready, from the pool or new.
     Connected,
     /// No connection could be made to the profile's endpoints.
     ConnectFailed,
     /// The profile's endpoints did not answer within their time.
     NoAnswer,
-    /// The request could not be sent completely, or the connection ended before the reply.
+    /// The request could not be sent completely, or the connection ended before the reply arrived.
     Lost {
-        /// The part of the request that the transport took.
+        /// The part of the request that the transport accepted.
         bytes_sent: BytesSent,
         /// The server's last message about the request before the connection ended.
         last_message: LastMessage,
@@ -47,9 +47,9 @@ pub(crate) enum MachineInput {
         /// The exception's completion status.
         completed: Completion,
     },
-    /// The reply is LOCATION_FORWARD; the driver holds the new target.
+    /// The reply is LOCATION_FORWARD; the driver keeps the new target.
     Forwarded {
-        /// Usable profiles of the new target.
+        /// Try order of the new target's usable profiles.
         order: TryOrder,
     },
     /// The server wants another form of target address.
@@ -64,15 +64,15 @@ pub(crate) enum LastMessage {
     None,
     /// CloseConnection before any byte of a reply: the server did not run the request.
     CloseConnection,
-    /// MessageError: the server could not read the request, and could not read a repetition either.
+    /// MessageError: the server could not read the request, so sending it again would not help.
     MessageError,
     /// The beginning of a reply: the server ran the request or refused it.
     PartialReply,
 }
 
 impl LastMessage {
-    /// Returns the last message from the kind of the final one. `reply_begun` is true if the
-    /// beginning of the reply came first.
+    /// Returns the last message about the request; `final_message` is the kind of the connection's
+    /// last message. `reply_begun` is true if the beginning of the reply arrived before it.
     pub(crate) fn before(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
         match final_message {
             _ if reply_begun => LastMessage::PartialReply,
@@ -93,7 +93,7 @@ pub(crate) enum MachineAction {
         /// Time for getting the connection.
         attempt_time: AttemptTime,
     },
-    /// Give up the forwarded target and get a connection to this profile of the original one.
+    /// Give up the forwarded target and get a connection to this profile of the original target.
     ConnectOriginal {
         /// Index into the original target's usable profiles.
         profile: usize,
@@ -109,7 +109,8 @@ pub(crate) enum MachineAction {
     },
     /// Write the request on the current connection and wait for its reply.
     Send,
-    /// Make the forwarded target the current one, then get a connection to this profile of it.
+    /// Make the new target the current target, then get a connection to this profile of the new
+    /// target.
     Follow {
         /// Index into the new target's usable profiles.
         profile: usize,
@@ -118,19 +119,19 @@ pub(crate) enum MachineAction {
     },
     /// Raise the system exception in the reply.
     Deliver,
-    /// Raise this exception.
+    /// Raise the exception in the field.
     Fail(SystemException),
 }
 
-/// Maximum of the first pause before a TRANSIENT request is sent again. Each further maximum is
-/// twice the one before.
+/// Maximum length of the first pause before a request is sent again after TRANSIENT. The maximum
+/// doubles with each further pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Maximum of all pauses.
+/// Upper bound of the maximum length of a pause.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns a random pause before a retry, between 0 and the maximum for this attempt. `random` is
-/// the random number. Random pauses keep clients that were refused together from returning
-/// together.
+/// Returns the pause before a retry: a fraction, given by the number `random`, of the maximum for
+/// this attempt. Random pauses prevent clients that were refused at the same time from trying again
+/// at the same time.
 #[must_use]
 pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     let longest = (FIRST_PAUSE * 2_u32.saturating_pow(attempt.min(16))).min(MAX_PAUSE);
@@ -138,7 +139,7 @@ pub(crate) fn pause(attempt: u32, random: u64) -> Duration {
     Duration::from_nanos(random % nanoseconds.saturating_add(1))
 }
 
-/// The state of one invocation: a few bytes, no clock, no sockets.
+/// The state of one invocation, without a clock or sockets.
 #[derive(Clone, Debug)]
 pub(crate) struct InvocationMachine {
     order: TryOrder,
@@ -155,10 +156,10 @@ pub(crate) struct InvocationMachine {
 }
 
 impl InvocationMachine {
-    /// Makes the machine of an invocation on a target with the usable profiles of `order`.
-    /// `forwarded` means that an earlier invocation was forwarded to this target; `original` lists
-    /// the original target's profiles. `retry_transient` is the number of retries after TRANSIENT
-    /// that the policy permits (0 by default).
+    /// Makes the machine of an invocation on a target whose usable profiles are tried in `order`.
+    /// `forwarded` is true if an earlier invocation was forwarded to this target; `original` is
+    /// then the try order of the original target. `retry_transient` is the number of retries after
+    /// TRANSIENT that the policy permits (0 by default).
     #[must_use]
     pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, retry_transient: u8) -> Self {
         InvocationMachine {
@@ -182,7 +183,7 @@ impl InvocationMachine {
         self.start_at(self.order, |profile, attempt_time| MachineAction::Connect { profile, attempt_time })
     }
 
-    /// Records that the driver made the first attempt, at `profile`, without
+    /// Records that the first attempt was made at `profile` without a call of
     /// [`start`](Self::start).
     pub(crate) fn resume_at(&mut self, profile: usize) {
         self.profile = profile;
@@ -204,7 +205,7 @@ impl InvocationMachine {
         MachineAction::Connect { profile: self.profile, attempt_time: self.attempts.attempt_time() }
     }
 
-    /// Takes an event and returns the next action.
+    /// Handles an event and returns the next action.
     #[must_use]
     #[inline]
     pub(crate) fn step(&mut self, input: MachineInput) -> MachineAction {
@@ -225,7 +226,7 @@ impl InvocationMachine {
             MachineInput::Forwarded { order } => self.follow(order),
             MachineInput::NeedsAddressing if self.has_readdressed => MachineAction::Fail(
                 SystemException::new(Kind::NoImplement, 0, Completion::No)
-                    .because("the server keeps asking for another addressing mode"),
+                    .because("the server asked for another addressing mode again"),
             ),
             MachineInput::NeedsAddressing => {
                 self.has_readdressed = true;
@@ -254,7 +255,7 @@ impl InvocationMachine {
         MachineAction::Fail(SystemException::new(Kind::CommFailure, 0, completed))
     }
 
-    /// Sends a request on a new connection, if it certainly did not run and attempts are left.
+    /// Repeats, on a new connection, a request that did not run. Fails if no attempts remain.
     fn resend(&mut self) -> MachineAction {
         if self.retries >= MAX_RETRIES {
             return self.fall_back(SystemException::new(Kind::CommFailure, 0, Completion::No));
@@ -288,8 +289,8 @@ impl InvocationMachine {
         MachineAction::Deliver
     }
 
-    /// Handles a failure of the current target with COMPLETED_NO. A forwarded target is given up
-    /// for the original one, once.
+    /// Handles a failure with COMPLETED_NO of the current target. If the current target is a
+    /// forwarded one, falls back to the original target, once.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }

@@ -1,6 +1,7 @@
-//! Invocations, on the client side. The pure [`machine`] decides what to try; `call` makes one
-//! exchange, and the [`driver`] an invocation that takes more than one. They call a [`callee`],
-//! whose [`target`] has its profiles; `lane_selector` chooses the connections by priority.
+//! Invocations of remote objects by the client. The pure [`machine`] decides the next step of an
+//! invocation. `call` makes one exchange with a server, and the [`driver`] makes the invocations
+//! that need several. The object of an invocation is a [`callee`], whose [`target`] has the
+//! profiles. `lane_selector` selects connections by priority.
 
 mod band_declaration;
 pub(crate) mod call;
@@ -23,6 +24,6 @@ pub use operation::Operation;
 pub(crate) use reply::ReplyBody;
 pub use thread_policies::with_client_policies;
 
-/// Number of bytes of memory that a reference uses in addition to its profiles.
+/// Number of bytes of memory that a reference's binding uses in addition to its profiles.
 pub(crate) const BINDING: usize = size_of::<target::Binding>();
 pub use reply::Reply;

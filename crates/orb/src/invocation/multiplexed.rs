@@ -1,5 +1,5 @@
-//! An attempt on a multiplexed connection. The request is entered in the connection's table, and a
-//! thread of the ORB completes the entry.
+//! Attempts on multiplexed connections. The request is entered in the connection's table, and a
+//! reader thread of the ORB completes the entry.
 
 use std::io;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub(super) struct SentRequest {
     announced: Option<corelane_wire::CodeSets>,
     /// The part of the request that was sent.
     bytes_sent: BytesSent,
-    /// The attempt as the interceptors saw it; `None` without interceptors.
+    /// The attempt for the interceptors; `None` without interceptors.
     intercepted: Option<Box<InterceptedAttempt>>,
 }
 
 impl<'r> Invocation<'r, '_, '_> {
-    /// Writes the request and waits for its reply. The interceptors see both.
+    /// Writes the request and waits for its reply. Calls the interceptors before and after.
     #[cold]
     pub(super) fn attempt_multiplexed(
         &mut self,
@@ -54,8 +54,7 @@ impl<'r> Invocation<'r, '_, '_> {
         }
     }
 
-    /// Writes the request. Returns `None` if no reply is expected. The interceptors see the
-    /// request.
+    /// Calls the interceptors and writes the request. Returns `None` for a oneway.
     #[cold]
     pub(super) fn send_multiplexed(
         &mut self,
@@ -95,7 +94,8 @@ impl<'r> Invocation<'r, '_, '_> {
         };
         let (id, pending) = match connection.register() {
             Ok(entry) => entry,
-            // The connection ended after it was chosen, so the driver makes another.
+            // The connection ended after the driver had chosen it. The driver makes another
+            // connection.
             Err(RegisterError::Closed) => {
                 return Err(lost(self, BytesSent::None, ExchangeError::Io(io::ErrorKind::NotConnected.into())));
             }
@@ -123,13 +123,14 @@ impl<'r> Invocation<'r, '_, '_> {
         }
         drop(sender);
         let bytes_sent = sent.as_ref().map_or_else(|(bytes_sent, _)| *bytes_sent, |()| BytesSent::All);
-        // The server may have replied to the part that was sent.
+        // The server may have replied to the sent part, so the reply is still awaited.
         let is_cut = matches!(sent, Err((BytesSent::Some, ExchangeError::Io(_)))) && self.wants_reply();
         if let Err((bytes_sent, broken)) = sent
             && !is_cut
         {
             if bytes_sent == BytesSent::All {
-                // The deadline passed, but the server will receive the request.
+                // The deadline passed after a part was sent. The remainder is sent later, so the
+                // server will receive the request.
                 if self.wants_reply() {
                     connection.abandon(id)
                 } else {
@@ -148,7 +149,8 @@ impl<'r> Invocation<'r, '_, '_> {
         Ok(Some(SentRequest { connection, id, pending, announced, bytes_sent, intercepted: None }))
     }
 
-    /// Waits for the reply. Interceptors that saw the request also see its outcome.
+    /// Waits for the reply. Calls the interceptors with the outcome if they were called for the
+    /// request.
     #[cold]
     pub(super) fn await_multiplexed(&mut self, route: CallRoute<'_>, sent: &SentRequest) -> AttemptResult<'r> {
         let outcome = self.receive_multiplexed(route, sent);
@@ -207,7 +209,7 @@ impl SentRequest {
         self.pending.notify_on_reply(bell)
     }
 
-    /// Returns the attempt as the interceptors have seen it begin, if there are any.
+    /// Returns the attempt for the interceptors; `None` without interceptors.
     pub(super) fn intercepted(&self) -> Option<&InterceptedAttempt> {
         self.intercepted.as_deref()
     }

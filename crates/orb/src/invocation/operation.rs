@@ -1,4 +1,4 @@
-//! An operation, as the client sees it.
+//! The operation that a client's stub calls.
 
 /// An operation that a stub calls.
 ///
@@ -14,7 +14,8 @@ pub struct Operation<'n> {
 }
 
 impl<'n> Operation<'n> {
-    /// Makes an operation from its name on the wire: `_get_x` for an attribute.
+    /// Makes an operation from its name on the wire. The operation that reads an attribute `x` has
+    /// the name `_get_x`.
     #[must_use]
     pub const fn new(name: &'n str) -> Self {
         Operation { name }

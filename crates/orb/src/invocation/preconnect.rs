@@ -1,4 +1,4 @@
-//! Connections made before the first call needs them.
+//! Early connections, made before the first call needs them.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::exception::{Completion, Detail, Phase, SystemException, SystemExcepti
 /// declared.
 ///
 /// # Errors
-/// BAD_PARAM for an invalid priority; NO_RESOURCES if `count` exceeds the ORB's maximum for one
-/// server; otherwise the reason why a connection cannot be made.
+/// BAD_PARAM for an invalid priority. NO_RESOURCES if `count` exceeds the ORB's maximum for one
+/// server. Otherwise the exception that a call would raise if its connection cannot be made.
 #[cold]
 pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> Result<(), SystemException> {
     let callee = &with_thread_policies(callee);
@@ -36,10 +36,11 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
         priorities.iter().map(|priority| Priority::new(*priority).ok_or_else(bad)).collect::<Result<_, _>>()?;
     let target = callee.binding().forwarded().unwrap_or_else(|| Arc::clone(callee.binding().original(context)));
     let mut failure = SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
-        .because("no profile is of use");
+        .because("the reference has no usable profile");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
-        // The profiles share the time, so that one without an answer leaves some for the others.
+        // Each profile gets a share of the time, so that a profile that does not answer leaves time
+        // for the others.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
         let made =
@@ -62,12 +63,13 @@ fn connect_at(
 ) -> Result<(), SystemException> {
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
-    // All are kept until the end: a connection returned to the pool would be checked out again.
+    // All connections stay checked out until the end, because a returned connection would be
+    // checked out again.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
-            return Err(exception.because("no further connection may be made to the server"));
+            return Err(exception.because("the maximum number of connections to the server does not permit a further one"));
         };
         let connection = chosen.pool.ensure_connected(free, call.context, until, 0).map_err(no_connection)?;
         made.push(match chosen.pool.band().range().filter(|_| connection.needs_band_declaration()) {
@@ -84,7 +86,7 @@ fn no_connection(why: AcquireError) -> SystemException {
     };
     match why {
         AcquireError::ConnectFailed(error) => transient(&error.to_string()),
-        AcquireError::AllBusy => transient("every connection that may be made to the server is in use"),
+        AcquireError::AllBusy => transient("all connections that the maximum permits to the server are in use"),
         AcquireError::TimedOut => {
             let detail = Detail { phase: Some(Phase::Connect), ..Detail::default() };
             SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No).with_detail(detail)

@@ -1,4 +1,4 @@
-//! A reply, read in place from its connection's buffer.
+//! Replies to calls, which the caller reads in place from the connection's buffer.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use crate::memory::{ByteBudget, over_budget};
 use crate::text;
 use crate::trail;
 
-/// The reply to a call: results, or a user exception. It holds its connection until it is dropped.
+/// The reply to a call: results, or a user exception. The reply keeps its connection checked out
+/// until the reply is dropped.
 #[derive(Debug)]
 pub struct Reply<'r> {
     context: &'r Arc<ClientContext>,
     answer: ReplyContent<'r>,
 }
 
-/// A reply without its ORB.
+/// A reply without a reference to its ORB.
 #[derive(Debug)]
 pub(crate) struct ReplyContent<'r> {
     body: ReplyBody<'r>,
@@ -37,9 +38,9 @@ pub(crate) struct ReplyContent<'r> {
 /// The memory that holds a reply's bytes.
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The front of the connection's buffer, with this length.
+    /// The reply is at the front of the connection's buffer and has this length.
     InPlace(Checkout<'r>, usize),
-    /// Memory of its own, with the positions where GIOP 1.1 fragments begin.
+    /// The reply has its own memory. The positions are those at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
 }
 
@@ -80,7 +81,7 @@ impl<'r> Reply<'r> {
         ReplyContent { body: ReplyBody::Owned(Box::new(octets)), position, exception, endian, version, code_sets }
     }
 
-    /// Reads the repository id at the start of a user exception.
+    /// Reads the repository id at the start of a reply that is a user exception.
     #[cold]
     pub(crate) fn into_exception(mut self) -> Result<Self, SystemException> {
         self.answer.exception = Some(self.read(|decoder| decoder.read_latin1_string())?.into());
@@ -92,14 +93,15 @@ impl<'r> Reply<'r> {
         self.answer.exception.is_some()
     }
 
-    /// Returns the repository id if the reply is a user exception; its members are read next.
+    /// Returns the repository id if the reply is a user exception. The next [`read`](Self::read)
+    /// then begins at the exception's members.
     #[must_use]
     #[inline]
     pub fn exception(&self) -> Option<&str> {
         self.answer.exception.as_deref()
     }
 
-    /// Makes UNKNOWN 1: the object raised a user exception that the operation does not declare.
+    /// Makes the exception UNKNOWN 1, for a user exception that the operation does not declare.
     #[must_use]
     #[cold]
     pub fn unlisted_exception(&self) -> SystemException {
@@ -108,11 +110,12 @@ impl<'r> Reply<'r> {
             .because(format!("the object raised {}, which the operation does not declare", text::shown(id.as_bytes())))
     }
 
-    /// Reads results with `read`; a second call continues after the first.
+    /// Reads results with the function `read`. A second call continues behind the values of the
+    /// first.
     ///
     /// # Errors
-    /// MARSHAL, COMPLETED_YES, for bytes that are not the values; IMP_LIMIT, COMPLETED_YES, if
-    /// there is no memory for them
+    /// MARSHAL, COMPLETED_YES, if the bytes do not encode the expected values. IMP_LIMIT,
+    /// COMPLETED_YES, if the ORB's memory for replies is exhausted
     /// ([`OrbBuilder::max_reply_memory`](crate::OrbBuilder::max_reply_memory)).
     #[inline]
     pub fn read<T>(
@@ -134,12 +137,13 @@ impl<'r> Reply<'r> {
 /// Byte order, version and code sets of a reply.
 pub(super) type ReplyCoding = (Endian, Version, CodeSets);
 
-/// Reads results of the message `octets`, from `position`. Returns the position after them. `owned`
-/// is the message with the positions where fragments begin, if the results may share its memory.
+/// Reads results of the message `octets` from `position` on. Returns the position behind the
+/// results. `owned` is the message with the positions at which fragments begin, if the results may
+/// share the message's memory.
 ///
 /// # Errors
-/// MARSHAL, COMPLETED_YES, for bytes that are not the values; IMP_LIMIT, COMPLETED_YES, if there is
-/// no memory for them.
+/// MARSHAL, COMPLETED_YES, if the bytes do not encode the expected values. IMP_LIMIT,
+/// COMPLETED_YES, if the ORB's memory for replies is exhausted.
 #[inline]
 pub(super) fn read_results<T>(
     context: &Arc<ClientContext>,
@@ -175,7 +179,7 @@ pub(super) fn read_results<T>(
     }
 }
 
-/// Makes the exception for results that cannot be read from a reply of `of` bytes.
+/// Makes the exception for results that cannot be read. `of` is the size of the reply in bytes.
 #[cold]
 fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.offset(), trail::place("", decoder));
@@ -190,7 +194,7 @@ fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>,
 }
 
 impl<'r> ReplyContent<'r> {
-    /// Attaches the reply to its ORB.
+    /// Gives the reply the reference to its ORB again.
     pub(super) fn attach(self, context: &'r Arc<ClientContext>) -> Reply<'r> {
         Reply { context, answer: self }
     }

@@ -1,5 +1,5 @@
-//! The binding of a reference: its usable profiles with their connections, and the target that the
-//! object was forwarded to.
+//! The binding of a reference: its usable profiles with their connections, and the target to which
+//! the object was forwarded.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -24,14 +24,14 @@ use crate::rt::band::Band;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// The binding of a reference to its object, shared by all copies of the reference.
+/// The binding of a reference to its object, which all copies of the reference share.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
     original: OnceLock<Arc<TargetProfiles>>,
-    /// The target that the object was forwarded to, until it fails.
+    /// The target to which the object was forwarded, until this target fails.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
-    /// True if `forwarded` holds a target; saves loading it. Stored `Release` by
+    /// True if `forwarded` has a target; the flag saves loading the cell. Stored `Release` by
     /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
@@ -41,13 +41,13 @@ pub(crate) struct Binding {
     own_policies: ClientPolicies,
     /// The profile that answered the last call.
     bound_profile: RcuCell<Option<BoundProfile>>,
-    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]. It saves loading
-    /// `bound_profile`. Before the first answer it is 0 with the flag [`UNBOUND`]. Stored `Release`
-    /// by the call that is answered.
+    /// Index of the reference's profile that answered last, or [`OTHER_TARGET`]; the index saves
+    /// loading `bound_profile`. Before the first answer the value is 0 with the flag [`UNBOUND`].
+    /// Stored `Release` by the call that is answered.
     bound_index: AtomicU8,
 }
 
-/// The profile by which a reference is bound.
+/// The profile through which a reference is bound.
 #[derive(Debug)]
 struct BoundProfile {
     policies: ProfilePolicies,
@@ -56,8 +56,8 @@ struct BoundProfile {
 
 /// Flag in `bound_index`: no call through the reference has been answered.
 const UNBOUND: u8 = 0x80;
-/// Value of `bound_index` if the last answer came by a forwarded target's profile, or by one with a
-/// larger index. The fast path finds no profile with this index.
+/// Value of `bound_index` if a forwarded target's profile answered last, or a profile with a larger
+/// index than `bound_index` can hold. The fast path finds no profile with this index.
 const OTHER_TARGET: u8 = 0x7f;
 
 /// The usable profiles of one IOR, in its order.
@@ -74,17 +74,17 @@ pub(crate) struct TargetProfiles {
 #[derive(Debug)]
 pub(crate) struct UsableProfile {
     pub(crate) pools: Arc<ServerPools>,
-    /// Selects the connections by priority; `None` if one pool serves every priority.
+    /// The selector of connections by priority; `None` if one pool serves every priority.
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
-    /// The code sets to announce on a new connection. `None` in GIOP 1.0, and if the profile names
-    /// none.
+    /// The code sets to announce on a new connection. `None` in GIOP 1.0, and if the profile has no
+    /// code sets component.
     pub(crate) code_sets: Option<CodeSets>,
-    /// Code sets in force if none were negotiated.
+    /// Code sets that apply if none were negotiated.
     pub(crate) default_code_sets: CodeSets,
-    /// Index among all profiles of the IOR, for servers that want the whole reference as the
-    /// address.
+    /// Index of the profile among all profiles of the IOR, for servers that require the whole
+    /// reference as the target address.
     pub(crate) index: u32,
     /// True if the server is a Corelane ORB.
     pub(crate) is_ours: bool,
@@ -93,8 +93,8 @@ pub(crate) struct UsableProfile {
 }
 
 impl Binding {
-    /// Makes a binding from the policies of the reference itself. Values that it does not set come
-    /// from `wider`.
+    /// Makes a binding with the policies `own` of the reference. Policies that the reference does
+    /// not set come from `wider`.
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
@@ -114,7 +114,7 @@ impl Binding {
         &self.ior
     }
 
-    /// Returns the target of the reference itself.
+    /// Returns the target of the reference itself, not a forwarded one.
     #[inline]
     pub(crate) fn original(&self, context: &ClientContext) -> &Arc<TargetProfiles> {
         self.original.get_or_init(|| Arc::new(self.target(context, self.ior.clone())))
@@ -127,16 +127,17 @@ impl Binding {
         TargetProfiles { ior, profiles, excludes_profiles, last_answered: AtomicUsize::new(0) }
     }
 
-    /// Returns the policies of the reference itself.
+    /// Returns the policies that the reference itself sets.
     pub(crate) fn own(&self) -> &ClientPolicies {
         &self.own_policies
     }
 
-    /// Binds the reference after the first reply, which came by the [preferred
+    /// Binds the reference after the first reply, which arrived through the [preferred
     /// profile](Self::preferred_profile).
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
-        // Stored only once, because every calling thread reads it.
+        // The index is stored only at the first reply, because every calling thread reads its cache
+        // line.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
@@ -157,25 +158,25 @@ impl Binding {
         if !self.bound_profile.load().as_ref().is_some_and(|bound| bound.at == at && bound.policies == profile.policies)
         {
             self.bound_profile.update(|_| (Some(BoundProfile { policies: profile.policies.clone(), at }), ()));
-            // Release: a thread that reads this index also sees the bound profile.
+            // The store is `Release`: a thread that loads this index also sees the bound profile.
             self.bound_index.store(at, Ordering::Release);
         }
     }
 
-    /// Returns true if a call through the reference has been answered; rebind policies apply from
-    /// then on.
+    /// Returns true if a call through the reference has been answered. The rebind policy applies to
+    /// bound references only.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound_index.load(Ordering::Acquire) & UNBOUND == 0
     }
 
-    /// Returns the index of the profile with which the fast path begins. It is the reference's
-    /// profile that answered last, or its first. `None` while the object is forwarded.
+    /// Returns the index of the profile with which the fast path begins: the reference's profile
+    /// that answered last, or its first profile. Returns `None` while the object is forwarded.
     #[inline]
     pub(crate) fn preferred_profile(&self) -> Option<usize> {
         if self.has_moved() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
-    /// Returns true if calls by `profile` have the same policies as the profile that answered last.
+    /// Returns true if `profile` has the same policies as the profile that answered last.
     pub(crate) fn is_bound_as(&self, profile: &UsableProfile) -> bool {
         self.bound_profile.load().as_ref().is_some_and(|bound| bound.policies == profile.policies)
     }
@@ -186,7 +187,7 @@ impl Binding {
         self.has_forwarded.load(Ordering::Acquire)
     }
 
-    /// Returns the forwarded target, if any; calls try it first.
+    /// Returns the forwarded target, if there is one. Calls try this target first.
     #[inline]
     pub(crate) fn forwarded(&self) -> Option<Arc<TargetProfiles>> {
         if self.has_moved() { self.load_forwarded() } else { None }
@@ -208,15 +209,15 @@ impl Binding {
         self.local.get_or_init(|| local_key(context, &self.ior)).as_deref()
     }
 
-    /// Returns the object's entry in this ORB's object adapter, of the adapter's type `T`. `None`
-    /// until a call has found it.
+    /// Returns the object's entry in this ORB's object adapter, which has the type `T`. Returns
+    /// `None` until a call has found the entry.
     #[inline]
     pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
         self.home.get()?.get()
     }
 
-    /// Records the object's entry in this ORB's object adapter. The first call that finds it does
-    /// so.
+    /// Records the object's entry in this ORB's object adapter. Called by the first collocated
+    /// call, which finds the entry.
     #[inline]
     pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
         if self.home.get().is_none()
@@ -233,8 +234,8 @@ impl Binding {
     }
 }
 
-/// Returns the object key of `ior` if it may denote an object of this ORB. That is a transient key
-/// with this ORB's stamp, or any other key at an address that this ORB publishes.
+/// Returns the object key of `ior` if the key may denote an object of this ORB. Such a key is a
+/// transient key with this ORB's stamp, or any other key at an address that this ORB publishes.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();
@@ -251,8 +252,8 @@ fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     })
 }
 
-/// Returns the profiles of `ior` that a transport serves, bound to their connections. The flag
-/// is true if ClientProtocol policies exclude some.
+/// Returns the profiles of `ior` that a transport of the ORB can reach, with their connection
+/// pools. The flag is true if ClientProtocol policies exclude some profiles.
 fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) -> (Vec<UsableProfile>, bool) {
     let found =
         parse_profiles(ior, context.config().version, context.config().native_char_set, &context.config().limits);
@@ -296,13 +297,14 @@ fn usable_profiles(context: &ClientContext, ior: &Ior, client: &ClientPolicies) 
             Some((rank, profile))
         })
         .collect();
-    // A stable sort: profiles of one protocol stay in the reference's order.
+    // The sort is stable, so profiles of one protocol stay in the reference's order.
     profiles.sort_by_key(|(rank, _)| *rank);
     (profiles.into_iter().map(|(_, profile)| profile).collect(), left_out)
 }
 
 impl TargetProfiles {
-    /// Returns the reason why no profile is usable, if no policy excludes one.
+    /// Returns the reason why the reference has no usable profile. Called if no policy excludes a
+    /// profile.
     #[cold]
     pub(super) fn why_unusable(&self) -> String {
         let addresses = self.ior.known_profiles().flat_map(|profile| profile.endpoints());
@@ -310,13 +312,13 @@ impl TargetProfiles {
         if addresses.is_empty() {
             return "the reference has no address that the ORB understands".to_owned();
         }
-        format!("no transport of the ORB leads from this machine to {addresses}")
+        format!("no transport of the ORB can connect from this machine to {addresses}")
     }
 
     /// Returns the order in which to try the profiles now.
     pub(crate) fn try_order(&self, context: &ClientContext) -> TryOrder {
         let count = self.profiles.len();
-        // While no endpoint has failed, the profiles' connections need no look-up.
+        // While no endpoint is in back-off, the endpoints of the profiles need no look-up.
         let backing_off = if count > 1 && !context.backoff().is_empty() { self.backing_off(context) } else { 0 };
         TryOrder::new(count, self.last_answered.load(Ordering::Relaxed), backing_off)
     }

@@ -12,7 +12,8 @@ use crate::rt::client_policies::ClientPolicies;
 
 thread_local! {
     static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
-    /// True while `THREAD_POLICIES` is set; a cheaper check than borrowing it.
+    /// True while `THREAD_POLICIES` is set. The flag is cheaper to check than a borrow of the
+    /// policies.
     static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -20,18 +21,17 @@ thread_local! {
 struct ThreadPolicies {
     policies: ClientPolicies,
     /// The bindings under these policies, by the address of the reference's own binding. An entry
-    /// keeps both bindings alive, so the address stays unique.
+    /// keeps both bindings alive, so no other binding can get the address.
     bindings: HashMap<usize, (Arc<Binding>, Arc<Binding>)>,
 }
 
-/// Maximum number of bindings that a thread caches under its policies; when reached, the cache is
-/// cleared.
+/// Maximum number of bindings that a thread caches under its policies. A full cache is cleared.
 const MAX_CACHED_BINDINGS: usize = 1024;
 
-/// Runs `body` with `policies` for the calling thread (PolicyCurrent). A call uses a policy of
-/// these if the reference does not set it. If neither sets it, the call uses the ORB's policy. The
-/// policies of a nested call of this function replace the outer ones. Connections that are private
-/// under these policies close when `body` has returned.
+/// Runs `body` with `policies` as the client policies of the calling thread (PolicyCurrent). A
+/// policy of the reference overrides the thread's, which overrides the ORB's. A nested call of this
+/// function replaces the outer policies. Connections that are private under these policies close
+/// when `body` has returned.
 ///
 /// # Errors
 /// BAD_PARAM for invalid bands and for negative buffer sizes. In this case `body` does not run.
@@ -50,7 +50,8 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
-            // Dropped outside of the borrow: this closes connections.
+            // The ended policies are dropped after the borrow has ended, because the drop closes
+            // connections.
             drop(ended);
         }
     }
@@ -65,7 +66,7 @@ pub(crate) fn has_thread_policies() -> bool {
     HAS_THREAD_POLICIES.get()
 }
 
-/// Returns the callee with its binding under the policies of the calling thread.
+/// Returns the callee with a binding under the policies of the calling thread.
 #[cold]
 pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
     THREAD_POLICIES.with_borrow_mut(|of_thread| {

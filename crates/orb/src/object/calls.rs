@@ -1,5 +1,5 @@
 //! Calls through references. A call to an object of the same ORB goes to the object adapter; any
-//! other is an [invocation](crate::invocation).
+//! other call is an [invocation](crate::invocation).
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
@@ -40,9 +40,9 @@ fn invoke<'r, 'a>(
     call::invoke(callee, operation, arguments)
 }
 
-/// Makes a two-way call; `results` reads the results where they have arrived. Nearly every stub
-/// shares this code. Returns a reply that `results` has not read: a user exception, or a reply that
-/// left the fast path.
+/// Makes a two-way call. On the fast path `results` reads the results in the connection's buffer.
+/// Nearly every stub shares this code. Returns a reply that `results` has not read: a user
+/// exception, or a reply that arrived off the fast path.
 #[inline(never)]
 fn call_and_read<'r, 'a>(
     callee: &'r Callee,
@@ -56,7 +56,7 @@ fn call_and_read<'r, 'a>(
     call::call(callee, operation, arguments, results)
 }
 
-/// Makes a call whose reply is collected later. A call within the process runs now.
+/// Makes a deferred call. A collocated call runs at once.
 fn send_deferred(
     callee: &Callee,
     operation: &str,
@@ -73,14 +73,14 @@ fn send_deferred(
 }
 
 impl ObjectRef {
-    /// Returns true if the object has the interface `repository_id`. Asks the object unless the
-    /// reference already states this interface.
+    /// Returns true if the object has the interface `repository_id`. Calls the object to check,
+    /// unless the reference itself states the interface.
     ///
     /// # Errors
     /// The errors of a call.
     pub fn is_a(&self, repository_id: &str) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_is_a");
-        // An empty type id states no interface.
+        // A reference with an empty type id states no interface.
         if repository_id == OBJECT_REPOSITORY_ID || (repository_id == self.type_id() && !repository_id.is_empty()) {
             return Ok(true);
         }
@@ -88,7 +88,7 @@ impl ObjectRef {
         reply.read(|decoder| decoder.read_bool())
     }
 
-    /// Returns true if the object certainly does not exist, or no longer exists.
+    /// Returns true if the object certainly does not exist.
     ///
     /// # Errors
     /// The errors of a call, except OBJECT_NOT_EXIST, which makes the result true.
@@ -98,8 +98,8 @@ impl ObjectRef {
         let had_moved = self.binding().has_moved();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
-            // The object no longer exists where it was forwarded to. As after OBJECT_NOT_EXIST, ask
-            // at the addresses of the reference itself.
+            // The object no longer exists at the target of a forward. As after OBJECT_NOT_EXIST,
+            // the call is repeated at the addresses of the reference itself.
             self.binding().set_forwarded(None);
             answer = ask();
         }
@@ -129,7 +129,7 @@ impl ObjectRef {
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
-    /// Returns the component that the object is a part of (`get_component`), if any.
+    /// Returns the component to which the object belongs (`get_component`), if there is one.
     ///
     /// # Errors
     /// The errors of a call.
@@ -138,8 +138,8 @@ impl ObjectRef {
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
-    /// Makes sure that the object can be called. Connects, follows forwards, and asks the server
-    /// whether it has the object (CORBA 3.0.3, section 4.3.13).
+    /// Checks that the object can be called: connects, follows forwards, and sends a LocateRequest
+    /// to the server (CORBA 3.0.3, section 4.3.13).
     ///
     /// # Errors
     /// The reason why the object cannot be called.
@@ -150,13 +150,13 @@ impl ObjectRef {
         call::locate(self.callee())
     }
 
-    /// Makes connections before the first call needs them: `count` at each of `priorities`, in the
-    /// lane or band that serves it. Existing connections count. Does nothing for an object within
-    /// the process.
+    /// Makes connections before the first call needs them: `count` connections for each of
+    /// `priorities`, in the lane or band that serves the priority. Existing connections count. For
+    /// an object of the same ORB the method does nothing.
     ///
     /// # Errors
-    /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB makes to
-    /// one server; the errors of a call that finds no connection.
+    /// BAD_PARAM for an invalid priority; NO_RESOURCES for more connections than the ORB may make
+    /// to one server; the errors of a call whose connection cannot be made.
     pub fn preconnect(&self, priorities: &[i16], count: usize) -> Result<(), SystemException> {
         crate::invocation::preconnect::preconnect(self.callee(), priorities, count)
     }
@@ -176,8 +176,8 @@ impl ObjectRef {
         if reply.is_exception() { Err(reply.unlisted_exception()) } else { Ok(reply) }
     }
 
-    /// Calls an operation that declares exceptions; otherwise like [`invoke`](Self::invoke).
-    /// [`Reply::exception`] tells which exception was raised.
+    /// Calls an operation that declares exceptions, otherwise as [`invoke`](Self::invoke) does.
+    /// [`Reply::exception`] returns the id of a raised exception.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
@@ -206,7 +206,8 @@ impl ObjectRef {
         self.call_raising(operation, results, arguments).map_err(|SystemOnly(exception)| exception)
     }
 
-    /// For generated code: [`call`](Self::call) for an operation without results.
+    /// For generated code: calls an operation without results, otherwise as [`call`](Self::call)
+    /// does.
     ///
     /// # Errors
     /// The errors of [`call`](Self::call).
@@ -220,7 +221,8 @@ impl ObjectRef {
         self.call(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: [`call_raising`](Self::call_raising) for an operation without results.
+    /// For generated code: calls an operation without results that declares exceptions, otherwise
+    /// as [`call_raising`](Self::call_raising) does.
     ///
     /// # Errors
     /// The errors of [`call_raising`](Self::call_raising).
@@ -237,7 +239,8 @@ impl ObjectRef {
         self.call_raising(operation, |_| Ok(()), arguments)
     }
 
-    /// For generated code: [`call`](Self::call) for an operation that declares exceptions.
+    /// For generated code: calls an operation that declares exceptions, otherwise as
+    /// [`call`](Self::call) does.
     ///
     /// # Errors
     /// The declared exceptions, and system exceptions.
@@ -266,7 +269,7 @@ impl ObjectRef {
     }
 
     /// Calls `operation` without waiting for the reply, which [`Deferred::reply`] returns.
-    /// `arguments` runs again if the request has to be sent again.
+    /// `arguments` is called again if the request must be sent again.
     ///
     /// # Errors
     /// The reason why the request could not be sent.
@@ -291,12 +294,12 @@ impl ObjectRef {
         send_deferred(self.callee(), operation, Box::new(arguments))
     }
 
-    /// Calls a oneway operation. Waits as its [`SyncScope`] says; by default until the transport
-    /// has the request.
+    /// Calls a oneway operation. The call waits as its [`SyncScope`] requires; by default until the
+    /// transport has accepted the request.
     ///
     /// # Errors
-    /// The reason why the request could not be sent. If the scope waits for an answer of the
-    /// server, also the exception in this answer.
+    /// The reason why the request could not be sent. With a scope that waits for the server's
+    /// answer, also the exception in this answer.
     pub fn send_oneway<'a>(
         &self,
         operation: &Operation<'_>,
@@ -309,8 +312,8 @@ impl ObjectRef {
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// For generated code: runs `call` on the servant itself if it lives in this ORB and implements
-    /// `I`. Otherwise returns `None`.
+    /// For generated code: calls the servant directly, if the object is collocated and its servant
+    /// implements `I`. Otherwise returns `None`.
     #[inline]
     pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,

@@ -1,4 +1,4 @@
-//! Typed references.
+//! The trait of typed references.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use crate::context::Context;
 use crate::exception::SystemException;
 use crate::policy::{CallPolicies, Timeout};
 
-/// A typed reference such as `EchoRef`, made by the IDL compiler.
+/// A typed reference to an object, such as the type `EchoRef` that the IDL compiler generates.
 ///
-/// A reference type has these methods as inherent ones too, unless an operation of its interface
-/// has the same name and hides the method. Only generic code, and calls of hidden methods, need to
-/// import this trait.
+/// A reference type also has these methods as inherent methods, unless an operation of its
+/// interface has the same name. Programs import this trait only in generic code, and for methods
+/// whose names are operations.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;
 
-    /// Converts an untyped reference without a check.
+    /// Converts an untyped reference without a check of the object's interface.
     fn from_object(object: ObjectRef) -> Self;
 
     /// Returns the untyped reference.
     fn as_object(&self) -> &ObjectRef;
 
-    /// Returns true if the references themselves show that they denote one object
-    /// ([`ObjectRef::is_equivalent`]). Asks no server.
+    /// Returns true if both references certainly denote the same object
+    /// ([`ObjectRef::is_equivalent`]). The method compares the references and makes no call.
     fn is_equivalent(&self, other: &impl Reference) -> bool {
         self.as_object().is_equivalent(other.as_object())
     }
 
-    /// Returns a typed reference if the object has this interface. Asks the object unless its
-    /// reference already states the interface.
+    /// Returns a typed reference if the object has this interface. Calls the object to check,
+    /// unless the reference itself states the interface.
     ///
     /// # Errors
     /// The errors of a call.
@@ -40,14 +40,14 @@ pub trait Reference: Clone + Sized {
         Ok(object.is_a(Self::REPOSITORY_ID)?.then(|| Self::from_object(object.clone())))
     }
 
-    /// Returns a typed reference without a check. Operations that the object does not have raise
-    /// BAD_OPERATION.
+    /// Returns a typed reference without a check of the object's interface. Calls of operations
+    /// that the object does not have raise BAD_OPERATION.
     #[must_use]
     fn unchecked_narrow(object: &ObjectRef) -> Self {
         Self::from_object(object.clone())
     }
 
-    /// Returns a copy with the time-out `timeout`, from the call to the result.
+    /// Returns a copy whose calls have the time-out `timeout`.
     #[must_use]
     fn with_timeout(&self, timeout: impl Into<Timeout>) -> Self {
         self.with_policies(CallPolicies { timeout: Some(timeout.into()), ..CallPolicies::NONE })
@@ -65,14 +65,15 @@ pub trait Reference: Clone + Sized {
         Self::from_object(self.as_object().with_canceller(canceller))
     }
 
-    /// Returns a copy that sends these properties to operations that ask for them
-    /// ([`ObjectRef::with_context`]).
+    /// Returns a copy that sends the properties of `context` with operations that have a context
+    /// clause in their IDL ([`ObjectRef::with_context`]).
     #[must_use]
     fn with_context(&self, context: &Context) -> Self {
         Self::from_object(self.as_object().with_context(context))
     }
 
-    /// Returns a copy with these policies added to its own, which they override.
+    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
+    /// are.
     #[must_use]
     fn with_policies(&self, policies: CallPolicies) -> Self {
         Self::from_object(self.as_object().with_policies(policies))
@@ -96,7 +97,8 @@ impl Reference for ObjectRef {
 /// For generated code: writes a reference or nil.
 ///
 /// # Errors
-/// None for references that this ORB made or received.
+/// [`CdrError::UnreachableReference`] for an object of an ORB that does not listen, and the errors
+/// of the encoder.
 pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Option<&R>) -> Result<(), CdrError> {
     ObjectRef::encode(reference.map(Reference::as_object), encoder)
 }
@@ -104,7 +106,7 @@ pub fn write_reference<R: Reference>(encoder: &mut Encoder<'_>, reference: Optio
 /// For generated code: reads a reference or nil.
 ///
 /// # Errors
-/// If the bytes are no reference.
+/// If the bytes do not encode a reference.
 pub fn read_reference<R: Reference>(decoder: &mut Decoder<'_>) -> Result<Option<R>, CdrError> {
     Ok(ObjectRef::decode(decoder)?.map(R::from_object))
 }

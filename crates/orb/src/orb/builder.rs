@@ -63,23 +63,25 @@ pub struct OrbBuilder {
     rt: RtConfig,
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
-    /// Function pointers that are set only by programs which ask for guarantees or early
-    /// connections. Other programs are then linked without the code for them.
+    /// Checks the required guarantees. [`OrbBuilder::require_guarantee`] sets the pointer, so that
+    /// other programs are linked without the check's code. `preconnect` is a pointer for the same
+    /// reason.
     check_guarantees: Option<GuaranteeCheck>,
     preconnect: Option<PreconnectFn>,
     /// Starts the monitor of processor-time budgets. [`OrbBuilder::real_time`] sets the pointer, so
     /// that other programs are linked without the monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// Set only by programs with interceptors; other programs are linked without their code.
+    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that other programs are
+    /// linked without the code of interceptors.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
-    /// The first error that a setter found. `build` returns it.
+    /// The first error of a setter, which `build` returns.
     refused: Option<SystemException>,
 }
 
-/// Connections to make at start: the reference, the priorities, and the number of connections at
-/// each priority.
+/// Connections to make at start: the stringified reference, the priorities, and the number of
+/// connections for each priority.
 type Preconnect = (String, Vec<i16>, usize);
 type GuaranteeCheck = fn(required: &[Guarantee]) -> Result<(), OrbError>;
 type CpuMonitorStart = fn(orb: &OrbContext) -> io::Result<()>;
@@ -122,27 +124,27 @@ impl OrbBuilder {
         }
     }
 
-    /// Adds a thread pool. If none is added, an ORB that [listens](Self::listen) has one pool,
+    /// Adds a thread pool. By default an ORB that [listens](Self::listen) has one pool,
     /// [`PoolConfig::default`].
     pub fn pool(mut self, pool: PoolConfig) -> Self {
         self.pools.push(pool);
         self
     }
 
-    /// Adds an address at which the first pool listens. The addresses of other pools are in
+    /// Adds an address at which the first pool listens. Other pools have their addresses in
     /// [`PoolConfig::listen`](field@PoolConfig::listen). The order of the builder's calls does not
     /// matter.
     ///
     /// An address is `tcp:HOST:PORT`, `unix:PATH`, or `shm:PATH` (with the feature
-    /// `shared-memory`). With port 0 the system chooses a free port. An empty host means every
+    /// `shared-memory`). With port 0 the kernel chooses a free port. An empty host means every
     /// address of the machine. By default the ORB does not listen and is only a client.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen.push(address.into());
         self
     }
 
-    /// Adds an address that references carry instead of the addresses at which the ORB listens. For
-    /// servers behind NAT or in containers. Port 0 stands for the port at which the ORB listens. By
+    /// Adds an address that references carry instead of the addresses at which the ORB listens, for
+    /// servers behind NAT or in containers. Port 0 means the port at which the ORB listens. By
     /// default references carry the addresses at which the ORB listens.
     pub fn publish(mut self, address: impl Into<String>) -> Self {
         self.publish.push(address.into());
@@ -150,8 +152,8 @@ impl OrbBuilder {
     }
 
     /// Replaces the default transports: TCP, Unix sockets and, with the feature `shared-memory`,
-    /// shared memory. [`Transports::default`] has all three in any case. The documentation of
-    /// [`Transport`](corelane_net::Transport) says how to write one with addresses of its own.
+    /// shared memory. [`Transports::default`] has all three, even without the feature. The
+    /// documentation of [`Transport`](corelane_net::Transport) explains how to add a transport.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self
@@ -164,27 +166,27 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the memory in bytes that the replies to all calls of this ORB may use together; 256 MiB
-    /// by default. It limits servers that stay below [`Limits::max_message_size`] but use many
-    /// connections.
+    /// Sets the maximum memory in bytes that the replies to all calls of this ORB may use together;
+    /// 256 MiB by default. The maximum protects the client from servers that send large replies on
+    /// many connections.
     ///
     /// Counted are:
     /// - the received part of an incomplete reply, once it exceeds 64 KiB;
     /// - a complete reply of more than 64 KiB, until its results have been read;
-    /// - the data made from results while they are read, beyond the first 64 KiB;
-    /// - the data made from encoded arguments when this ORB calls its own object, beyond the first
-    ///   64 KiB.
+    /// - the values decoded from results while a caller reads them, beyond the first 64 KiB;
+    /// - the values decoded from the arguments of encoded collocated calls, beyond the first 64
+    ///   KiB.
     ///
-    /// A call whose reply would exceed the maximum fails with IMP_LIMIT; if the reply was
-    /// incomplete, its connection is closed. Memory that is kept after large messages, for later
-    /// ones, is not counted; it is at most 64 MiB.
+    /// A call whose reply would exceed the maximum fails with IMP_LIMIT, and an incomplete reply
+    /// ends its connection. Memory of large messages that the ORB keeps for later messages, at most
+    /// 64 MiB, does not count.
     pub fn max_reply_memory(mut self, bytes: usize) -> Self {
         self.max_reply_memory = bytes;
         self
     }
 
-    /// Sets the time-out of calls for which no thread or reference sets another time-out; 30 s by
-    /// default.
+    /// Sets the default time-out of calls; 30 s by default. The policies of a thread or a reference
+    /// may override it.
     pub fn call_timeout(mut self, timeout: impl Into<Timeout>) -> Self {
         self.call_policies.timeout = Some(timeout.into());
         self
@@ -198,8 +200,8 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the reaction of a call if every connection to its server is in use. By default the call
-    /// waits.
+    /// Sets what a call does if its server already has the maximum number of connections and all
+    /// are in use. By default the call waits.
     pub fn on_pool_exhausted(mut self, reaction: PoolExhausted) -> Self {
         self.on_pool_exhausted = reaction;
         self
@@ -211,36 +213,37 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets how many bytes of oneways with [`SyncScope::None`](crate::SyncScope::None) a connection
-    /// may buffer, and for how long; 16 KiB and 1 ms by default.
+    /// Sets the limits on buffered oneways of a connection
+    /// ([`SyncScope::None`](crate::SyncScope::None)); 16 KiB and 1 ms by default.
     pub fn oneway_batch(mut self, batch: OnewayBatch) -> Self {
         self.oneway_batch = batch;
         self
     }
 
-    /// Sets whether threads poll before they sleep: callers that wait for a reply, and threads of
-    /// pools that set no policy of their own ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)).
-    /// Callers of multiplexed connections never poll. By default threads poll sockets while that helps, for at
-    /// most 50 us ([`SpinPolicy::DEFAULT`]), and shared memory as its transport says. Threads of fixed
-    /// priority poll only with [`SpinPolicy::Always`].
+    /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of
+    /// pools without a policy of their own
+    /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
+    /// connections never poll. By default threads poll sockets for at most 50 us, while polling
+    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); for shared memory its transport decides. Threads
+    /// with a fixed priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
         self
     }
 
-    /// Sets for how long a graceful close waits for the peer; 2 s by default. In this time, at
-    /// shutdown and at other times, the peer can read its last messages and close its side. After
-    /// it the connection is cut. The drop of an ORB waits for the same time for servants to return.
+    /// Sets the maximum time for which a graceful close waits for the peer to read its last
+    /// messages and to close; 2 s by default. After this time the connection is shut down. The drop
+    /// of an ORB waits at most this time for servants to return.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
     }
 
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
-    /// Idle connections are checked every quarter of this time, but at least every 10 s, and every
-    /// second if the ORB listens. Connections of threads with a fixed priority, and of priority
-    /// bands, stay open. The thread that checks could otherwise be preempted while it holds such a
-    /// connection.
+    /// The ORB checks idle connections every quarter of this time, at least every 10 s, and every
+    /// second if it listens. Connections of threads with a fixed priority, and of priority bands,
+    /// stay open: the thread that checks has a low priority, and could be preempted while it holds
+    /// such a connection.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
@@ -252,52 +255,53 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the native code set of char and string; UTF-8 by default, for which strings need no
-    /// conversion. References name this code set, and calls use it if the server supports it. A
-    /// single `char` beyond ASCII is always sent in ISO 8859-1, because a char is one octet (CORBA
-    /// 3.0.3, section 15.3.1.6).
+    /// Sets the native code set for `char` and `string`; by default UTF-8, for which strings need
+    /// no conversion. References publish this code set, and calls use it if the server supports it.
+    /// A single `char` beyond ASCII is always sent in ISO 8859-1, because a `char` is one octet
+    /// (CORBA 3.0.3, section 15.3.1.6).
     pub fn native_char_set(mut self, set: CharSet) -> Self {
         self.native_char_set = set;
         self
     }
 
     /// Makes the ORB send GIOP 1.2 messages in fragments of at most `bytes` bytes (a multiple of 8,
-    /// at least 64). By default messages are sent whole. GIOP 1.1 messages are always sent whole
+    /// at least 64). By default messages are not fragmented. GIOP 1.1 messages are never fragmented
     /// (docs/decisions/0005).
     pub fn fragment_size(mut self, bytes: usize) -> Self {
         self.fragment_size = Some((bytes & !7).max(64));
         self
     }
 
-    /// Sets how priorities are mapped to the kernel's and the network's priorities, and the
-    /// scheduling class of threads with a priority. [`RtConfig::default`] by default.
+    /// Sets the real-time configuration: the mapping of CORBA priorities to native and network
+    /// priorities, and the scheduling class of threads with a priority. The default is
+    /// [`RtConfig::default`].
     pub fn real_time(mut self, real_time: RtConfig) -> Self {
         self.rt = real_time;
         self.start_cpu_monitor = Some(start_cpu_monitor);
         self
     }
 
-    /// Makes [`build`](Self::build) fail unless this guarantee holds on the machine, for example
-    /// `scheduling-class` (see [`rt::guarantees`](crate::rt::guarantees)). May be called several
-    /// times. By default no guarantee is required.
+    /// Requires a real-time guarantee: [`build`](Self::build) fails if the machine does not give it
+    /// (see [`rt::guarantees`](crate::rt::guarantees)). May be called several times. By default no
+    /// guarantee is required.
     pub fn require_guarantee(mut self, guarantee: Guarantee) -> Self {
         self.required.push(guarantee);
         self.check_guarantees = Some(check_guarantees);
         self
     }
 
-    /// Makes [`build`](Self::build) lock the memory of the whole process until the process ends,
-    /// including memory that is used later. Server threads touch their stacks before they begin.
-    /// `build` fails if the system does not permit the lock (the guarantee `memory-lock`). By
-    /// default memory is not locked.
+    /// Makes [`build`](Self::build) lock the present and future memory of the whole process until
+    /// the process ends. Threads of pools touch their stacks before they begin. `build` fails if
+    /// the kernel does not permit the lock (the guarantee `memory-lock`). By default memory is not
+    /// locked.
     pub fn lock_memory(mut self) -> Self {
         self.locks_memory = true;
         self
     }
 
-    /// Makes [`build`](Self::build) connect to the object of this reference, with `count`
-    /// connections at each of `priorities`; see
-    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect). By default the first call makes a
+    /// Makes [`build`](Self::build) connect to the object of a stringified reference, with `count`
+    /// connections for each of `priorities` (see
+    /// [`ObjectRef::preconnect`](crate::ObjectRef::preconnect)). By default the first call makes a
     /// connection.
     pub fn preconnect(
         mut self,
@@ -311,11 +315,11 @@ impl OrbBuilder {
     }
 
     /// Prints events on standard error. The maximum is ten lines per second for each peer, 100 for
-    /// all peers together, and ten for each kind of event of the process itself. If a line would
-    /// block because a pipe is full, it is dropped and counted.
+    /// all peers together, and ten for each kind of event of the process itself. A line that would
+    /// block, because a pipe is full, is dropped and counted.
     ///
-    /// Replaces [`on_event`](Self::on_event). Without either, events are only counted
-    /// ([`Orb::event_counts`]).
+    /// This setting replaces a callback of [`on_event`](Self::on_event). By default events are only
+    /// counted ([`Orb::event_counts`]).
     pub fn log_events(self) -> Self {
         let log = Log::new();
         self.on_event(move |event| {
@@ -327,26 +331,26 @@ impl OrbBuilder {
         })
     }
 
-    /// Calls `callback` for each [`Event`](crate::Event). By default events are only counted.
+    /// Sets the callback for each [`Event`](crate::Event). By default events are only counted.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.on_event = Some(Box::new(callback));
         self
     }
 
-    /// Sets the text of an initial reference: `IOR:`, `corbaloc:` or `corbaname:`. The ORB resolves
-    /// the text when [`Orb::resolve_initial_references`] or `corbaloc:rir:` asks for the reference.
-    /// By default there are no such texts. If the text has another form, [`build`](Self::build)
-    /// fails.
+    /// Sets the text of an initial reference, which begins with `IOR:`, `corbaloc:` or
+    /// `corbaname:`. The ORB resolves the text at each use by [`Orb::resolve_initial_references`]
+    /// or `corbaloc:rir:`. By default there are no texts. If the text has another form,
+    /// [`build`](Self::build) fails.
     pub fn initial_reference(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_text(TextSource::Program, name.into(), text.into());
         self.refused = self.refused.or(set.err());
         self
     }
 
-    /// Sets the text from which initial references without a text of their own are made: `/` and
-    /// the name are appended to it. For example `corbaloc::host:2809` leads to the `NameService` of
-    /// that host. By default there is no such text. If the result is not a reference,
-    /// [`build`](Self::build) fails.
+    /// Sets the beginning of the text for initial references without a text of their own. `/` and
+    /// the name are appended to it: with `corbaloc::host:2809`, the reference `NameService` has the
+    /// text `corbaloc::host:2809/NameService`. By default there is no such text. If the result is
+    /// not a stringified reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
@@ -355,12 +359,12 @@ impl OrbBuilder {
 
     /// Takes the ORB's options from a program's arguments, and returns the other arguments. The
     /// options are `-ORBInitRef NAME=TEXT`, `-ORBDefaultInitRef TEXT`, and `-ORBid NAME`, which has
-    /// no effect. Texts of arguments
-    /// come before those that the program sets, in whatever order. By default the ORB reads no arguments.
+    /// no effect. Texts in arguments override the texts that the program sets. By default the ORB
+    /// reads no arguments.
     ///
     /// # Errors
-    /// [`OrbError::Client`] for an option without its value, a text that is not a reference, and an
-    /// unknown option that begins with `-ORB`.
+    /// [`OrbError::Client`] for an option without its value, a text that is not a stringified
+    /// reference, and an unknown option that begins with `-ORB`.
     ///
     /// # Examples
     /// ```
@@ -379,19 +383,19 @@ impl OrbBuilder {
         Ok((self, rest))
     }
 
-    /// Adds an interceptor, which runs before and after every request. May be called several times.
-    /// By default there are no interceptors.
+    /// Adds an interceptor, which the ORB calls before and after every request. May be called
+    /// several times. By default there are no interceptors.
     pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
         let points = self.interceptors.get_or_insert_with(|| Box::new(InterceptorChain::default()));
         points.push(Box::new(interceptor));
         self
     }
 
-    /// Makes the ORB. When this returns, the ORB listens and serves.
+    /// Makes the ORB. When the method returns, the ORB listens and serves requests.
     ///
     /// # Errors
-    /// If a required guarantee does not hold, an address is invalid, or listening at an address
-    /// fails. Also if a connection to make at start fails, or the system refuses descriptors or
+    /// If the machine does not give a required guarantee, an address is invalid, or listening
+    /// fails. Also if a connection to make at start fails, or the kernel refuses descriptors or
     /// threads.
     pub fn build(self) -> Result<Orb, OrbError> {
         if let Some(check) = self.check_guarantees {
@@ -435,7 +439,7 @@ impl OrbBuilder {
         }
         Poa::root(Arc::downgrade(core.server()), core.poa_table());
         let orb = Orb { core: Arc::clone(&core) };
-        // The transports are detached when `orb` shuts down.
+        // The transports are detached when the ORB shuts down.
         core.transports().attach_orb();
         let mut lanes = Vec::new();
         let (mut pools, mut listen) = (self.pools, self.listen);
@@ -475,7 +479,7 @@ fn transports() -> Transports {
     ])
 }
 
-/// Makes the connections for which the program asked at start.
+/// Makes the connections of [`OrbBuilder::preconnect`].
 fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
     for (reference, priorities, count) in wanted {
         if let Some(object) = orb.string_to_object(reference).map_err(OrbError::Client)? {
@@ -501,8 +505,8 @@ fn parse_address(address: &str, transports: &Transports) -> Result<Endpoint, Orb
     listen_address::parse(address, transports).ok_or_else(|| OrbError::Address(address.to_owned()))
 }
 
-/// Returns a number that identifies the ORB. It is not zero, and it cannot be guessed, because the
-/// standard library's hash keys are random.
+/// Returns a random number that identifies the ORB. The number is not zero, and peers cannot guess
+/// it, because it is made from the standard library's random hash keys.
 fn random_stamp() -> u64 {
     std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()).max(1)
 }
@@ -536,7 +540,7 @@ mod tests {
     #[test]
     fn invalid_address_error_shows_the_reason_and_the_syntax() {
         let error = |address| parse_address(address, &transports()).unwrap_err().to_string();
-        for (address, reason) in [("ftp:h:1", "no transport has this scheme"), ("tcp:h", "no address: write")] {
+        for (address, reason) in [("ftp:h:1", "no transport has this scheme"), ("tcp:h", "an address: write")] {
             let error = error(address);
             assert!([address, reason, "tcp:HOST:PORT"].iter().all(|part| error.contains(part)), "{error}");
         }

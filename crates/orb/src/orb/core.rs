@@ -1,4 +1,4 @@
-//! The state that references, POAs and threads of one ORB share.
+//! The core of an ORB: its start and its shutdown.
 
 use std::io;
 use std::ops::Deref;
@@ -28,8 +28,8 @@ use crate::server_context::ServerContext;
 pub(crate) enum ShutdownWait {
     /// The shutdown does not wait. A later shutdown may wait.
     DoNotWait,
-    /// The shutdown waits for the closing time. A thread that is then still in a servant ends when
-    /// the servant returns.
+    /// The shutdown waits at most for the drain time-out. A thread that is still in a servant after
+    /// this time ends when the servant returns.
     ClosingTimeout,
     /// The shutdown waits until the last servant returns.
     Unbounded,
@@ -79,17 +79,16 @@ impl OrbCore {
     }
 
     pub(crate) fn root_poa(&self) -> Poa {
-        // Set before the builder returns the ORB.
+        // The root POA is set before the builder returns the ORB.
         Poa::from_core(Arc::clone(self.poa_table().root().expect("the builder makes the root POA")))
     }
 
-    /// Starts to serve: the lanes and their threads. Also records the addresses that references
-    /// carry.
+    /// Starts the lanes and their threads, and records the addresses that references carry.
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
-        // The lanes are stored before their threads run. If one thread cannot be started, the
-        // shutdown then ends the others.
+        // The lanes are stored before their threads run. If a thread cannot be started, the
+        // shutdown then finds and ends the others.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
             crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::Thread)?;
@@ -116,20 +115,20 @@ impl OrbCore {
         &self.initial_references
     }
 
-    /// Registers a reference under a name. Returns false if the name is empty or already used.
+    /// Registers an initial reference. Returns false if the name is empty or already used.
     pub(crate) fn register_initial_reference(
         &self,
         name: &str,
         reference: &ObjectRef,
     ) -> Result<bool, SystemException> {
         let mut initial = self.initial_references.lock();
-        // Checked under the lock, because the shutdown empties the table, and nothing may be added
-        // afterwards.
+        // The ORB is checked under the lock: the shutdown empties the table, and nothing may be
+        // added after this.
         self.check_usable()?;
         Ok(initial.register(name, reference))
     }
 
-    /// Shuts the ORB down for one of its own threads. A new thread does the waiting, because the
+    /// Shuts the ORB down for one of its own threads. A new thread runs the shutdown, because the
     /// calling thread cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
@@ -138,13 +137,13 @@ impl OrbCore {
             return;
         }
         let core = Arc::clone(self);
-        // The new thread has no real-time priority, even if the calling thread has one: the
-        // shutdown is not urgent.
+        // The new thread has no real-time priority, even if the calling thread has a real-time
+        // priority, because the shutdown is not urgent.
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
-            // The new thread could not be started, so no thread joins the others. They are told to
-            // stop, and end when their requests are done.
+            // The new thread could not be started, so no thread joins the lanes' threads. They end
+            // when their requests have finished.
             let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));
@@ -153,10 +152,11 @@ impl OrbCore {
         }
     }
 
-    /// Shuts the ORB down; see [`Orb::shutdown`](super::Orb::shutdown).
+    /// Shuts the ORB down (see [`Orb::shutdown`](super::Orb::shutdown)), and waits as `patience`
+    /// says.
     pub(crate) fn shutdown(self: &Arc<Self>, patience: ShutdownWait) {
         if self.is_forked_copy() {
-            // A forked child has the connections of its parent, but none of the threads. It must
+            // A forked child has the connections of its parent, but none of its threads, so it must
             // not end anything.
             return;
         }
@@ -167,15 +167,16 @@ impl OrbCore {
         };
         if self.begin_shutdown() {
             let root = self.root_poa();
-            // A callback that waits for the shutdown would wait for itself. In this scope such a
+            // A callback that waited for the shutdown would wait for itself. In this scope such a
             // wait is an error.
             let _frame = UpcallScope::enter_callback(root.core());
-            // The main thread no longer runs these jobs, and the shutdown waits for them, so they
-            // run here.
+            // The main thread no longer runs the queued deactivations, and the shutdown waits for
+            // them, so they run here.
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {
-                // A reference with direct calls keeps the servant of its object.
+                // A reference that bypasses the POA keeps the servant of its object, so the drop
+                // may run code of the application.
                 root.core().drop_guarded("Servant", || drop(reference));
             }
             root.destroy_root(patient);
@@ -188,9 +189,9 @@ impl OrbCore {
         if patience == ShutdownWait::DoNotWait {
             return;
         }
-        // Another thread may have begun the shutdown, and may still be closing connections.
+        // If another thread has begun the shutdown, it may still be closing connections.
         self.wait_until_closed(patient);
-        // The other thread may have waited for servants for a shorter time.
+        // The other thread may wait for servants for a shorter time than this call.
         self.root_poa().core().wait_for_end(patient);
         let until = Monotonic::now() + self.config().drain_timeout;
         let lanes = self.server().all_lanes();
@@ -221,7 +222,8 @@ impl OrbCore {
                     continue;
                 }
             }
-            // If the thread panicked, this has already been reported; only its end matters here.
+            // A panic of the thread has already been reported. Only the end of the thread matters
+            // here.
             let _ = thread.join();
         }
         self.close_connections();
@@ -229,8 +231,8 @@ impl OrbCore {
         self.spares().close();
         self.set_ended();
         drop(threads);
-        // Called after the lock is released, because the event handler may use the ORB or shut it
-        // down again.
+        // The lock is released before the report, because the event callback may use the ORB or
+        // shut it down again.
         self.events().replies_unread(unread);
     }
 }

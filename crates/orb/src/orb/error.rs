@@ -12,30 +12,30 @@ use crate::listen_address;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OrbError {
-    /// An address is invalid. The message shows the address and the correct syntax.
+    /// An address is invalid. The message contains the address and the correct syntax.
     Address(String),
     /// Listening at an endpoint failed.
     Listen {
         /// The endpoint at which listening failed.
         endpoint: Endpoint,
-        /// The error that the system returned.
+        /// The error of the transport.
         error: io::Error,
     },
-    /// A required guarantee does not hold on this machine.
+    /// The machine does not give a required real-time guarantee.
     Guarantee {
         /// The guarantee's name.
         name: String,
-        /// The reason why the guarantee does not hold, and how to change that.
+        /// The reason why the machine does not give the guarantee, and the remedy.
         why: String,
     },
-    /// The client policies are inconsistent, the connections to make at start failed, or an initial
+    /// The client policies are inconsistent, a connection to make at start failed, or an initial
     /// reference or an argument of the program is invalid.
     Client(SystemException),
-    /// The system refused to start a thread.
+    /// The kernel refused to start a thread.
     Thread(io::Error),
-    /// The system does not permit the process to lock its memory.
+    /// The kernel does not permit the process to lock its memory.
     Memory(io::Error),
-    /// The system has no more descriptors or memory.
+    /// The kernel has no more descriptors or memory for the process.
     System(io::Error),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OrbError::Address(text) => {
-                write!(f, "\"{text}\" is no address: {}{}", listen_address::scheme_error(text), listen_address::SYNTAX)
+                write!(f, "\"{text}\" is not an address: {}{}", listen_address::scheme_error(text), listen_address::SYNTAX)
             }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Guarantee { name, why } => {

@@ -1,9 +1,9 @@
 //! Initial references (CORBA 3.0.3, section 4.5), and references by name: `corbaloc:rir:` and
 //! `corbaname:` (OMG Naming Service 1.3, section 2.5).
 //!
-//! A program registers objects, or gives texts to the builder or with `-ORBInitRef`. A text is
-//! resolved each time the reference is asked for. So a name leads to the object that the name
-//! service has at that time.
+//! A program registers objects, or passes texts to the builder or by the option `-ORBInitRef`. A
+//! text is resolved at each request for the reference, so the result is the object to which the
+//! name service binds a name at that time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,20 +18,21 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Maximum number of initial references that may refer to one another, one after the other.
+/// Maximum length of a chain of initial references whose texts refer to the next one.
 const MAX_LINKS: u32 = 8;
-/// Maximum number of name components that are read from an error of a name service.
+/// Maximum number of name components that are read from an exception of a name service.
 const MAX_SHOWN: u32 = 64;
 
 /// The initial references of an ORB.
 #[derive(Debug, Default)]
 pub(crate) struct InitialReferences {
     by_name: HashMap<String, InitialReference>,
-    /// The text for references that are not in the table: `/` and the name are appended to it.
+    /// The beginning of the text for references that are not in the table. `/` and the name are
+    /// appended to it.
     default: Option<(TextSource, String)>,
 }
 
-/// The giver of a text. The user's arguments come before the program's own settings.
+/// The source of a text. Texts from the program's arguments override texts from the builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TextSource {
     Program,
@@ -41,13 +42,13 @@ pub(super) enum TextSource {
 #[derive(Clone, Debug)]
 enum InitialReference {
     Object(ObjectRef),
-    /// A text that is resolved each time the reference is asked for.
+    /// A text that is resolved at each request for the reference.
     Text(TextSource, String),
 }
 
 impl InitialReferences {
-    /// Registers an object, which comes before a text. Returns false if the name is empty or another
-    /// object has it.
+    /// Registers an object, which overrides a text. Returns false if the name is empty, or already
+    /// registered for an object.
     pub(super) fn register(&mut self, name: &str, object: &ObjectRef) -> bool {
         let is_free = !name.is_empty() && !matches!(self.by_name.get(name), Some(InitialReference::Object(_)));
         if is_free {
@@ -56,10 +57,10 @@ impl InitialReferences {
         is_free
     }
 
-    /// Sets the text of a reference. Of two texts of one source the last counts.
+    /// Sets the text of a reference. A later text of the same source replaces an earlier one.
     ///
     /// # Errors
-    /// BAD_PARAM for an empty name, and for a text that is not a reference.
+    /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.
     pub(super) fn set_text(&mut self, source: TextSource, name: String, text: String) -> Result<(), SystemException> {
         if name.is_empty() {
             return Err(bad_url(minor::bad_param::URL_OTHER, "an initial reference has no name".into()));
@@ -72,10 +73,10 @@ impl InitialReferences {
         Ok(())
     }
 
-    /// Sets the beginning of the texts of unknown references.
+    /// Sets the beginning of the text for references without a text.
     ///
     /// # Errors
-    /// BAD_PARAM if the text is not a reference when an object key is appended.
+    /// BAD_PARAM if the text with `/` and a name appended is not a stringified reference.
     pub(super) fn set_default(&mut self, source: TextSource, text: String) -> Result<(), SystemException> {
         ObjectUrl::parse(&format!("{text}/X"), &Limits::DEFAULT).map_err(|error| invalid_text(&text, error))?;
         if self.default.as_ref().is_none_or(|(other, _)| *other <= source) {
@@ -109,7 +110,7 @@ impl InitialReferences {
 }
 
 impl OrbCore {
-    /// Converts the text of a reference. If the text is a name, calls its name service to resolve
+    /// Converts a stringified reference. For a `corbaname:` text, calls the name service to resolve
     /// the name.
     pub(super) fn string_to_object(&self, text: &str) -> Result<Option<ObjectRef>, SystemException> {
         self.text_to_object(text, MAX_LINKS)
@@ -141,7 +142,7 @@ impl OrbCore {
         let refused =
             |why: &str| bad_url(minor::bad_param::URL_OTHER, format!("the initial reference \"{name}\" {why}"));
         let Some(links) = links.checked_sub(1) else {
-            return Err(refused("leads to itself, or through too many others"));
+            return Err(refused("refers to itself, or to a chain of too many others"));
         };
         let found = self.initial_references().lock().find(name);
         match found.ok_or_else(|| refused("is not known to this ORB (OrbBuilder::initial_reference, -ORBInitRef)"))? {
@@ -150,8 +151,8 @@ impl OrbCore {
         }
     }
 
-    /// Calls the name service of a `corbaname:` text to resolve the name. The call has the usual
-    /// time-out.
+    /// Calls the name service of a `corbaname:` text to resolve the name, with the usual time-out
+    /// of a call.
     fn resolve_name(&self, text: &str, url: &Corbaname, links: u32) -> Result<Option<ObjectRef>, SystemException> {
         static RESOLVE: Operation = Operation::new("resolve");
         let context = self.location(&url.context, links)?;
@@ -180,13 +181,14 @@ fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
     let why = match name {
         "NotFound" => reply.read(read_not_found).unwrap_or_else(|_| "NotFound".to_owned()),
         "InvalidName" => "the name service refuses the name".to_owned(),
-        "CannotProceed" => "the name service cannot go on in a context of another server".to_owned(),
+        "CannotProceed" => "the name service cannot proceed in a naming context of another server".to_owned(),
         _ => format!("the name service raised {}", crate::text::shown(id.as_bytes())),
     };
     bad_url(minor::bad_param::URL_OTHER, format!("\"{}\" is not resolved: {why}", excerpt(text)))
 }
 
-/// Reads the members of the exception NotFound: the reason, and the rest of the name.
+/// Reads the members of the exception NotFound: the reason, and the unresolved components of the
+/// name.
 fn read_not_found(decoder: &mut Decoder<'_>) -> Result<String, corelane_wire::CdrError> {
     let reason = match decoder.read_u32()? {
         0 => "nothing is bound to the first part of",
@@ -217,8 +219,7 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
 /// Takes the ORB's options from a program's arguments (CORBA 3.0.3, section 4.5.3).
 ///
 /// # Errors
-/// [`OrbError::Client`] for an option without its value, and for an option that the ORB does not
-/// know.
+/// [`OrbError::Client`] for an option without its value, and for an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,
@@ -240,11 +241,11 @@ pub(super) fn take_options(
                 initial.set_text(TextSource::Arguments, name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
             }
             "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::Client)?,
-            // The name of an ORB has no effect, because the ORBs of a process share nothing.
+            // The id of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {
                 return Err(bad(format!(
-                    "{argument} is no option of this ORB, which knows -ORBInitRef, -ORBDefaultInitRef and -ORBid"
+                    "{argument} is not an option of this ORB; its options are -ORBInitRef, -ORBDefaultInitRef and -ORBid"
                 )));
             }
         }

@@ -1,5 +1,4 @@
-//! Tests of the references that keep an ORB's internal state alive, and of a shutdown from the
-//! ORB's own threads.
+//! Tests of the lifetime of an ORB's internal state, and of shutdowns from the ORB's own threads.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,11 +18,10 @@ use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{Dispatch, PoolConfig};
 use crate::server_context::ServerContext;
 
-/// Longer than any step of these tests takes on the slowest machine. A test that fails waits this
-/// long.
+/// Time after which a test fails. Each step of these tests takes much less on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A servant whose only operation is a closure. It also holds a value until it is dropped.
+/// A servant whose only operation runs a closure. The servant keeps a value until it is dropped.
 struct Does<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
 impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Does<F, K> {
@@ -60,19 +58,19 @@ fn serving(dispatch: Dispatch) -> Orb {
     orb
 }
 
-/// Returns another ORB, with its reference to an object of `orb`.
+/// Returns another ORB, and a reference of this ORB to the same object.
 fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
     (client, reference)
 }
 
-/// Waits until no thread or table keeps the server's context. All internal parts of an ORB keep
-/// this context.
+/// Waits until no thread or table keeps the server context, which all internal parts of an ORB
+/// keep.
 fn gone(server: &Weak<ServerContext>) {
     let began = Instant::now();
     while server.strong_count() > 0 {
-        assert!(began.elapsed() < PATIENCE, "{} still keep the inside of the ORB", server.strong_count());
+        assert!(began.elapsed() < PATIENCE, "{} owners still keep the ORB's internal state", server.strong_count());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -84,7 +82,7 @@ const EVERY_DISPATCH: [Dispatch; 4] = [
     Dispatch::HalfSyncHalfAsync { threads: 2, max_queued: 8 },
 ];
 
-/// An ORB that another owner will drop.
+/// An ORB that a servant or callback of the test drops.
 type Owned = Arc<Mutex<Option<Orb>>>;
 
 fn owned() -> Owned {
@@ -123,8 +121,8 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let owner = owned();
         let poa = orb.root_poa();
         let id = Arc::new(OnceLock::new());
-        // The object is deactivated by its own request. The servant is dropped after this request,
-        // and so outside any upcall.
+        // The object's own request deactivates it. The servant is then dropped after the request,
+        // outside any upcall.
         let servant = Servant::new(Does(
             {
                 let (poa, id) = (poa.clone(), Arc::clone(&id));
@@ -136,7 +134,7 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let (client, object) = from_afar(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
-        // The ORB may cut the connection before the reply is sent, because its own servant caused
+        // The ORB may close the connection before the reply is sent, because its own servant caused
         // the shutdown.
         let _ = call(&object);
         gone(&server);
@@ -157,7 +155,7 @@ fn orb_dropped_in_its_event_handler_shuts_down() {
     gone(&server);
 }
 
-/// A servant locator and adapter activator that also holds a value.
+/// A servant locator and adapter activator that keeps a value.
 struct Keeper(#[allow(dead_code, reason = "kept to be dropped")] Mutex<Vec<Box<dyn Any + Send>>>);
 
 impl ServantLocator for Keeper {
@@ -215,7 +213,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
     drop(orb);
-    // A reference that remains keeps only itself alive.
+    // A remaining reference does not keep the ORB alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
     gone(&server);
@@ -255,5 +253,5 @@ fn equivalent_references_share_a_bounded_hash() {
         }
         hashes.insert(here.hash_value(u32::MAX));
     }
-    assert!(hashes.len() > 90, "other references have other hashes");
+    assert!(hashes.len() > 90, "different references must have different hashes");
 }

@@ -1,5 +1,5 @@
-//! The application's operations: activation, and conversions between servants, ids and references
-//! (CORBA 3.0.3, section 11.3.8).
+//! The POA operations for applications: activation, and conversions between servants, ids and
+//! references (CORBA 3.0.3, section 11.3.8).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,11 +18,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// Bit that marks ids made for a reference without a servant. A slot number never has this bit.
+/// Bit that marks ids that `create_reference` made. A slot number never has this bit.
 const UNPLACED: u64 = 1 << 63;
 
 impl Poa {
-    /// Activates a new object incarnated by `servant` and returns its id.
+    /// Activates a new object that `servant` incarnates, and returns the object's id.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without SYSTEM_ID and RETAIN; [`PoaError::ServantAlreadyActive`]
@@ -33,11 +33,12 @@ impl Poa {
         self.core.activate_new(servant, None)
     }
 
-    /// Activates a new object incarnated by `servant` and returns its reference. Combines
-    /// [`activate_object`](Self::activate_object) and [`id_to_reference`](Self::id_to_reference).
+    /// Activates a new object that `servant` incarnates, and returns the object's reference.
+    /// Combines [`activate_object`](Self::activate_object) and
+    /// [`id_to_reference`](Self::id_to_reference).
     ///
     /// # Errors
-    /// As for the two operations.
+    /// The errors of the two operations.
     pub fn activate(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         self.id_to_reference(&self.activate_object(servant)?)
     }
@@ -47,9 +48,9 @@ impl Poa {
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
-    /// object's deactivation waits for the upcall that calls this;
-    /// [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id
-    /// that this POA did not make; OBJECT_NOT_EXIST 4 once the POA is being destroyed.
+    /// object's deactivation waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with
+    /// UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id that this POA did not make;
+    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.retains())?;
@@ -62,10 +63,10 @@ impl Poa {
         core.insert_keyed(&reservation, &id.0, servant, crate::current::is_running_in(core))
     }
 
-    /// Deactivates the object without waiting. When its last running request is done, a servant
-    /// activator etherealizes it, and its servant is dropped. Until then a POA with a servant
-    /// manager parks new requests. In other POAs they go to the default servant, or raise
-    /// OBJECT_NOT_EXIST 2.
+    /// Deactivates the object without waiting. When its last running request has finished, the
+    /// servant activator, if there is one, etherealizes the object, and the servant is dropped.
+    /// Before this, a POA with a servant manager parks new requests for the object. In other POAs
+    /// new requests go to the default servant, or raise OBJECT_NOT_EXIST 2.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`].
@@ -75,9 +76,9 @@ impl Poa {
         self.core.deactivate(&id.0, DeactivationReason::DEACTIVATED)
     }
 
-    /// Creates a reference to a new, inactive object. The object gets a servant from a later
+    /// Creates a reference to a new, inactive object. A later
     /// [`activate_object_with_id`](Self::activate_object_with_id), the default servant or a servant
-    /// manager.
+    /// manager gives the object a servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without SYSTEM_ID.
@@ -97,14 +98,15 @@ impl Poa {
         Ok(self.core.reference(&id.0, repository_id)?)
     }
 
-    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID this is the active
-    /// object; otherwise, with IMPLICIT_ACTIVATION, a new one. If neither applies, it is the object
-    /// of the request that the servant runs on this thread. In a POA with a default servant, only
-    /// the default servant has such an object.
+    /// Returns the id of the object that `servant` incarnates. With UNIQUE_ID, this is the
+    /// servant's active object. If it has none or may have several, IMPLICIT_ACTIVATION activates
+    /// the servant for a new object. In other cases the object is that of the request that the
+    /// servant runs on this thread. In a POA with a default servant, this last case applies to the
+    /// default servant only.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT unless there is RETAIN with UNIQUE_ID
-    /// or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
+    /// UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
     pub fn servant_to_id(&self, servant: &Servant) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let default = core.policies.request_processing == RequestProcessing::DefaultServant;
@@ -112,7 +114,7 @@ impl Poa {
         core.check_not_dead()?;
         match core.activation_of(servant)? {
             Some(id) => Ok(id),
-            // In a POA with a default servant, only upcalls of the default servant count.
+            // In a POA with a default servant, only upcalls on the default servant count.
             None if core.default_is(servant) || !default => {
                 crate::current::upcall_on(core, servant.identity()).ok_or(PoaError::ServantNotActive)
             }
@@ -120,13 +122,13 @@ impl Poa {
         }
     }
 
-    /// Returns a reference to the object that `servant` incarnates. The object is found as in
-    /// [`servant_to_id`](Self::servant_to_id). Inside an upcall on the servant this works in every
-    /// POA.
+    /// Returns a reference to the object that `servant` incarnates, which is found as in
+    /// [`servant_to_id`](Self::servant_to_id). Inside an upcall on the servant the method works in
+    /// every POA.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN with UNIQUE_ID or IMPLICIT_ACTIVATION, outside an
-    /// upcall on the servant; [`PoaError::ServantNotActive`].
+    /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN
+    /// with UNIQUE_ID or IMPLICIT_ACTIVATION; [`PoaError::ServantNotActive`].
     pub fn servant_to_reference(&self, servant: &Servant) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
         core.check_not_dead()?;
@@ -139,8 +141,8 @@ impl Poa {
         Ok(core.reference(id.as_octets(), servant.repository_id())?)
     }
 
-    /// Returns the servant of the reference's object: the active one, otherwise the default
-    /// servant.
+    /// Returns the servant of the reference's object: its servant in the active object map,
+    /// otherwise the default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT; [`PoaError::WrongAdapter`]
@@ -165,7 +167,8 @@ impl Poa {
         Ok(ObjectId::from(id))
     }
 
-    /// Returns the servant of the object: the active one, otherwise the default servant.
+    /// Returns the servant of the object: its servant in the active object map, otherwise the
+    /// default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without RETAIN or USE_DEFAULT_SERVANT;
@@ -191,8 +194,8 @@ impl Poa {
     /// Returns the default servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT; [`PoaError::NoServant`] if none is
-    /// set.
+    /// [`PoaError::WrongPolicy`] without USE_DEFAULT_SERVANT; [`PoaError::NoServant`] if no default
+    /// servant is set.
     pub fn servant(&self) -> Result<Servant, PoaError> {
         self.core.check_policy(self.core.policies.request_processing == RequestProcessing::DefaultServant)?;
         self.core.check_not_dead()?;
@@ -220,7 +223,7 @@ impl Poa {
         Ok(Option::clone(&self.core.servant_manager.load()))
     }
 
-    /// Sets the servant manager, which can be done only once.
+    /// Sets the servant manager of the POA. The manager can be set only once.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] without USE_SERVANT_MANAGER; BAD_INV_ORDER 6 if a manager is
@@ -257,8 +260,8 @@ impl PoaCore {
         self.policies.id_assignment == IdAssignment::System
     }
 
-    /// Returns true if the POA can find the id of a servant: with RETAIN, if servants have unique
-    /// ids or are activated implicitly.
+    /// Returns true if the POA can find the id of a servant: with RETAIN and with UNIQUE_ID or
+    /// IMPLICIT_ACTIVATION.
     fn knows_servants(&self) -> bool {
         self.retains() && (self.is_unique() || self.is_implicit())
     }
@@ -267,7 +270,7 @@ impl PoaCore {
         self.policies.implicit_activation == ImplicitActivation::Implicit
     }
 
-    /// Checks that activation is allowed. During destruction, running requests may still activate
+    /// Checks that activation is permitted. During destruction, running requests may still activate
     /// objects.
     fn check_alive_or_running(&self) -> Result<(), SystemException> {
         if crate::current::is_running_in(self) { self.check_not_dead() } else { self.check_alive() }
@@ -293,8 +296,8 @@ impl PoaCore {
         Ok(ObjectId::from(&*id))
     }
 
-    /// Returns a system id that this POA never made before. If the POA is persistent, no POA of
-    /// this path makes the same id in another run.
+    /// Returns a new system id. If the POA is persistent, the id is also new among those of earlier
+    /// and later runs.
     pub(super) fn new_id(&self) -> Vec<u8> {
         let count = self.ids.fetch_add(1, Ordering::Relaxed);
         if self.is_persistent() {
@@ -304,15 +307,15 @@ impl PoaCore {
         }
     }
 
-    /// Returns BAD_PARAM 14 for an id that a POA with SYSTEM_ID cannot have made.
+    /// Checks that this POA can have made a system id; BAD_PARAM 14 otherwise.
     pub(super) fn check_own_id(&self, id: &[u8]) -> Result<(), SystemException> {
         if !self.assigns_ids() {
             return Ok(());
         }
         let made = self.ids.load(Ordering::Relaxed);
         let own = if self.is_persistent() {
-            // Ids of earlier runs look like ids that a client invents, so both are accepted. Ids
-            // with a later time than this run are refused.
+            // Ids of earlier runs cannot be told from ids that a client invents, so both are
+            // accepted. Ids with a later time than this run are refused.
             id.split_first_chunk::<8>().zip(id.split_last_chunk::<8>()).is_some_and(|((born, _), (_, count))| {
                 let (born, count) = (u64::from_be_bytes(*born), u64::from_be_bytes(*count));
                 id.len() == 16 && (born < self.created_at || (born == self.created_at && count < made))
@@ -335,8 +338,8 @@ impl PoaCore {
             .because("the POA did not make this object id"))
     }
 
-    /// Returns the id under which the servant is active or, with IMPLICIT_ACTIVATION, becomes
-    /// active.
+    /// Returns the id under which the servant is active. With IMPLICIT_ACTIVATION, activates a
+    /// servant that is not active.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);
@@ -357,7 +360,7 @@ impl PoaCore {
                 {
                     return Ok(None);
                 }
-                // Another thread activated the servant first.
+                // Another thread activated the servant first, so the loop looks for its id again.
                 Err(PoaError::ServantAlreadyActive) => std::thread::yield_now(),
                 Err(other) => return Err(other),
             }

@@ -1,4 +1,4 @@
-//! The children of a POA.
+//! The child POAs of a POA.
 
 use std::sync::Arc;
 
@@ -8,15 +8,16 @@ use super::servant_manager::AdapterActivator;
 
 #[derive(Default)]
 pub(super) struct Children {
-    /// Children, sorted by name.
+    /// The existing children, sorted by name.
     pub(super) list: Vec<Arc<PoaCore>>,
-    /// Children that the adapter activator is creating, one for each of its running calls.
+    /// The children that the adapter activator is creating, one for each of its running calls.
     pub(super) pending: Vec<PendingChild>,
     pub(super) activator: Option<Arc<dyn AdapterActivator>>,
 }
 
 impl Children {
-    /// Returns the position of the child with this name, or the position for its insertion.
+    /// Returns the position of the child with this name. If there is none, the error is the
+    /// position for its insertion.
     pub(super) fn position(&self, name: &str) -> Result<usize, usize> {
         self.list.binary_search_by(|child| child.name.as_str().cmp(name))
     }

@@ -1,5 +1,6 @@
-//! Calls that stay in the process. The object adapter finds the servant as for any request. If the
-//! stub knows the interface, nothing is encoded or decoded.
+//! Collocated calls, which stay in the process. The object adapter finds the servant as for any
+//! request. A direct call, which needs a stub of the servant's interface, encodes and decodes
+//! nothing.
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -19,7 +20,7 @@ use super::lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
 use super::parked::ParkResult;
 use super::table::is_outside_rt;
 use super::{ObjectKey, PoaCore, PoaTable, SlotId};
-use crate::adapter::upcall::{DispatchOutcome, dispatch_to_target, panicked};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, panicked};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -32,43 +33,44 @@ use crate::rt::{CallerPriority, UpcallPriority};
 use crate::servant::{InterfaceQuery, Servant, ServerCall};
 use crate::server::parked_request::ParkedRequest;
 
-/// Maximum number of forwards that a local call follows.
+/// Maximum number of forwards that a collocated call follows.
 const MAX_FORWARDS: usize = 10;
 
 enum DirectCallResult {
     Completed,
     Forward(ObjectRef),
-    /// The call must be encoded, or must wait.
+    /// The call must be made as an encoded request, or must wait.
     Marshal,
 }
 
-/// The part of a direct call that does not depend on the operation. It is separate so that its code
-/// is compiled only once. The other part is [`DirectInvocation`].
+/// The data of a direct call that do not depend on the operation's types. Code that uses only these
+/// data is compiled once, and not for each operation. [`DirectInvocation`] is the typed
+/// counterpart.
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// True while the look-up is for the reference's own object, and not for the target of a
-    /// forward or plain key.
+    /// True while the look-up is for the reference's own object. False for the target of a forward
+    /// or of a plain key.
     is_original: bool,
     operation: &'static str,
-    /// Type of the interface that the servant must implement.
+    /// Type id of the interface that the servant must implement.
     interface: TypeId,
 }
 
-/// The part of a direct call that depends on the operation.
+/// The operations of a direct call that depend on the operation's types.
 trait DirectInvocation {
-    /// Returns the servant as the interface. The reference keeps this servant.
+    /// Returns a shared pointer to the servant as the interface, for the reference to keep.
     fn to_owned_servant(&self, servant: &Servant) -> Option<ErasedArc>;
     /// Calls the servant through the interface.
     fn run(&mut self, servant: &ErasedRef<'_>);
-    /// Sets the result to an exception. It replaces any earlier result.
+    /// Sets the result to an exception, which replaces any earlier result.
     fn set_error(&mut self, exception: SystemException);
 }
 
 struct TypedInvocation<I: ?Sized, T, E, F> {
     call: Option<F>,
-    /// Result of the operation. It is separate from the error, because copying both together just
-    /// after one is written would make the processor wait for the write (docs/performance.md).
+    /// Result of the operation. The result and the error are separate fields: copying both together
+    /// just after one is written would make the processor wait for the write (docs/performance.md).
     value: Option<T>,
     error: Option<E>,
     interface: PhantomData<fn(&I)>,
@@ -98,8 +100,8 @@ where
     }
 }
 
-/// Calls the servant of `object` directly, if the object is local and its servant implements `I`.
-/// With `None` the caller sends the request as usual.
+/// Calls the servant of `object` directly, if the object is collocated and its servant implements
+/// `I`. Returns `None` if the caller must make the call as an encoded request.
 #[inline]
 pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
     object: &ObjectRef,
@@ -118,7 +120,7 @@ pub(crate) fn call_local<I: ?Sized + Send + Sync + 'static, T, E: From<SystemExc
     }
 }
 
-/// Returns true if the call has a result now.
+/// Tries a direct call. Returns true if the call has a result.
 fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> bool {
     if let Err(unusable) = call.object.client().check_usable() {
         direct.set_error(unusable);
@@ -136,8 +138,8 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The place of a reference's object, in the part of the map that belongs to the object's POA. A
-/// call that uses the place parses no key, and pins only the object.
+/// The slot of a reference's object in the POA's own table of active objects. A reference caches
+/// it, so that a later call parses no object key and pins only the object.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -146,28 +148,28 @@ pub(crate) struct CollocatedTarget {
 }
 
 impl CollocatedTarget {
-    /// Returns the place of the object that a call has found. `None` if a reference cannot keep the
-    /// place.
+    /// Returns the cached slot for the object that a call has found. Returns `None` if a reference
+    /// cannot cache the slot.
     #[cold]
     fn from_target(target: &UpcallTarget<'_>) -> Option<ErasedArc> {
         let id = target.id.try_into().ok()?;
         let (poa, place) = (target.poa, SlotId::from_octets(id));
         let stays = target.in_map && poa.ids_are_slots() && poa.rt.is_none() && poa.has_fast_path();
-        // An id that the user chose may look like a slot, so the slot is checked.
+        // A user-chosen id may look like a slot, so the slot is checked.
         let found = stays && poa.own_object(place).is_some();
         found.then(|| ErasedArc::new(Arc::new(CollocatedTarget { poa: Arc::clone(poa), place, id })))
     }
 
-    /// Returns true if the call has a result, false if it must be encoded. `None` sends the call to
-    /// the slow path.
+    /// Calls the object in the cached slot. Returns true if the call has a result, false if it must
+    /// be encoded, and `None` if it must take the slow path.
     #[inline]
     fn call(&self, call: &CollocatedCall<'_>, direct: &mut dyn DirectInvocation) -> Option<bool> {
         if !is_outside_rt(&self.poa) || !self.poa.has_fast_path() {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // The check is repeated now that `own_object` has counted this user: see
-        // `GenerationalSlab::has_users`.
+        // The check is repeated after `own_object` has counted this thread as a user (see
+        // `GenerationalSlab::has_users`).
         if !self.poa.has_fast_path() {
             return None;
         }
@@ -183,7 +185,7 @@ impl CollocatedTarget {
 fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvocation) -> DirectCallResult {
     let priority = ClientPriority::CallingThread;
     let wanted = Lookup { key, operation: call.operation.as_bytes(), priority, band: None, origin: None };
-    // A plain key may have another target for the next call.
+    // A plain key may have another target for the next call, so the result is not cached.
     let call = &CollocatedCall { is_original: call.is_original && ObjectKey::parse(key) != ObjectKey::Plain, ..*call };
     let Some(table) = PoaTable::of(call.object.client()) else { return DirectCallResult::Marshal };
     table.look_up(wanted, |found| match found {
@@ -204,7 +206,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     })
 }
 
-/// Calls the servant. Returns false if the call must be encoded.
+/// Calls the servant of a direct call. Returns false if the call must be encoded.
 fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &mut dyn DirectInvocation) -> bool {
     let (client, operation) = (call.object.client(), call.operation.as_bytes());
     let mut cast = InterfaceQuery::new(call.interface);
@@ -218,7 +220,8 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         call.object.add_bypass_servant(|| direct.to_owned_servant(target.servant));
     }
     let Some(_frame) = UpcallScope::enter(target) else {
-        // If a servant locator lent the servant, this returns it to the locator.
+        // The upcall does not run. If a servant locator lent the servant, `finish` returns it to
+        // the locator.
         let _ = target.finish(operation);
         direct.set_error(super::incarnation::too_deep());
         return true;
@@ -238,7 +241,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
     true
 }
 
-/// Follows the forwards of an object. Returns false if the call must be encoded.
+/// Follows the forwards of a direct call's object. Returns false if the call must be encoded.
 #[cold]
 fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: &mut dyn DirectInvocation) -> bool {
     let (object, client) = (call.object, call.object.client());
@@ -247,11 +250,11 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
         let Some(key) = reference.binding().local_key(client) else {
             if named {
                 // The plain key may have another target for the next call. So the forward is not
-                // remembered, and the next call asks the forwarding object again.
+                // cached, and the next call goes to the forwarding object again.
                 return false;
             }
-            // The encoded call begins at the target, so that no servant manager is asked twice for
-            // one call.
+            // The encoded call begins at the forward's target, so that no servant manager is called
+            // twice for one call.
             let target = object.binding().target(client, reference.ior().clone());
             object.binding().set_forwarded(Some(Arc::new(target)));
             return false;
@@ -266,8 +269,8 @@ fn follow_forwards(call: &CollocatedCall<'_>, mut reference: ObjectRef, direct: 
     true
 }
 
-/// The result of a local call: its outcome, its encoded results, and true if the results are a user
-/// exception.
+/// The result of an encoded collocated call: its outcome, its encoded results, and true if the
+/// results are a user exception.
 type LocalOutcome = (DispatchOutcome, Vec<u8>, bool);
 
 /// Runs an encoded request on the calling thread.
@@ -298,16 +301,16 @@ fn run_marshalled(
     let Some(table) = PoaTable::of(client) else {
         return (DispatchOutcome::Exception(super::no_such_object()), Vec::new(), false);
     };
-    let mut outcome = table.look_up(wanted, |found| dispatch_to_target(client, found, operation, &mut call, None));
+    let mut outcome = table.look_up(wanted, |found| dispatch_out_of_line(client, found, operation, &mut call, None));
     if let DispatchOutcome::Exception(exception) = &mut outcome {
-        explain_refusal(exception, &meter, "the arguments do not fit", "OrbBuilder::max_reply_memory");
+        explain_refusal(exception, &meter, "the arguments exceed the memory limit", "OrbBuilder::max_reply_memory");
     }
     let raised = call.has_raised();
     (outcome, call.reply().to_vec(), raised)
 }
 
-/// Makes an encoded call within the process, for a stub without the interface or for a dynamic
-/// servant.
+/// Makes a collocated call with encoded arguments and results, for dynamic calls and dynamic
+/// servants.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,
@@ -360,10 +363,11 @@ fn timed_out() -> SystemException {
     SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No)
 }
 
-/// A call that the main thread or a lane's thread runs while the caller waits.
+/// A collocated call that the main thread or a lane's thread runs while the caller waits.
 struct LocalHandover {
     done: EventCount,
-    /// A priority-inheritance mutex: caller and lane may differ in priority.
+    /// The state of the call. The mutex has priority inheritance, because the caller and the lane
+    /// may have different priorities.
     state: PiMutex<HandoverState>,
 }
 
@@ -371,7 +375,7 @@ enum HandoverState {
     Waiting,
     Running,
     Done(LocalOutcome),
-    /// The caller no longer waits.
+    /// The caller no longer waits for the result.
     Abandoned,
 }
 
@@ -419,7 +423,8 @@ fn run_on_other_thread(
             return Err(SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No));
         }
     }
-    // If no thread is left to run the work, the queue has dropped it, and the count falls to 1.
+    // When the queue stops, it drops the call. The count then falls to 1, and no thread will run
+    // the call.
     let orphaned = || Arc::strong_count(&handover) == 1;
     let look = || {
         let mut state = handover.state.lock();
@@ -449,22 +454,22 @@ fn run_on_other_thread(
     }
 }
 
-/// Makes a oneway call within the process, on the caller's thread or on a thread that its POA
+/// Makes a collocated oneway call, on the caller's thread or on the thread that the object's POA
 /// requires.
 pub(crate) fn send_local<'a>(
     callee: &Callee,
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // The servant's exception is dropped, as for a remote oneway. Only the end of the ORB is
-    // reported.
+    // The servant's exception is dropped, as for a remote oneway. Only an ORB that has been shut
+    // down is reported.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())
 }
 
-/// Checks that a local object exists, as far as this is possible without a call. Returns `Ok` for
-/// an object that is remote, or that is forwarded.
+/// Checks that a collocated object exists, as far as this is possible without a call. Returns `Ok`
+/// for a remote object and for a forwarded one.
 pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let client = callee.context();
     client.check_usable()?;
@@ -473,7 +478,8 @@ pub(crate) fn locate_local(callee: &Callee) -> Result<(), SystemException> {
     let Some(table) = PoaTable::of(client) else { return Ok(()) };
     loop {
         match table.locate(key) {
-            // If only the main thread can answer, the first call finds out.
+            // If only the main thread could answer, the check succeeds, and the first call reports
+            // a missing object.
             LocateResult::ObjectHere | LocateResult::Forward(_) | LocateResult::MustWait(WaitFor::MainThread(_)) => {
                 return Ok(());
             }

@@ -4,8 +4,8 @@
 //! destroy --> Destroying: new requests TRANSIENT 4     --> its requests are done, its   --> objects etherealized --> Dead, the
 //!                 descendants are told to end first        children are dead                or let go                name is free
 //! ```
-//! No thread waits for these steps: the thread that removes the last obstacle of a step continues.
-//! Only callers of `destroy` wait, if they asked for it.
+//! No thread waits between these steps: the thread that removes the last obstacle of a step carries
+//! out the next one. Only callers of `destroy` with `wait_for_completion` wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ use super::{Poa, PoaCore, PoaPhase, RequestProcessing, slow_path};
 
 impl Poa {
     /// Destroys the POA and its descendants. From now on `find_poa` does not find the POA, and new
-    /// requests raise TRANSIENT 4. When the running requests are done, its objects are deactivated,
-    /// and etherealized if `etherealize_objects` is set. Then the name is free. With
-    /// `wait_for_completion` the call returns when the name is free. If `destroy` is called again,
-    /// the first call's `etherealize_objects` stays in force.
+    /// requests raise TRANSIENT 4. When the running requests have finished, the POA's objects are
+    /// deactivated, and etherealized if `etherealize_objects` is set. Then the name is free. With
+    /// `wait_for_completion` the call returns when the name is free. Of several calls, the first
+    /// one decides `etherealize_objects`.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait_for_completion` inside an upcall of the same ORB. In this case
@@ -40,7 +40,8 @@ impl Poa {
         Ok(())
     }
 
-    /// Destroys the root POA of an ORB that ends, and waits for the destruction until `deadline`.
+    /// Destroys the root POA of an ORB that shuts down, and waits for the destruction until
+    /// `deadline`.
     pub(crate) fn destroy_root(&self, deadline: Option<Monotonic>) {
         self.core.begin_destruction(true);
         self.core.wait_for_end(deadline);
@@ -59,7 +60,7 @@ impl PoaCore {
                 return;
             }
             // There is one blocker for each living child, two for running requests, and one for
-            // this function.
+            // this method.
             self.destruction_blockers.store(family.list.len() + 3, Ordering::Release);
             self.etherealizes.store(etherealize, Ordering::Release);
             self.phase.store(PoaPhase::Destroying as u8, Ordering::Release);
@@ -82,7 +83,7 @@ impl PoaCore {
             }
         }
         self.check_objects_unused();
-        // Wakes the waiting requests. They then find that the POA is being destroyed.
+        // The parked requests continue, and then find that the POA is being destroyed.
         self.manager.release_poa(self.slot_id);
         self.release_parked();
         self.notify_changed();
@@ -94,8 +95,8 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// Continues the destruction if no thread pins an object in the POA's own part of the map. New
-    /// requests cannot pin such an object: they find that the POA is being destroyed.
+    /// Continues the destruction if no thread pins an object in the POA's own table. New requests
+    /// cannot pin such an object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
         let are_free = || self.objects_unused.load(Ordering::Acquire);
@@ -110,7 +111,7 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates the objects. At this point no request runs, and the children are dead.
+    /// Deactivates the POA's objects. At this point no request runs, and the children are dead.
     fn deactivate_objects(self: &Arc<Self>) {
         {
             // The phase is stored under the lock, so that no thread inserts an object afterwards.
@@ -128,7 +129,7 @@ impl PoaCore {
         self.continue_closing();
     }
 
-    /// Called when an id is no longer busy. If it was the last busy id, finishes the destruction.
+    /// Finishes the destruction if no id is busy any more. Called when an id is no longer busy.
     pub(super) fn continue_closing(self: &Arc<Self>) {
         if self.phase() != PoaPhase::Closing {
             return;
@@ -138,7 +139,8 @@ impl PoaCore {
             if !tables.busy.is_empty() || self.phase() != PoaPhase::Closing {
                 return;
             }
-            // The count is not 0 if an object was being inserted while the others were deactivated.
+            // Objects remain if a thread was inserting an object while the others were deactivated.
+            // The deactivation is then repeated.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && self.objects.is_empty();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
@@ -155,7 +157,8 @@ impl PoaCore {
             PoaTable::of_server(&orb).remove_poa(self);
         }
         self.manager.remove_poa(self);
-        // The servant manager and the activator may hold this POA itself, or references of the ORB.
+        // The servant manager and the adapter activator are dropped, because they may keep this POA
+        // or references of the ORB.
         self.drop_guarded("ServantManager", || {
             self.servant_manager.store(Arc::new(None));
             self.servant_manager.reclaim();

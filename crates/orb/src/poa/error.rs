@@ -11,19 +11,20 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoaError {
-    /// A child with this name exists.
+    /// A child POA with this name already exists.
     AdapterAlreadyExists,
-    /// No child has this name, and no activator created one.
+    /// No child POA has this name, and no adapter activator created it.
     AdapterNonExistent,
-    /// The manager is inactive, which is permanent.
+    /// The POA manager is inactive, which is permanent.
     AdapterInactive,
-    /// The policies conflict; the index is into [`PoaPolicies::LIST`].
+    /// The policies conflict. The field is the index in [`PoaPolicies::LIST`] of a policy that
+    /// conflicts with others.
     InvalidPolicy(PolicyIndex),
-    /// A POA manager with this name exists.
+    /// A POA manager with this id already exists.
     ManagerAlreadyExists,
-    /// No default servant is set.
+    /// The POA has no default servant.
     NoServant,
-    /// The object is active.
+    /// The object is already active.
     ObjectAlreadyActive,
     /// The object is not active.
     ObjectNotActive,
@@ -33,7 +34,7 @@ pub enum PoaError {
     ServantNotActive,
     /// Another POA made the reference.
     WrongAdapter,
-    /// The POA's policies do not allow the operation.
+    /// The POA's policies do not permit the operation.
     WrongPolicy,
     /// A system exception, such as BAD_INV_ORDER or OBJECT_NOT_EXIST.
     System(SystemException),
@@ -46,8 +47,9 @@ impl From<SystemException> for PoaError {
 }
 
 impl From<PoaError> for SystemException {
-    /// Lets servants pass the error on with `?`. Returns the system exception that the error holds.
-    /// Other errors become OBJ_ADAPTER 0, COMPLETED_NO, with the error as its detail.
+    /// Converts the error to a system exception, so that servants can return it with `?`. A
+    /// contained system exception is returned. Other errors become OBJ_ADAPTER 0, COMPLETED_NO,
+    /// with the error's text as the detail.
     fn from(error: PoaError) -> Self {
         match error {
             PoaError::System(exception) => exception,
@@ -61,10 +63,10 @@ impl fmt::Display for PoaError {
         f.write_str(match self {
             PoaError::AdapterAlreadyExists => "a POA of this name exists already",
             PoaError::AdapterNonExistent => "there is no POA of this name",
-            PoaError::AdapterInactive => "the POA manager is inactive, and stays so",
+            PoaError::AdapterInactive => "the POA manager is permanently inactive",
             PoaError::InvalidPolicy(index) => {
                 let policy = PoaPolicies::LIST.get(usize::from(*index)).unwrap_or(&"policy");
-                return write!(f, "the {policy} does not go with the other policies");
+                return write!(f, "the {policy} conflicts with the other policies");
             }
             PoaError::ManagerAlreadyExists => "a POA manager of this name exists already",
             PoaError::NoServant => "the POA has no default servant",
@@ -83,28 +85,28 @@ impl fmt::Display for PoaError {
 
 impl std::error::Error for PoaError {}
 
-/// BAD_INV_ORDER 3.
+/// Makes BAD_INV_ORDER 3, for a wait that would deadlock.
 #[cold]
 pub(super) fn would_deadlock() -> SystemException {
     SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::WOULD_DEADLOCK, Completion::No)
-        .because("waiting for requests to complete, inside of a request, would wait for itself")
+        .because("a request cannot wait for requests to complete, because it would wait for itself")
 }
 
-/// TRANSIENT 4.
+/// Makes TRANSIENT 4, for a POA that is being destroyed.
 #[cold]
 pub(super) fn being_destroyed() -> SystemException {
     SystemException::new(Kind::Transient, minor::transient::POA_DESTROYED, Completion::No)
         .because("the POA is being destroyed")
 }
 
-/// OBJECT_NOT_EXIST 4.
+/// Makes OBJECT_NOT_EXIST 4, for a POA that has been destroyed.
 #[cold]
 pub(super) fn destroyed_error() -> SystemException {
     SystemException::new(Kind::ObjectNotExist, minor::object_not_exist::ADAPTER_INACTIVE, Completion::No)
         .because("the POA has been destroyed")
 }
 
-/// NO_RESOURCES: the maximum number of active objects is reached.
+/// Makes NO_RESOURCES, for the maximum number of active objects.
 #[cold]
 pub(super) fn too_many_objects() -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because("too many objects are active")

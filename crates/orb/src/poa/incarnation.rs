@@ -1,4 +1,4 @@
-//! Calls in which a servant manager supplies a servant.
+//! Calls of servant managers, which supply servants.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
 impl PoaCore {
-    /// Asks the servant activator for the servant of an object that is not in the map.
+    /// Calls the servant activator for an object that is not in the active object map.
     pub(super) fn incarnate(self: &Arc<Self>, id: &[u8]) -> IncarnateResult {
         let reservation = match self.try_reserve(id) {
             Ok(ReserveResult::Yes(reservation)) => reservation,

@@ -1,5 +1,5 @@
-//! The results of looking up a servant, an object or a POA, and the events for which a request may
-//! have to wait first.
+//! The results of the look-up of a servant, an object or a POA, and the events for which a request
+//! may have to wait.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::server::strategy::Lane;
 use crate::server_context::ServerContext;
 
 pub(crate) enum LookupResult<'f> {
-    /// A servant, pinned for the call. The target is passed by reference, because copying it just
-    /// after it is written would make the processor wait for the write (docs/performance.md).
+    /// The servant, pinned for the call. The target is passed by reference: a copy just after its
+    /// fields are written would make the processor wait for the writes (docs/performance.md).
     Servant(&'f UpcallTarget<'f>),
     Forward(ObjectRef),
     /// The request cannot run yet.
     MustWait(WaitFor),
-    /// The object does not exist, according to its adapter or servant manager. The reply is
+    /// The POA or the servant manager states that the object does not exist. The reply is
     /// OBJECT_NOT_EXIST, or true for `_non_existent`.
     Missing(SystemException),
     Refused(SystemException),
@@ -44,33 +44,33 @@ impl LookupResult<'_> {
     }
 }
 
-/// A servant and the object that it incarnates for a request.
+/// The target of an upcall: a servant, and the object that it incarnates for the request.
 pub(crate) struct UpcallTarget<'f> {
     pub(crate) poa: &'f Arc<PoaCore>,
     pub(crate) servant: &'f Servant,
     pub(crate) id: &'f [u8],
-    /// True if the servant is in the active object map under this id.
+    /// True if the active object map has the servant under this id.
     pub(crate) in_map: bool,
     /// CORBA priority of the upcall; `None` if the thread keeps its priority.
     pub(crate) priority: Option<Priority>,
-    /// Set if a servant locator lent the servant; `finish` returns it.
+    /// The servant locator that lent the servant, if one did. `finish` returns the servant to it.
     pub(super) locator: Option<&'f LocatorServant>,
 }
 
 impl UpcallTarget<'_> {
-    /// Returns true if a servant locator lent the servant for this one request.
+    /// Returns true if a servant locator supplied the servant for this request only.
     pub(crate) fn is_from_locator(&self) -> bool {
         self.locator.is_some()
     }
 
     pub(crate) fn deactivate(&self) {
         if self.in_map {
-            // Fails if another thread has already deactivated the object.
+            // An error means that another thread has already deactivated the object.
             let _ = self.poa.deactivate(self.id, DeactivationReason::DEACTIVATED);
         }
     }
 
-    /// Ends the request after the operation, whether it succeeded or not.
+    /// Ends the request after the operation has returned or failed.
     ///
     /// # Errors
     /// The servant locator's exception, which replaces the operation's result.
@@ -83,21 +83,21 @@ impl UpcallTarget<'_> {
     }
 }
 
-/// The location of an object, which is the reply to a LocateRequest.
+/// The location of an object, for the reply to a LocateRequest.
 pub(crate) enum LocateResult {
     ObjectHere,
     UnknownObject,
     Forward(ObjectRef),
-    /// The location is not known yet.
+    /// The location is not known before this event.
     MustWait(WaitFor),
     Exception(SystemException),
 }
 
 pub(super) enum IncarnateResult {
-    /// The object is now in the map, because the activator or another thread put it there. The
-    /// look-up must be repeated.
+    /// The activator or another thread has inserted the object into the map, so the look-up must be
+    /// repeated.
     Retry,
-    /// The object is being inserted into the map, or removed from it.
+    /// Another thread inserts the object into the map or removes it.
     MustWait(WaitFor),
     Forward(ObjectRef),
     Refused(SystemException),
@@ -114,7 +114,7 @@ pub(super) enum ChildResult {
     /// The POA's adapter activator still runs.
     MustWait(WaitFor),
     Missing,
-    /// The adapter activator raised an exception. The client gets OBJ_ADAPTER 1.
+    /// The adapter activator raised an exception, for which the client gets OBJ_ADAPTER 1.
     Raised(SystemException),
 }
 
@@ -125,7 +125,7 @@ pub(crate) enum WaitFor {
     Manager(PoaManager, SlotId),
     /// The insertion of this object into the active object map, or its removal, is complete.
     Object(Arc<PoaCore>, ObjectId),
-    /// The adapter activator of this POA returns. It is creating the child with this name.
+    /// The adapter activator of this POA returns from the creation of the child with this name.
     Adapter(Arc<PoaCore>, String),
     /// The main thread runs the request.
     MainThread(Arc<ServerContext>),
@@ -156,7 +156,8 @@ impl WaitFor {
     }
 
     /// Waits for the event on the calling thread. Returns false if the deadline passes first. For
-    /// the main thread or a lane it returns at once, because they receive the work instead.
+    /// the main thread and for a lane the method returns at once, because their threads get the
+    /// request.
     pub(crate) fn wait(&self, deadline: Option<Monotonic>) -> bool {
         match self {
             WaitFor::Manager(manager, place) => manager.wait_released(*place, deadline),

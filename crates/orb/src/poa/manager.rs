@@ -1,4 +1,5 @@
-//! POA managers: they run, hold or refuse the requests of their POAs (CORBA 3.0.3, section 11.3.2).
+//! POA managers, which run, hold or refuse the requests of their POAs (CORBA 3.0.3, section
+//! 11.3.2).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use crate::orb_context::OrbContext;
 use crate::server::parked_request::ParkedRequest;
 use crate::server_context::{self, ServerContext};
 
-/// The way in which a POA manager treats requests.
+/// The state of a POA manager, which decides the treatment of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerState {
     /// Requests wait. This is the state of a new manager.
@@ -47,10 +48,11 @@ impl ManagerState {
     }
 }
 
-/// Controls the requests of one or more POAs. Clones are the same manager.
+/// A POA manager, which controls the requests of one or more POAs. Clones refer to the same
+/// manager.
 ///
-/// In the holding state up to 1,024 requests of 64 MiB in total wait without a thread. Further
-/// requests are answered with TRANSIENT 1.
+/// In the holding state up to 1,024 requests, of 64 MiB in total, wait without occupying a thread.
+/// Further requests are answered with TRANSIENT 1.
 #[derive(Clone, Debug)]
 pub struct PoaManager(Arc<ManagerCore>);
 
@@ -64,7 +66,7 @@ pub(super) struct ManagerCore {
     /// True once the manager has left the holding state. Stored with Release, loaded with Acquire.
     has_left_holding: AtomicBool,
     /// Monotonic time in nanoseconds at which held requests were last reported; 0 for never.
-    /// Relaxed.
+    /// Accessed `Relaxed`.
     reported_at: AtomicU64,
     poas: Mutex<Vec<Weak<PoaCore>>>,
 }
@@ -75,13 +77,13 @@ impl fmt::Debug for ManagerCore {
     }
 }
 
-/// Time after which held requests are reported.
+/// Time for which a request must have been held before it is reported.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// Minimum time between two reports of one manager's held requests.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval at which a thread that waits for requests to complete checks again. If each request
-/// signalled its end instead, it would need a memory fence.
+/// Interval at which a thread that waits for the completion of requests checks again. Polling
+/// spares each request a memory fence, which signalling its end would need.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {
@@ -99,57 +101,59 @@ impl PoaManager {
         }))
     }
 
-    /// Returns the manager's name, which is unique in its ORB. The root POA's manager is called
+    /// Returns the manager's id, which is unique in its ORB. The root POA's manager has the id
     /// `RootPOAManager`.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// Returns the present state.
+    /// Returns the manager's present state.
     #[must_use]
     #[inline]
     pub fn state(&self) -> ManagerState {
         ManagerState::from_octet(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Runs requests in the order of their arrival, held ones first.
+    /// Changes to the active state: held requests run in the order of their arrival, then new ones.
     ///
     /// # Errors
-    /// Like every change of the state: [`PoaError::AdapterInactive`] once the manager is inactive,
-    /// and BAD_INV_ORDER 4 once the ORB has been shut down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 4 if the ORB has
+    /// been shut down.
     pub fn activate(&self) -> Result<(), PoaError> {
         self.set_state(ManagerState::Active, false)
     }
 
-    /// Holds new requests; running requests continue. With `wait_for_completion` the call returns
-    /// when no request runs, or when another thread has changed the state.
+    /// Changes to the holding state: new requests wait, and running requests continue. With
+    /// `wait_for_completion` the call returns when no request runs, or when another thread has
+    /// changed the state.
     ///
     /// # Errors
-    /// [`PoaError::AdapterInactive`]; BAD_INV_ORDER 3 if `wait_for_completion` is set inside an
-    /// upcall of the same ORB, and the state then stays; BAD_INV_ORDER 4 once the ORB has been shut
-    /// down.
+    /// [`PoaError::AdapterInactive`] if the manager is inactive; BAD_INV_ORDER 3, without a change
+    /// of state, with `wait_for_completion` inside an upcall of the same ORB; BAD_INV_ORDER 4 if
+    /// the ORB has been shut down.
     pub fn hold_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Holding, wait_for_completion)
     }
 
-    /// Discards new and held requests. `wait_for_completion` works as for
-    /// [`hold_requests`](Self::hold_requests).
+    /// Changes to the discarding state: new and held requests are answered with TRANSIENT 1.
+    /// `wait_for_completion` has the same effect as for [`hold_requests`](Self::hold_requests).
     ///
     /// # Errors
-    /// As for [`hold_requests`](Self::hold_requests).
+    /// The errors of [`hold_requests`](Self::hold_requests).
     pub fn discard_requests(&self, wait_for_completion: bool) -> Result<(), PoaError> {
         self.set_state(ManagerState::Discarding, wait_for_completion)
     }
 
-    /// Refuses new and held requests permanently. In POAs with a servant activator, objects are
-    /// deactivated when their running requests are done. They are etherealized if
-    /// `etherealize_objects` is set. With `wait_for_completion` the call returns when this is
-    /// complete. A second call has no effect.
+    /// Changes to the inactive state permanently: new and held requests are refused with
+    /// OBJ_ADAPTER 1. In POAs with a servant activator, objects are deactivated when their running
+    /// requests have finished, and etherealized if `etherealize_objects` is set. With
+    /// `wait_for_completion` the call returns when all this is complete. A second call has no
+    /// effect.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3, without a change of state, with `wait_for_completion` inside an upcall of
-    /// the same ORB; BAD_INV_ORDER 4 once the ORB has been shut down.
+    /// the same ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
     pub fn deactivate(&self, etherealize_objects: bool, wait_for_completion: bool) -> Result<(), PoaError> {
         match self.set_state(ManagerState::Inactive, wait_for_completion) {
             Ok(()) => {}
@@ -270,7 +274,8 @@ impl PoaManager {
     }
 
     /// Reports `requests` held requests, the oldest of which has waited since `since`. Reports
-    /// nothing if this or the last report was too short a time ago.
+    /// nothing if the oldest request has not waited for [`REPORT_AFTER`], or if the last report was
+    /// less than [`REPORT_INTERVAL`] ago.
     #[cold]
     fn report_parked(&self, orb: &OrbContext, requests: usize, since: Monotonic) {
         let now = clock::now();
@@ -305,7 +310,7 @@ impl PartialEq for PoaManager {
 
 impl Eq for PoaManager {}
 
-/// Returns the ORB, or an error if it has ended.
+/// Returns the ORB; BAD_INV_ORDER 4 if the ORB has been shut down.
 fn usable_orb(orb: &Weak<ServerContext>) -> Result<Arc<ServerContext>, SystemException> {
     let ended = || SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No);
     let orb = orb.upgrade().ok_or_else(ended)?;
@@ -323,7 +328,7 @@ impl PoaManagers {
         PoaManagers { list: Mutex::new("POA managers", Scope::Orb, Vec::new()) }
     }
 
-    /// Reports requests that have been held for too long.
+    /// Reports requests that have been held for longer than [`REPORT_AFTER`].
     #[cold]
     pub(crate) fn report_parked(&self, orb: &OrbContext) {
         self.all().iter().for_each(|manager| manager.report_oldest_parked(orb));
@@ -347,7 +352,7 @@ impl PoaManagers {
         manager
     }
 
-    /// Creates a manager with a unique name.
+    /// Creates a manager with a unique id.
     pub(super) fn unnamed(&self, orb: &Arc<ServerContext>) -> PoaManager {
         let mut list = self.list.lock();
         let taken = |id: &str| list.iter().filter_map(Weak::upgrade).any(|manager| manager.id == id);
@@ -367,7 +372,8 @@ impl PoaManagers {
     }
 }
 
-/// Creates and finds the POA managers of an ORB. The factory does not keep the ORB alive.
+/// A factory that creates and finds the POA managers of an ORB. The factory does not keep the ORB
+/// alive.
 #[derive(Clone, Debug)]
 pub struct PoaManagerFactory {
     orb: Weak<ServerContext>,
@@ -378,10 +384,11 @@ impl PoaManagerFactory {
         PoaManagerFactory { orb }
     }
 
-    /// Creates a manager called `id`. The manager holds requests until it is activated.
+    /// Creates a manager with the id `id`. The manager holds requests until it is activated.
     ///
     /// # Errors
-    /// [`PoaError::ManagerAlreadyExists`]; BAD_INV_ORDER 4 when the ORB has ended.
+    /// [`PoaError::ManagerAlreadyExists`] if a manager has this id; BAD_INV_ORDER 4 if the ORB has
+    /// been shut down.
     pub fn create_manager(&self, id: &str) -> Result<PoaManager, PoaError> {
         let orb = usable_orb(&self.orb)?;
         let mut list = PoaTable::of_server(&orb).managers.list.lock();
@@ -398,7 +405,7 @@ impl PoaManagerFactory {
         PoaTable::of_server(&orb).managers.all()
     }
 
-    /// Returns the manager with this name.
+    /// Returns the manager with the id `id`; `None` if there is none.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<PoaManager> {
         self.list().into_iter().find(|manager| manager.id() == id)

@@ -1,12 +1,12 @@
-//! The active object map: its two tables and the right to change an id in them.
+//! The active object map: its two tables, and the reservation of ids that a thread changes.
 //!
-//! An id that the POA made for a transient object is a slot in the POA's own slab. All other active
-//! objects are entries of the ORB's table of keys. Their ids are persistent or chosen by the user.
-//! Or they are system ids that were activated again, or that were activated after their reference
-//! was made.
+//! The POA's own table is a slab whose slots are the object ids: those that the POA makes for
+//! transient objects at their activation. All other active objects are entries of the ORB's table
+//! of keys. Their ids are persistent, chosen by the user, activated for a second time, or made for
+//! a reference before the activation.
 //!
-//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. The thread
-//! that made it busy has the right to change it.
+//! An id is *busy* while its object is inserted, removed, incarnated or etherealized. Only the
+//! thread that reserved the id may change it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,12 +29,11 @@ use crate::servant::Servant;
 use crate::server::parked_request::ParkedRequest;
 use crate::thread_context::thread_number;
 
-/// A pinned entry in the part of the map that belongs to the POA. A request that found the entry by
-/// its slot pins nothing else. When this is dropped, it checks if the POA's destruction waits for
-/// it.
+/// A pinned entry of the POA's own table. A request that found the entry by its slot pins nothing
+/// else. The drop checks if the POA's destruction waits for this pin.
 pub(super) struct PinnedObject<'p> {
     active: SlabGuard<'p, ActiveObject>,
-    // Declared last, so that it is dropped after `active`.
+    // The field is declared last, so that it is dropped after `active`.
     _left: UnpinCheck<'p>,
 }
 
@@ -64,7 +63,7 @@ impl Drop for UnpinCheck<'_> {
     }
 }
 
-/// The state of a servant's activation under UNIQUE_ID.
+/// The activation of a servant in a POA with UNIQUE_ID.
 pub(super) enum UniqueActivation {
     /// The servant is active under this id.
     At(ObjectId),
@@ -76,7 +75,7 @@ pub(super) enum UniqueActivation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectLocation {
-    /// A slot of the POA's own table; the slot is the id.
+    /// A slot of the POA's own table, which is also the object id.
     Own(SlotId),
     /// A slot of the ORB's table of keys.
     Keyed(SlotId),
@@ -108,7 +107,8 @@ impl PinnedEntry<'_> {
     }
 }
 
-/// The right to change an id. Dropping it returns the right.
+/// The exclusive right of a thread to change an object id. Dropping the reservation releases the
+/// id.
 pub(super) struct IdReservation<'p> {
     poa: &'p Arc<PoaCore>,
     id: &'p [u8],
@@ -124,22 +124,24 @@ pub(super) enum ReserveResult<'p> {
     Yes(IdReservation<'p>),
     /// Another thread changes the id.
     Busy,
-    /// The calling thread would wait for itself.
+    /// The reservation would make the calling thread wait for itself.
     Deadlock,
 }
 
 impl PoaCore {
-    /// Returns the object in this slot of the part of the map that belongs to the POA.
+    /// Returns the object in this slot of the POA's own table, pinned.
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // Made before `get`: even a `get` that fails counts as a user for a moment.
+        // The check is made before `get`, because even a failed `get` counts as a user for a
+        // moment.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
     }
 
-    /// Calls `look` with the servant of an active object; `None` if the object is not active. The
-    /// caller must hold no lock, because releasing the object may end it.
+    /// Calls `look` with the servant of an active object. Returns `None` if the object is not
+    /// active. The caller must hold no lock: the release of the object may finish its deactivation,
+    /// which runs code of the application.
     pub(super) fn with_servant<R>(self: &Arc<Self>, id: &[u8], look: impl FnOnce(&Servant) -> R) -> Option<R> {
         if self.ids_are_slots()
             && let Ok(octets) = id.try_into()
@@ -159,7 +161,7 @@ impl PoaCore {
         self.with_servant(id, |_| ()).is_some()
     }
 
-    /// Returns the servant of an active object, or of one that is being deactivated.
+    /// Returns the servant of an object that is active or being deactivated.
     pub(crate) fn running_servant(self: &Arc<Self>, id: &[u8], identity: usize) -> Option<Servant> {
         let is_it = |servant: &Servant| (servant.identity() == identity).then(|| servant.clone());
         self.with_servant(id, is_it).flatten().or_else(|| {
@@ -183,8 +185,8 @@ impl PoaCore {
         PoaTable::of_server(&orb).find_object(&self.object_key(id)).and_then(|entry| held(PinnedEntry::Keyed(entry)))
     }
 
-    /// Returns the id under which a servant is active under UNIQUE_ID. The caller must hold no
-    /// lock, as for [`with_servant`](Self::with_servant).
+    /// Returns the id under which a servant is active in a POA with UNIQUE_ID. The caller must hold
+    /// no lock, as for [`with_servant`](Self::with_servant).
     pub(super) fn unique_activation(self: &Arc<Self>, servant: &Servant) -> UniqueActivation {
         let activation = self.tables.lock().by_servant.get(&servant.identity()).copied();
         let id = match activation {
@@ -230,9 +232,8 @@ impl PoaCore {
         }
     }
 
-    /// Returns true if a wait of the calling thread for this id would be a wait for itself. This is
-    /// so in an upcall on the object. If the POA serializes requests, it is so in any of its
-    /// upcalls.
+    /// Returns true if the calling thread would wait for itself if it waited for this id: in an
+    /// upcall on the object, and in any upcall of a POA that serializes requests.
     pub(super) fn would_deadlock(&self, id: &[u8]) -> bool {
         if self.policies.threading == Threading::OrbControlled {
             crate::current::is_running_on(self, id)
@@ -241,8 +242,8 @@ impl PoaCore {
         }
     }
 
-    /// Makes an id busy as soon as no other thread changes it; `None` if the calling thread would
-    /// wait for itself.
+    /// Reserves an id. Waits while another thread changes it. Returns `None` if the calling thread
+    /// would wait for itself.
     pub(super) fn reserve<'p>(self: &'p Arc<Self>, id: &'p [u8]) -> Result<Option<IdReservation<'p>>, SystemException> {
         loop {
             match self.try_reserve(id)? {
@@ -287,7 +288,7 @@ impl PoaCore {
         held.into_iter().for_each(ParkedRequests::release);
     }
 
-    /// Counts one more activation of a servant.
+    /// Adds one activation to the count of a servant.
     pub(super) fn claim_servant(&self, tables: &mut MapTables, servant: &Servant) -> Result<(), PoaError> {
         if self.is_unique() {
             if tables.by_servant.contains_key(&servant.identity()) {
@@ -309,7 +310,8 @@ impl PoaCore {
         }
     }
 
-    /// Removes one activation of a servant. Returns true if the servant has other activations.
+    /// Removes one activation from the count of a servant. Returns true if the servant has other
+    /// activations.
     fn release_servant(&self, servant: &Servant) -> bool {
         let mut tables = self.tables.lock();
         match tables.by_servant.get_mut(&servant.identity()) {
@@ -325,9 +327,9 @@ impl PoaCore {
         }
     }
 
-    /// Inserts an object into the ORB's table of keys. The caller has reserved the id and knows
-    /// that it is not active. `running` is true if a running request needs the object; a POA's
-    /// destruction waits for such a request.
+    /// Inserts an object into the ORB's table of keys. The caller has reserved the id and checked
+    /// that it is not active. `running` is true if a running request activates the object: such a
+    /// request may do so even while the POA is being destroyed.
     pub(super) fn insert_keyed(
         self: &Arc<Self>,
         _reservation: &IdReservation<'_>,
@@ -347,8 +349,8 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // The object is counted before it is inserted, so that no thread which knows the object
-        // takes the POA for empty.
+        // The object is counted before it is inserted. Otherwise a thread that finds the object
+        // could consider the POA empty.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -363,7 +365,7 @@ impl PoaCore {
         }
     }
 
-    /// Inserts a new object into the POA's own table. Its slot becomes its id.
+    /// Inserts a new object into the POA's own table. The object's slot becomes its id.
     pub(super) fn insert_own(
         self: &Arc<Self>,
         servant: &Servant,
@@ -386,13 +388,13 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates an object. Its servant is dropped when its running requests are done.
+    /// Deactivates an object. Its servant is dropped when its running requests have finished.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)
     }
 
-    /// Makes the id of an active object busy.
+    /// Reserves the id of an active object for its removal.
     fn begin_deactivation(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         loop {
             let Some((_, servant)) = self.find_location(id) else { return Err(PoaError::ObjectNotActive) };
@@ -406,22 +408,22 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // If the thread that removes the object has finished, this is the last reference to the
-            // servant.
+            // This may be the last reference to the servant, if the thread that removes the object
+            // has finished.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // Another thread has reserved the id for an activation: it will find that the object is
-            // active.
+            // Another thread has reserved the id for an activation, which will fail because the
+            // object is active.
             self.wait_for_object(id, None);
         }
     }
 
-    /// Removes an object. Its id must have been made busy for this purpose.
+    /// Removes an object whose id the caller has reserved for this purpose.
     fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
-        // Before the id became busy, other threads may have removed the object and activated
-        // another one under this id.
+        // Before the reservation, other threads may have removed the object and activated another
+        // object under this id.
         let Some((place, servant)) = self.find_location(id) else {
             self.release_id(id);
             return Err(PoaError::ObjectNotActive);
@@ -440,8 +442,9 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // The count is reduced before the removal, because after it another thread may
-                // finish the deactivation at once. Until then the busy id keeps the POA alive.
+                // The count is reduced before the removal, because another thread may finish the
+                // deactivation directly after the removal. In between the busy id keeps the POA
+                // alive.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -456,21 +459,22 @@ impl PoaCore {
                 Ok(())
             }
             None => {
-                debug_assert!(false, "nobody else changes an id that is busy");
+                debug_assert!(false, "another thread changed a busy id");
                 self.release_id(id);
                 Err(PoaError::ObjectNotActive)
             }
         }
     }
 
-    /// Finishes a deactivation after the object's last request. The caller must hold no lock.
+    /// Finishes a deactivation after the object's last request has ended. The caller must hold no
+    /// lock.
     pub(super) fn finish_deactivation(self: &Arc<Self>, id: &[u8], servant: Servant) {
         if self.policies.threading == Threading::MainThread
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The servant moves into the job, so that no other thread drops the last reference to
-            // it.
+            // The servant moves into the job, so that only the main thread drops the last reference
+            // to it.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {
@@ -490,7 +494,7 @@ impl PoaCore {
                 busy.leaving.as_ref().map(|leaving| leaving.why)
             })
         };
-        // Under UNIQUE_ID the servant becomes free only after its etherealization.
+        // Under UNIQUE_ID the servant can be activated again only after its etherealization.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =
@@ -499,8 +503,8 @@ impl PoaCore {
             let _turn = (self.policies.threading == Threading::SingleThread).then(|| self.serial.enter());
             let _frame = UpcallScope::enter_callback(self);
             let (id, poa) = (ObjectId::from(id), Poa::from_core(Arc::clone(self)));
-            // A panic has already been reported. It has no other effect, because the specification
-            // ignores exceptions of etherealize.
+            // A panic has already been reported. It has no other effect: the specification says
+            // that exceptions of `etherealize` are ignored.
             let _ = run_guarded(&poa, "ServantActivator", "etherealize", || {
                 activator.etherealize(&id, &poa, &servant, cleanup, remaining);
             });
@@ -522,7 +526,7 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // On an error, another thread already deactivates the object.
+            // An error means that another thread already deactivates the object.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {
@@ -552,8 +556,8 @@ mod tests {
         }
     }
 
-    /// Tests that other threads may replace an active object between its look-up and the
-    /// reservation of its id.
+    /// Other threads may replace an active object between its look-up and the reservation of its
+    /// id.
     #[test]
     fn late_deactivation_removes_only_the_current_object() {
         let orb = crate::Orb::new().unwrap();
@@ -572,7 +576,7 @@ mod tests {
         core.remove_object(id.as_octets(), why).unwrap();
         assert!(core.find_location(id.as_octets()).is_none() && core.tables.lock().busy.is_empty());
         assert_eq!(core.keyed_objects.load(Ordering::Acquire), 0);
-        // With UNIQUE_ID, the earlier servant can now be activated again.
+        // The earlier servant is no longer active, so UNIQUE_ID permits its activation.
         poa.activate_object_with_id(&id, &now).unwrap();
         poa.deactivate_object(&id).unwrap();
         reserve_late();

@@ -1,4 +1,4 @@
-//! The tables of the active object map. The rules for changing them are in `map`.
+//! The tables of the active object map. The module `map` has the operations that change them.
 
 use std::collections::HashMap;
 
@@ -7,24 +7,24 @@ use corelane_sched::Priority;
 use super::parked::ParkedRequests;
 use crate::servant::Servant;
 
-/// An entry of the part of the map that belongs to the POA.
+/// An active object in the POA's own table.
 #[derive(Debug)]
 pub(super) struct ActiveObject {
     pub(super) servant: Servant,
-    /// The object's own priority, if the POA has server-declared priorities.
+    /// The object's own priority. `None` unless the POA has server-declared priorities.
     pub(super) priority: Option<Priority>,
 }
 
-/// The tables that are needed only to change the map.
+/// The tables that only changes of the active object map need.
 #[derive(Debug, Default)]
 pub(super) struct MapTables {
     pub(super) busy: HashMap<Box<[u8]>, BusyId>,
     pub(super) by_servant: HashMap<usize, Activations>,
 }
 
-/// The place of a servant's activation, or the number of activations. The type is small, because
-/// every servant has one. It omits the slot's generation, so readers check that the slot still has
-/// this servant.
+/// The slot of a servant's activation, or the number of its activations. The type is small, because
+/// the map has a value for every servant. It omits the slot's generation, so readers check that the
+/// slot still has this servant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Activations {
     /// UNIQUE_ID: the servant is being inserted.
@@ -33,18 +33,18 @@ pub(super) enum Activations {
     Own(u32),
     /// UNIQUE_ID: the servant is in this slot of the ORB's table of keys.
     Keyed(u32),
-    /// MULTIPLE_ID with a servant activator: number of activations. `remaining_activations` follows
-    /// from this number.
+    /// MULTIPLE_ID with a servant activator: the number of activations, which decides
+    /// `remaining_activations`.
     Count(u32),
 }
 
-/// An id that a thread changes.
+/// A busy id: an object id whose object a thread inserts or removes.
 #[derive(Debug)]
 pub(super) struct BusyId {
-    /// The servant that leaves, while the id is being removed.
+    /// The servant of the object that is being removed; `None` during an insertion.
     pub(super) leaving: Option<LeavingServant>,
-    /// Number of the thread that changes the id. 0 if a deactivation waits for the running
-    /// requests, so that no thread works on the id yet.
+    /// Number of the thread that changes the id. 0 while a deactivation waits for running requests
+    /// and no thread works on it.
     pub(super) thread: u64,
     pub(super) held: ParkedRequests,
 }
@@ -57,7 +57,7 @@ pub(super) struct LeavingServant {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeactivationReason {
-    /// The reason is the destruction of the POA or the deactivation of its manager.
+    /// True if the reason is the destruction of the POA or the deactivation of its manager.
     pub(super) cleanup: bool,
     /// True if the servant activator etherealizes the object.
     pub(super) etherealize: bool,

@@ -1,4 +1,4 @@
-//! The Portable Object Adapter: servants, objects and the lookup of the servant for a request
+//! The Portable Object Adapter: servants, objects and the look-up of the servant for a request
 //! (CORBA 3.0.3, chapter 11).
 //!
 //! * `table` holds the POAs and keys of an ORB and finds the servant of an object key. `lookup` is
@@ -7,18 +7,18 @@
 //!   their requests.
 //! * `activation` has the operations for applications. They use the active object map in `map`,
 //!   whose data are in `map_tables`. `incarnation` calls servant managers.
-//! * `collocated` makes calls that stay in the process.
+//! * `collocated` makes collocated calls.
 //!
 //! # Invariants
-//! * A request finds its servant without a lock. It pins the servant and the POA until the upcall
-//!   is over. The thread of the last request drops a deactivated object's servant, or etherealizes
-//!   a destroyed POA's objects. A pin on an entry in the POA's own part of the map also keeps the
-//!   POA. So a collocated call that knows its object's place pins only that entry.
-//! * Only one thread at a time changes an object id. Meanwhile the id is listed as busy (`map`),
-//!   and requests that need the id are parked in this list.
-//! * No lock of this module is held while the application's code runs. Nor is one held while a slab
-//!   entry is released, because that may run such code. Locks are taken in the order children,
-//!   tables, key index.
+//! * A request finds its servant without a lock, and pins the servant and the POA until the upcall
+//!   has ended. The thread of the last request drops a deactivated object's servant, or
+//!   etherealizes a destroyed POA's objects. A pin on an entry of the POA's own table also keeps
+//!   the POA alive, so a collocated call that has cached its object's slot pins only the entry.
+//! * Only one thread at a time changes an object id. During the change the id is listed as busy
+//!   (`map`), and requests that need the id are parked in this list.
+//! * A thread holds no lock of this module while it runs code of the application, or while it
+//!   releases a slab entry, which may run such code. Locks are taken in the order children, tables,
+//!   key index.
 
 mod activation;
 mod children;
@@ -82,7 +82,7 @@ use servant_manager::run_guarded;
 
 const MAX_OBJECTS: u32 = 1 << 26;
 
-/// Identifies an object within its POA.
+/// The id of an object within its POA.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(Box<[u8]>);
 
@@ -112,14 +112,14 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// A POA. Clones refer to the same POA. A `Poa` does not keep its ORB alive.
+/// A Portable Object Adapter. Clones refer to the same POA. A `Poa` does not keep its ORB alive.
 #[derive(Clone)]
 pub struct Poa {
     core: Arc<PoaCore>,
 }
 
-/// Reasons for which a POA's requests take the slow path. If there are no reasons and the manager
-/// is active, requests take the fast path.
+/// Reasons for which a POA's requests take the slow path. Without reasons, and with an active
+/// manager, requests take the fast path.
 mod slow_path {
     /// The POA's thread policy requires the slow path.
     pub(super) const THREAD_POLICY: u8 = 1;
@@ -131,9 +131,9 @@ mod slow_path {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoaPhase {
     Alive,
-    /// `destroy` was called. Requests still run, or children are still alive.
+    /// `destroy` was called, and requests still run or children are still alive.
     Destroying,
-    /// Objects are being deactivated. No new objects are accepted.
+    /// Objects are being deactivated, and no new objects are accepted.
     Deactivating,
     /// The last deactivations are running.
     Closing,
@@ -145,13 +145,13 @@ pub(crate) struct PoaCore {
     pub(crate) stamp: u64,
     pub(crate) slot_id: SlotId,
     manager: PoaManager,
-    /// Bits of [`slow_path`]. Changed with AcqRel. The fast path reads them with Relaxed, other
+    /// The bits of [`slow_path`]. Changed with AcqRel. The fast path reads them with Relaxed, other
     /// code with Acquire.
     slow_path: AtomicU8,
     policies: PoaPolicies,
     /// Active objects whose ids are their slots in this slab.
     objects: GenerationalSlab<ActiveObject>,
-    /// The first bytes of the keys of the POA's objects; the object id follows them.
+    /// The first bytes of the object keys of this POA. The object id follows them in a key.
     key_prefix: Box<[u8]>,
     name: String,
     path: Box<[u8]>,
@@ -166,15 +166,16 @@ pub(crate) struct PoaCore {
     default_servant: RcuCell<Option<Servant>>,
     servant_manager: RcuCell<Option<ServantManager>>,
     serial: SerialLock,
-    /// Number of ids made so far for references without an object, and of persistent system ids.
-    /// Relaxed.
+    /// Number of ids made so far for references to inactive objects, and of persistent system ids.
+    /// Accessed `Relaxed`.
     ids: AtomicU64,
-    /// Time of creation in nanoseconds since 1970. Makes persistent system ids unique across runs.
+    /// Time of creation in nanoseconds since 1970, which makes persistent system ids unique across
+    /// runs.
     created_at: u64,
     rt: Option<RtPoa>,
-    /// Number of conditions for which destruction waits, changed with AcqRel. Each living child is
-    /// one condition. The others are requests that pin the POA, requests that pin its objects, and
-    /// the caller of `destroy`.
+    /// Number of conditions for which the destruction waits, changed with AcqRel. Each living child
+    /// is one condition. The others are the requests that pin the POA, the requests that pin its
+    /// objects, and the caller of `destroy`.
     destruction_blockers: AtomicUsize,
     /// During destruction: true once no thread pins an object. Swapped with AcqRel.
     objects_unused: AtomicBool,
@@ -197,7 +198,7 @@ impl PoaCore {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Waits until `over` returns true. Returns false if the deadline passes first.
+    /// Waits until `over` returns true. Returns false if the deadline passes before.
     fn wait_until(&self, deadline: Option<Monotonic>, over: impl Fn() -> bool) -> bool {
         server_context::wait_for(&self.orb, &self.changed, deadline, || over().then_some(())).is_some()
     }
@@ -207,8 +208,9 @@ impl PoaCore {
         server_context::notify(&self.orb, &self.changed);
     }
 
-    /// Drops an object that the application gave to the POA. The drop runs as a callback: it must
-    /// not wait for the ORB, because the ORB waits for the drop. A panic of the drop is caught.
+    /// Drops an object that the application gave to the POA. The drop runs as a callback, in which
+    /// waits for the ORB are refused, because the ORB waits for the drop. A panic of the drop is
+    /// caught.
     pub(crate) fn drop_guarded(self: &Arc<Self>, interface: &'static str, drop: impl FnOnce()) {
         let _frame = UpcallScope::enter_callback(self);
         let _ = run_guarded(&Poa::from_core(Arc::clone(self)), interface, "drop", drop);
@@ -234,7 +236,7 @@ impl PoaCore {
         self.policies.lifespan == Lifespan::Persistent
     }
 
-    /// Returns true if ids of active objects are slots in `objects`.
+    /// Returns true if the ids of active objects are slots of `objects`.
     fn ids_are_slots(&self) -> bool {
         !self.is_persistent() && self.policies.id_assignment == IdAssignment::System
     }
@@ -258,13 +260,13 @@ impl PoaCore {
         self.slow_path.load(Ordering::Relaxed) == 0 && self.manager.state() == ManagerState::Active
     }
 
-    /// Returns OBJECT_NOT_EXIST 4 unless the POA is alive.
+    /// Checks that the POA is alive; OBJECT_NOT_EXIST 4 once `destroy` was called.
     fn check_alive(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Returns OBJECT_NOT_EXIST 4 if the POA is dead. For operations that a POA supports as long as
-    /// its requests run.
+    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. For operations that a POA
+    /// supports while its last requests run.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }
@@ -295,7 +297,7 @@ impl Poa {
         &self.core
     }
 
-    /// Returns the name that was given at creation.
+    /// Returns the name that the POA got at its creation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
@@ -307,20 +309,20 @@ impl Poa {
         self.core.parent.as_ref().and_then(Weak::upgrade).map(Poa::from_core)
     }
 
-    /// Returns an id that no other POA of the ORB has or had.
+    /// Returns the POA's id, which no other POA of the ORB has or had.
     #[must_use]
     pub fn id(&self) -> Vec<u8> {
         [&self.core.stamp.to_be_bytes()[..], &self.core.slot_id.to_octets()].concat()
     }
 
-    /// Returns the policies, which never change.
+    /// Returns the POA's policies, which never change.
     #[must_use]
     pub fn policies(&self) -> &PoaPolicies {
         &self.core.policies
     }
 
-    /// Returns the real-time policies, including those inherited from the ORB. `None` if the POA
-    /// has none.
+    /// Returns the POA's real-time policies, with the policies that it inherits from the ORB.
+    /// Returns `None` if the POA has none.
     #[must_use]
     pub fn rt_policies(&self) -> Option<&RtPolicies> {
         self.core.rt.as_ref().map(|rt| &rt.policies)

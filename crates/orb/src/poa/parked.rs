@@ -1,5 +1,5 @@
-//! Requests that cannot run yet. They do not occupy threads: bounded lists keep the data that is
-//! needed to run them later.
+//! Parked requests, which cannot run yet. A parked request occupies no thread: a bounded list keeps
+//! the data that are needed to run it later.
 
 use corelane_sys::clock::Monotonic;
 
@@ -41,7 +41,7 @@ impl ParkedRequests {
         self.list.first().map(|entry| (self.list.len(), entry.parked_at))
     }
 
-    /// Removes the requests for one POA, and returns them.
+    /// Removes the requests for the POA at `place`, and returns them.
     pub(crate) fn take_poa(&mut self, place: SlotId) -> ParkedRequests {
         let (taken, left) =
             std::mem::take(&mut self.list).into_iter().partition(|entry: &ParkedEntry| entry.poa == place);
@@ -53,7 +53,7 @@ impl ParkedRequests {
         ParkedRequests { bytes: list.iter().map(|entry| entry.request.bytes).sum(), list }
     }
 
-    /// Continues all requests, oldest first.
+    /// Continues all parked requests, oldest first.
     pub(crate) fn release(self) {
         for entry in self.list {
             entry.request.release();
@@ -64,7 +64,7 @@ impl ParkedRequests {
 #[derive(Debug)]
 pub(crate) enum ParkResult {
     Parked,
-    /// The event has already happened, so the request was not parked.
+    /// The awaited event has already happened, so the request was not parked.
     AlreadySignalled(ParkedRequest),
     /// The list is full. The client gets TRANSIENT 1.
     Full,

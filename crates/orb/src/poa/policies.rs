@@ -1,39 +1,40 @@
 //! The seven policies of every POA and their valid combinations (CORBA 3.0.3, sections 11.2.3 and
 //! 11.3.8).
 
-/// The threads that run requests of the POA.
+/// The threads that run requests of a POA (ThreadPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Threading {
-    /// Any thread of the pool. Several requests may run at the same time.
+    /// ORB_CTRL_MODEL: any thread of the pool. Several requests may run at the same time.
     #[default]
     OrbControlled,
-    /// Any thread of the pool, but only one request at a time over all objects of the POA.
+    /// SINGLE_THREAD_MODEL: any thread of the pool, but only one request of the POA runs at a time.
     SingleThread,
-    /// Only the thread that runs [`Orb::run`](crate::Orb::run).
+    /// MAIN_THREAD_MODEL: only the thread that runs [`Orb::run`](crate::Orb::run).
     MainThread,
 }
 
-/// The lifetime of the POA's references.
+/// The lifetime of a POA's references (LifespanPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lifespan {
-    /// References become invalid when the POA ends.
+    /// References become invalid when the POA is destroyed or its process ends.
     #[default]
     Transient,
-    /// References stay valid for a POA of the same name in a later process at the same address.
+    /// References stay valid: a POA of the same name in a later process at the same address serves
+    /// them.
     Persistent,
 }
 
-/// The number of objects that one servant may incarnate.
+/// The number of objects that one servant may incarnate (IdUniquenessPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdUniqueness {
-    /// One servant incarnates one object.
+    /// A servant incarnates at most one object.
     #[default]
     Unique,
-    /// One servant incarnates any number of objects.
+    /// A servant may incarnate any number of objects.
     Multiple,
 }
 
-/// The source of object ids.
+/// The source of object ids (IdAssignmentPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IdAssignment {
     /// The application chooses ids.
@@ -43,35 +44,36 @@ pub enum IdAssignment {
     System,
 }
 
-/// The way in which a servant that is used as a reference is activated.
+/// The activation of a servant whose reference or id is needed (ImplicitActivationPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ImplicitActivation {
-    /// The use itself activates the servant.
+    /// The POA activates the servant when its reference or id is first needed.
     Implicit,
     /// The application must activate the servant explicitly.
     #[default]
     Explicit,
 }
 
-/// The policy that says if the POA keeps a map of active servants.
+/// The keeping of active servants in a map (ServantRetentionPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ServantRetention {
     /// The POA keeps active servants in its active object map.
     #[default]
     Retain,
-    /// The POA keeps no map. Every request asks the default servant or the servant locator.
+    /// The POA keeps no map. The default servant or the servant locator serves every request.
     NonRetain,
 }
 
-/// The treatment of requests for objects that are not in the map.
+/// The treatment of requests for objects that are not in the active object map
+/// (RequestProcessingPolicy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RequestProcessing {
-    /// The request is refused with OBJECT_NOT_EXIST.
+    /// The POA refuses the request with OBJECT_NOT_EXIST.
     #[default]
     ActiveObjectMapOnly,
     /// The default servant serves the request.
     DefaultServant,
-    /// The servant manager is asked for a servant.
+    /// The servant manager supplies a servant.
     ServantManager,
 }
 
@@ -101,26 +103,27 @@ pub struct PoaPolicies {
     pub request_processing: RequestProcessing,
     /// The treatment of an object whose servant panicked.
     pub on_panic: OnPanic,
-    /// Slot hints in persistent keys.
+    /// Slot hints in the references of a persistent POA.
     pub key_hints: KeyHints,
 }
 
-/// Slot hints in the references of persistent POAs. This policy has no effect on transient POAs,
-/// whose keys always have a slot.
+/// Slot hints in the references of persistent POAs. The policy has no effect on transient POAs,
+/// whose keys always contain a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyHints {
-    /// No hint. The key of an object is equal in every run, and the server finds it by hashing.
+    /// References have no hints. The key of an object is the same in every run, and the server
+    /// finds the object by hashing.
     #[default]
     None,
-    /// References of active objects carry the object's slot, in which the server looks first
+    /// References of active objects contain the object's slot, in which the server looks first
     /// (active demultiplexing). If another object has the slot, the wrong hint costs one
-    /// comparison. References stay valid from run to run. Two references to one object may differ,
-    /// and then do not count as equivalent.
+    /// comparison. References stay valid in later runs. Two references to one object may have
+    /// different hints, and then are not equivalent.
     Slots,
 }
 
-/// The treatment of an object whose servant panicked. In any case the caller gets UNKNOWN,
-/// COMPLETED_MAYBE.
+/// The treatment of an object whose servant panicked. The client gets UNKNOWN, COMPLETED_MAYBE, in
+/// any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnPanic {
     /// The object stays active.
@@ -130,8 +133,8 @@ pub enum OnPanic {
     Deactivate,
 }
 
-/// The index of a policy in [`PoaPolicies::LIST`], which
-/// [`PoaError::InvalidPolicy`](super::PoaError::InvalidPolicy) carries.
+/// The index of a policy in [`PoaPolicies::LIST`], as
+/// [`PoaError::InvalidPolicy`](super::PoaError::InvalidPolicy) reports it.
 pub type PolicyIndex = u16;
 
 impl PoaPolicies {
@@ -148,8 +151,8 @@ impl PoaPolicies {
         key_hints: KeyHints::None,
     };
 
-    /// Policy names, in the order of the policy types. The position of a name is the index in
-    /// InvalidPolicy.
+    /// The names of all policies, in the order of the policy types. The index in InvalidPolicy is a
+    /// position in this list.
     pub const LIST: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
@@ -189,8 +192,8 @@ impl PoaPolicies {
 mod tests {
     use super::*;
 
-    /// Checks the rules of CORBA 3.0.3, section 11.3.8, over all combinations of the five policies
-    /// in these rules.
+    /// Checks the rules of CORBA 3.0.3, section 11.3.8, for all combinations of the five policies
+    /// that have rules.
     #[test]
     fn policy_check_matches_the_rules_for_every_combination() {
         let mut legal = 0;
@@ -224,8 +227,8 @@ mod tests {
                 }
             }
         }
-        // With RETAIN: 6 with only the map, 6 with a servant manager, 3 with a default servant.
-        // With NON_RETAIN: 2 and 4. The numbers are in poa.md.
+        // With RETAIN: 6 combinations with only the map, 6 with a servant manager, 3 with a default
+        // servant. With NON_RETAIN: 2 and 4. docs/poa.md states these numbers.
         assert_eq!(legal, 6 + 6 + 3 + 2 + 4);
     }
 

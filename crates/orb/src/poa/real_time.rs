@@ -10,12 +10,13 @@ use crate::rt::poa::RtPoa;
 use crate::servant::Servant;
 
 impl Poa {
-    /// Activates an object with its own priority, like [`activate_object`](Self::activate_object).
+    /// Activates a new object with its own priority, otherwise as
+    /// [`activate_object`](Self::activate_object) does.
     ///
     /// # Errors
-    /// As for `activate_object`; [`PoaError::WrongPolicy`] with IMPLICIT_ACTIVATION, or if the
-    /// POA's priorities are not server declared; BAD_PARAM for a priority that is out of range, or
-    /// that no lane or band has.
+    /// The errors of `activate_object`. [`PoaError::WrongPolicy`] with IMPLICIT_ACTIVATION, or if
+    /// the POA's priorities are not server-declared. BAD_PARAM for a priority that is out of range,
+    /// or that no lane or band has.
     pub fn activate_object_with_priority(&self, servant: &Servant, priority: i16) -> Result<ObjectId, PoaError> {
         let core = &self.core;
         let priority = core.declaring()?.check_priority(priority)?;
@@ -23,13 +24,13 @@ impl Poa {
         core.activate_new(servant, Some(priority))
     }
 
-    /// Activates the object `id` with its own priority, like
-    /// [`activate_object_with_id`](Self::activate_object_with_id).
+    /// Activates the object `id` with its own priority, otherwise as
+    /// [`activate_object_with_id`](Self::activate_object_with_id) does.
     ///
     /// # Errors
-    /// As for `activate_object_with_id` and
+    /// The errors of `activate_object_with_id` and
     /// [`activate_object_with_priority`](Self::activate_object_with_priority); BAD_INV_ORDER 18 if
-    /// the object has another priority.
+    /// the object already has another priority.
     pub fn activate_object_with_id_and_priority(
         &self,
         id: &ObjectId,
@@ -45,11 +46,11 @@ impl Poa {
         self.activate_object_with_id(id, servant)
     }
 
-    /// Creates a reference to an object with its own priority, like
-    /// [`create_reference`](Self::create_reference).
+    /// Creates a reference to a new object with its own priority, otherwise as
+    /// [`create_reference`](Self::create_reference) does.
     ///
     /// # Errors
-    /// As for `create_reference` and
+    /// The errors of `create_reference` and
     /// [`activate_object_with_priority`](Self::activate_object_with_priority).
     pub fn create_reference_with_priority(&self, repository_id: &str, priority: i16) -> Result<ObjectRef, PoaError> {
         let core = &self.core;
@@ -62,11 +63,11 @@ impl Poa {
         Ok(core.reference(&id, repository_id)?)
     }
 
-    /// Creates a reference to the object `id` with its own priority, like
-    /// [`create_reference_with_id`](Self::create_reference_with_id).
+    /// Creates a reference to the object `id` with its own priority, otherwise as
+    /// [`create_reference_with_id`](Self::create_reference_with_id) does.
     ///
     /// # Errors
-    /// As for `create_reference_with_id` and
+    /// The errors of `create_reference_with_id` and
     /// [`activate_object_with_id_and_priority`](Self::activate_object_with_id_and_priority).
     pub fn create_reference_with_id_and_priority(
         &self,
@@ -85,14 +86,14 @@ impl Poa {
 }
 
 impl PoaCore {
-    /// Returns the real-time part of the POA. WrongPolicy if its objects cannot have their own
+    /// Returns the real-time state of the POA; WrongPolicy if its objects cannot have their own
     /// priorities.
     fn declaring(&self) -> Result<&RtPoa, PoaError> {
         self.rt.as_ref().filter(|rt| rt.is_server_declared() && !self.is_implicit()).ok_or(PoaError::WrongPolicy)
     }
 
-    /// Returns true if connections of this band can carry requests to the POA's objects; `None` if
-    /// the POA has no priorities.
+    /// Returns true if connections of this priority band can carry requests to the POA's objects.
+    /// Returns `None` if the POA has no priorities.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.rt.as_ref()?.can_carry_band(band)
     }

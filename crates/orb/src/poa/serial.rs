@@ -7,21 +7,21 @@ use crate::thread_context::thread_number;
 /// The lock that serializes the upcalls of a POA.
 #[derive(Debug)]
 pub(crate) struct SerialLock {
-    /// The lock's state. Requests of every priority use this lock; of those that wait, the one with
-    /// the highest priority is next.
+    /// The lock's state. Requests of all priorities use this lock; the waiting request with the
+    /// highest priority gets it next.
     state: PiMutex<State>,
     free: PiCondvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of the owning thread; 0 for none.
+    /// Number of the owning thread; 0 if the lock is free.
     owner: u64,
-    /// Number of nested locks that the owner holds.
+    /// Number of times that the owner has locked it without unlocking.
     depth: usize,
 }
 
-/// The calling thread's ownership of the lock, which ends when this is dropped.
+/// The calling thread's ownership of a [`SerialLock`]. Dropping the guard ends the ownership.
 #[must_use = "the turn ends at once"]
 #[derive(Debug)]
 pub(crate) struct SerialGuard<'a>(&'a SerialLock);
@@ -31,7 +31,7 @@ impl SerialLock {
         SerialLock { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
     }
 
-    /// Waits until no other thread holds the lock, and locks it.
+    /// Locks the lock. Waits until no other thread holds it.
     pub(crate) fn enter(&self) -> SerialGuard<'_> {
         let me = thread_number();
         let mut state = self.state.lock();

@@ -1,5 +1,5 @@
-//! Servant managers and adapter activators: the application supplies servants and POAs on demand
-//! (CORBA 3.0.3, sections 11.3.4 to 11.3.6).
+//! Servant managers and adapter activators, with which the application supplies servants and POAs
+//! on demand (CORBA 3.0.3, sections 11.3.4 to 11.3.6).
 
 use std::any::Any;
 use std::fmt;
@@ -10,11 +10,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::object::ObjectRef;
 use crate::servant::Servant;
 
-/// The reason why a servant manager gave no servant.
+/// The reason why a servant manager supplied no servant.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServantManagerError {
-    /// ForwardRequest: the client must use this other object.
+    /// ForwardRequest: the client must send the request to this other object.
     Forward(ObjectRef),
     /// A system exception for the client.
     System(SystemException),
@@ -29,7 +29,7 @@ impl From<SystemException> for ServantManagerError {
 impl fmt::Display for ServantManagerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServantManagerError::Forward(_) => f.write_str("the object is elsewhere"),
+            ServantManagerError::Forward(_) => f.write_str("the request is forwarded to another object"),
             ServantManagerError::System(exception) => exception.fmt(f),
         }
     }
@@ -37,36 +37,38 @@ impl fmt::Display for ServantManagerError {
 
 impl std::error::Error for ServantManagerError {}
 
-/// The result of a servant manager. `Ok(None)` is a null servant, for which the client gets
-/// OBJ_ADAPTER 7. If the object does not exist, return
-/// `Err(ServantManagerError::no_such_object())`; the client then gets OBJECT_NOT_EXIST.
+/// The result of a servant manager's call. `Ok(None)` means a null servant, for which the client
+/// gets OBJ_ADAPTER 7. A manager returns `Err(ServantManagerError::no_such_object())` for an object
+/// that does not exist; the client then gets OBJECT_NOT_EXIST.
 pub type ServantResult<T> = Result<T, ServantManagerError>;
 
 impl ServantManagerError {
-    /// Returns OBJECT_NOT_EXIST 2, for an object that does not exist.
+    /// Makes the error for an object that does not exist: OBJECT_NOT_EXIST 2.
     #[must_use]
     pub fn no_such_object() -> Self {
         ServantManagerError::System(super::no_such_object())
     }
 }
 
-/// Creates servants on first use, for POAs with RETAIN and USE_SERVANT_MANAGER.
+/// A servant manager that creates a servant at the first request for an object, in POAs with RETAIN
+/// and USE_SERVANT_MANAGER.
 ///
-/// For one object, `incarnate` and `etherealize` never overlap. `incarnate` is called again only
-/// after the old servant was etherealized. For different objects several threads may call the
+/// For one object, `incarnate` and `etherealize` never overlap, and `incarnate` is called again
+/// only after the old servant was etherealized. For different objects several threads may call the
 /// activator at the same time, unless the POA has SINGLE_THREAD.
 pub trait ServantActivator: Send + Sync + 'static {
-    /// Returns a servant for the object `id`, which then stays in the active object map. In a POA
-    /// with UNIQUE_ID, if the servant is already active, the client gets OBJ_ADAPTER 5.
+    /// Returns a servant for the object `id`. The object stays in the active object map with this
+    /// servant. In a POA with UNIQUE_ID, if the servant is already active, the client gets
+    /// OBJ_ADAPTER 5.
     ///
     /// # Errors
     /// The reason why there is no servant.
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>>;
 
-    /// Called after the last request of a deactivated object. `cleanup_in_progress` is true if the
-    /// POA is being destroyed or its manager was deactivated. `remaining_activations` is true if
-    /// the servant still incarnates other objects of the POA. A panic is reported and has no other
-    /// effect.
+    /// Releases the servant of a deactivated object after the object's last request.
+    /// `cleanup_in_progress` is true if the POA is being destroyed or its manager was deactivated.
+    /// `remaining_activations` is true if the servant still incarnates other objects of the POA. A
+    /// panic is reported and has no other effect.
     fn etherealize(
         &self,
         id: &ObjectId,
@@ -81,10 +83,11 @@ pub trait ServantActivator: Send + Sync + 'static {
 /// allocate.
 pub type Cookie = Box<dyn Any + Send>;
 
-/// Supplies a servant for each single request, for POAs with NON_RETAIN and USE_SERVANT_MANAGER.
+/// A servant manager that supplies a servant for each single request, in POAs with NON_RETAIN and
+/// USE_SERVANT_MANAGER.
 ///
-/// `preinvoke`, the operation and `postinvoke` run on one thread. There is one `postinvoke` for
-/// each successful `preinvoke`, even if the operation fails.
+/// `preinvoke`, the operation and `postinvoke` run on one thread. The POA calls `postinvoke` once
+/// for each successful `preinvoke`, even if the operation fails.
 pub trait ServantLocator: Send + Sync + 'static {
     /// Returns a servant for this request. `operation` is the name on the wire, for example
     /// `_get_x` for an attribute `x`, or `_is_a`.
@@ -93,7 +96,7 @@ pub trait ServantLocator: Send + Sync + 'static {
     /// The reason why there is no servant.
     fn preinvoke(&self, id: &ObjectId, poa: &Poa, operation: &str) -> ServantResult<(Option<Servant>, Cookie)>;
 
-    /// Called when the request is done.
+    /// Releases the servant after the request.
     ///
     /// # Errors
     /// An exception that replaces the result of the operation.
@@ -110,9 +113,9 @@ pub trait ServantLocator: Send + Sync + 'static {
 /// A servant manager of either kind.
 #[derive(Clone)]
 pub enum ServantManager {
-    /// For POAs with RETAIN.
+    /// The servant manager of a POA with RETAIN.
     Activator(Arc<dyn ServantActivator>),
-    /// For POAs with NON_RETAIN.
+    /// The servant manager of a POA with NON_RETAIN.
     Locator(Arc<dyn ServantLocator>),
 }
 
@@ -125,18 +128,19 @@ impl fmt::Debug for ServantManager {
     }
 }
 
-/// Creates child POAs on first use.
+/// A callback that creates missing child POAs on demand.
 pub trait AdapterActivator: Send + Sync + 'static {
-    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`], and returns true if
-    /// it did. Requests for the new POA wait until this returns. Two calls for the same parent and
-    /// name never overlap.
+    /// Creates the missing child `name` of `parent` with [`Poa::create_poa`]. Returns true if it
+    /// created the child. Requests for the new POA wait until this method returns. Two calls for
+    /// the same parent and name never overlap.
     ///
     /// # Errors
-    /// The caller that asked for the POA gets OBJ_ADAPTER 1.
+    /// Any exception. The client whose request needs the POA gets OBJ_ADAPTER 1.
     fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException>;
 }
 
-/// A servant that a locator lent for one request, with the data that is needed to return it.
+/// A servant that a servant locator supplied for one request, with the data that `postinvoke`
+/// needs.
 pub(crate) struct LocatorServant {
     pub(crate) locator: Arc<dyn ServantLocator>,
     pub(crate) id: ObjectId,
@@ -145,7 +149,7 @@ pub(crate) struct LocatorServant {
 }
 
 impl LocatorServant {
-    /// Calls `postinvoke`, at most once.
+    /// Calls `postinvoke` of the locator, at most once.
     pub(crate) fn postinvoke(&self, operation: &[u8], servant: &Servant) -> Result<(), SystemException> {
         let Some(cookie) = self.cookie.take() else { return Ok(()) };
         let operation = String::from_utf8_lossy(operation);
@@ -155,8 +159,8 @@ impl LocatorServant {
     }
 }
 
-/// Runs a callback of the application. If the callback panics, reports the panic and returns
-/// `None`.
+/// Runs a callback of the application. If the callback panics, the panic is reported, and the
+/// result is `None`.
 pub(crate) fn run_guarded<T>(
     poa: &Poa,
     interface: &'static str,

@@ -1,9 +1,10 @@
-//! The lookup of the servant for an object key, in constant time and without a lock.
+//! The look-up of the servant for an object key, in constant time and without a lock.
 //!
-//! The fast path serves objects in the map of an open POA. For a system id it takes two array
-//! accesses. For any other id it takes one search of the key index and three array accesses. The
-//! slow path follows the specification's algorithm. It serves all other cases: inactive managers,
-//! thread policies, default servants, servant managers, and POAs that must first be created.
+//! The fast path serves active objects of a POA whose manager is active. For a system id it takes
+//! two array accesses. For any other id it takes one search of the key index and three array
+//! accesses. The slow path follows the specification's algorithm. It serves all other cases:
+//! inactive managers, thread policies, default servants, servant managers, and POAs that must first
+//! be created.
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,10 +39,10 @@ const MAX_KEYS: u32 = 1 << 26;
 /// Maximum number of POAs in one ORB.
 const MAX_POAS: u32 = 1 << 16;
 
-/// The POAs of an ORB, and the table of all keys that do not name a slot.
+/// The POAs of an ORB, and the table of all object keys that do not contain a slot.
 #[derive(Debug)]
 pub(crate) struct PoaTable {
-    /// Random number of the ORB, part of every transient key.
+    /// Random number of the ORB, which every transient key contains.
     pub(crate) stamp: u64,
     pub(crate) poas: GenerationalSlab<Arc<PoaCore>>,
     pub(crate) managers: PoaManagers,
@@ -51,7 +52,7 @@ pub(crate) struct PoaTable {
     writer: Mutex<HashIndexWriter>,
     /// POAs that are being destroyed.
     ending: Mutex<Vec<Arc<PoaCore>>>,
-    /// Locked while a plain key is bound or unbound.
+    /// The lock under which plain keys are bound and unbound.
     plain_keys: Mutex<PlainKeyState>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct PoaTable {
 struct PlainKeyState {
     /// Number of times that a plain key was bound or unbound so far.
     changes: u64,
-    /// True once the ORB has ended. From then on no plain key can be bound.
+    /// True once the ORB has ended. No plain key can be bound after this.
     closed: bool,
 }
 
@@ -68,7 +69,7 @@ struct PlainKeyState {
 pub(crate) enum KeyEntry {
     /// An active object. Its key is the prefix of its POA followed by its id.
     Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
-    /// A POA, which is found by its path.
+    /// A persistent POA. Its key is its path.
     Adapter(Arc<PoaCore>),
     /// A plain key and its target.
     Plain(Box<PlainKey>),
@@ -78,8 +79,8 @@ pub(crate) enum KeyEntry {
 pub(crate) struct PlainKey {
     key: Box<[u8]>,
     target: ObjectRef,
-    /// [`PoaTable::local_object_key`] behind a pointer, so that programs which bind no plain keys
-    /// are linked without it.
+    /// The function [`PoaTable::local_object_key`]. The call through a pointer lets the linker drop
+    /// the function from programs that bind no plain keys.
     object_key: for<'r> fn(&PoaTable, &'r ObjectRef) -> Option<&'r [u8]>,
 }
 
@@ -99,7 +100,7 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", Scope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // A reference with direct calls keeps the servant of its object.
+            // The target may keep its servant (`with_poa_bypass`), so the drop may run code of the application.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -129,7 +130,7 @@ impl PoaTable {
         client.adapter()
     }
 
-    /// Returns the table of an ORB's POAs, for operations that requests seldom need.
+    /// Returns the table of an ORB's POAs, for operations off the request path.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_server(orb: &ServerContext) -> &PoaTable {
@@ -142,15 +143,16 @@ impl PoaTable {
     }
 
     pub(crate) fn set_root(&self, root: Arc<PoaCore>) {
-        // Never set before, because an ORB is built once.
+        // `set` succeeds, because an ORB calls this method only once.
         let _ = self.root.set(root);
     }
 
-    /// Looks up the servant and passes the result to `act`, which runs while the servant is pinned.
+    /// Looks up the servant of a request, and calls `act` with the result while the servant is
+    /// pinned.
     ///
-    /// The result borrows from the guards that pin the POA and the object. The object's guard
-    /// borrows from the POA's guard. A value that holds both guards would borrow from itself, or
-    /// cost a reference count.
+    /// The result is not returned, because it borrows from the guards that pin the POA and the
+    /// object, and the object's guard borrows from the POA's guard. A value with both guards would
+    /// borrow from itself, or cost a reference count.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {
@@ -164,8 +166,8 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority at which the request runs on the calling thread, or the reason why it
-    /// cannot.
+    /// Returns the priority at which the request runs on the calling thread, or the reason why the
+    /// request cannot run on this thread.
     fn place_request(
         &self,
         poa: &Arc<PoaCore>,
@@ -205,7 +207,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the priority of a request that asks for `asked`, under the policies of its object.
+    /// Returns the priority at which a request for the object of `key` runs if it asks for `asked`.
     /// `None` means the priority of the pool.
     #[cold]
     pub(crate) fn effective_priority(
@@ -264,7 +266,7 @@ impl PoaTable {
         self.find_slow(&running, wanted, &object.to_octets(), act)
     }
 
-    /// Looks up a key in the index, hashing the whole key.
+    /// Looks up a key in the index by the hash of the whole key.
     #[inline]
     fn find_entry(&self, key: &[u8], is_it: impl Fn(&KeyEntry) -> bool) -> Option<SlabGuard<'_, KeyEntry>> {
         let mut found = None;
@@ -305,8 +307,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // The check is repeated now that `get` has counted this user: see
-            // `GenerationalSlab::user_count`.
+            // The check is repeated after `get` has counted this thread as a user (see
+            // `GenerationalSlab::user_count`).
             && running.has_fast_path()
         {
             let mut at = None;
@@ -329,7 +331,7 @@ impl PoaTable {
         self.find_in_poa(wanted, act)
     }
 
-    /// Looks up an object through its POA, if the object is not in the table or cannot take the
+    /// Looks up an object through its POA, because the object is not in the table or its POA has no
     /// fast path.
     fn find_in_poa<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let (place, id) = match ObjectKey::parse(wanted.key) {
@@ -346,7 +348,7 @@ impl PoaTable {
         }
     }
 
-    /// Returns the persistent POA with this path. If POAs on the path do not exist, asks the
+    /// Returns the persistent POA with this path. If POAs on the path do not exist, calls the
     /// adapter activators for them, beginning at the root.
     fn find_or_activate_poa(&self, path: &[u8]) -> Result<Arc<PoaCore>, LookupResult<'static>> {
         if let Some(poa) = self.poa_by_path(path) {
@@ -386,8 +388,8 @@ impl PoaTable {
         }
     }
 
-    /// Runs the specification's algorithm from the POA on: first the manager, then the thread, then
-    /// the servant.
+    /// Runs the specification's algorithm for a request whose POA is known: the checks of the
+    /// manager and of the thread, then the choice of the servant.
     #[cold]
     fn find_slow<R>(
         &self,
@@ -470,14 +472,14 @@ impl PoaTable {
         }
     }
 
-    /// Returns the reason for which requests of this POA cannot run now on this thread; `None` if
-    /// they can.
+    /// Returns the reason for which requests of this POA cannot run on this thread now. Returns
+    /// `None` if they can.
     fn obstacle(&self, poa: &Arc<PoaCore>) -> Option<LookupResult<'static>> {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
         }
-        // Checked after `wait_for_activator`, because an activator may just have returned after a
-        // failure which the destruction of this POA caused.
+        // Destruction is checked after `wait_for_activator`, because the activator may have failed
+        // and returned as a result of the destruction.
         if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
             return Some(LookupResult::Refused(being_destroyed()));
         }
@@ -494,9 +496,10 @@ impl PoaTable {
         None
     }
 
-    /// Looks up a plain key. An object of this ORB is served as if under its own key; a request for
-    /// any other object is forwarded. If the target no longer exists, some clients ask for the
-    /// plain key again without end, for example omniORB's.
+    /// Looks up a plain key. A request for an object of this ORB is served as a request with the
+    /// object's own key; a request for any other object is forwarded. If the target of such a
+    /// forward no longer exists, some clients, for example omniORB's, send the request to the plain
+    /// key again without end.
     fn find_plain<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         let entry = self.plain_key(wanted.key);
         let Some(KeyEntry::Plain(plain)) = entry.as_deref() else {
@@ -508,15 +511,15 @@ impl PoaTable {
         }
     }
 
-    /// Applies `of` to the object key that a plain key leads to, if the object belongs to this ORB.
+    /// Calls `of` with the object key of a plain key's target, if the target belongs to this ORB.
     fn through_plain_key<R>(&self, key: &[u8], of: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
         let entry = self.plain_key(key)?;
         let KeyEntry::Plain(plain) = &*entry else { return None };
         of((plain.object_key)(self, &plain.target)?)
     }
 
-    /// Returns the object key of a reference to an object of this ORB. `None` for a plain key,
-    /// which may lead to any object, even back to itself.
+    /// Returns the object key of a reference to an object of this ORB. Returns `None` for a plain
+    /// key, which may be bound to any reference, even to itself.
     fn local_object_key<'r>(&self, reference: &'r ObjectRef) -> Option<&'r [u8]> {
         let client = reference.client();
         let is_own = PoaTable::of(client).is_some_and(|table| std::ptr::eq(table, self));
@@ -537,7 +540,7 @@ impl PoaTable {
         self.find_entry(key, |entry| matches!(entry, KeyEntry::Plain(plain) if *plain.key == *key))
     }
 
-    /// Locates the object of `key` without asking a servant manager.
+    /// Locates the object of `key` without calling a servant manager.
     #[cold]
     pub(crate) fn locate(&self, key: &[u8]) -> LocateResult {
         let of_found = |found: LookupResult<'_>| match found {
@@ -567,7 +570,7 @@ impl PoaTable {
             return of_found(self.missing_poa(place));
         };
         let poa: &Arc<PoaCore> = &running;
-        // This result does not depend on the thread.
+        // An object's location does not depend on the thread that runs its requests.
         if let Some(found) = self.obstacle(poa)
             && !matches!(found, LookupResult::MustWait(WaitFor::MainThread(_)))
         {
@@ -589,7 +592,7 @@ impl PoaTable {
     pub(crate) fn bind_plain(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
         let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
-            return Err(bad("the key looks like one of the ORB's own"));
+            return Err(bad("the key has the form of the ORB's own object keys"));
         }
         loop {
             let seen = self.plain_keys.lock().changes;
@@ -640,7 +643,7 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // A reference with direct calls keeps the servant of its object.
+            // The target may keep its servant (`with_poa_bypass`), so the drop may run code of the application.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }
@@ -657,8 +660,8 @@ impl PoaTable {
     pub(super) fn remove(&self, key: &[u8], place: SlotId) -> RetireResult<KeyEntry> {
         {
             let mut writer = self.writer.lock();
-            // Another thread may have removed the entry, and its slot may hold another entry, even
-            // of an equal key. While this lock is held no entry is inserted.
+            // Another thread may have removed the entry, and its slot may have another entry, even
+            // of an equal key. While this thread holds the lock, no entry is inserted.
             if self.entries.last_generation(place.slot) != place.generation {
                 return RetireResult::Stale;
             }
@@ -675,8 +678,8 @@ impl PoaTable {
         self.insert(&poa.path, KeyEntry::Adapter(Arc::clone(poa))).map(drop)
     }
 
-    /// Returns the ids of a POA's objects in the table of keys. All entries of the ORB are
-    /// searched.
+    /// Returns the ids of a POA's objects in the table of keys. The search goes through all entries
+    /// of the ORB.
     pub(super) fn ids_of(&self, poa: &Arc<PoaCore>) -> Vec<Box<[u8]>> {
         let ids = self.entries.iter().filter_map(|entry| match &*entry {
             KeyEntry::Object { poa: of, id, .. } if Arc::ptr_eq(of, poa) => Some(id.clone()),
@@ -705,8 +708,8 @@ impl PoaTable {
         self.ending.lock().retain(|of| !Arc::ptr_eq(of, poa));
     }
 
-    /// Returns the reason for which a slot has no POA: the POA is being destroyed, is dead, or
-    /// never existed.
+    /// Returns the result for a slot without a POA: the POA is being destroyed, is dead, or never
+    /// existed.
     #[cold]
     fn missing_poa(&self, place: SlotId) -> LookupResult<'static> {
         let is_ending = self.ending.lock().iter().any(|poa| poa.slot_id == place);
@@ -714,8 +717,8 @@ impl PoaTable {
     }
 }
 
-/// Returns true if requests of this POA run on the calling thread without a change of priority,
-/// because neither the POA nor the thread uses priorities.
+/// Returns true if neither the POA nor the calling thread uses priorities, so that requests run on
+/// this thread without a change of priority.
 #[inline]
 pub(super) fn is_outside_rt(poa: &PoaCore) -> bool {
     poa.rt.is_none() && thread_context::is_outside_rt_pools()

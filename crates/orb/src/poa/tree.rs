@@ -1,4 +1,4 @@
-//! The tree of POAs: creation, lookup, and creation on demand by adapter activators (CORBA 3.0.3,
+//! The tree of POAs: creation, look-up, and creation on demand by adapter activators (CORBA 3.0.3,
 //! section 11.3.8).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -51,10 +51,10 @@ impl Poa {
     /// [`RtOrb::set_policies`](crate::rt::RtOrb::set_policies).
     ///
     /// # Errors
-    /// As for [`create_poa`](Self::create_poa), and [`PoaError::InvalidPolicy`] for conflicting
-    /// real-time policies. These are an unknown pool, lanes or bands without a priority model, and
-    /// a server priority that no lane or band has. Also a band without a lane, a protocol without a
-    /// listener, and a policy for clients.
+    /// The errors of [`create_poa`](Self::create_poa), and [`PoaError::InvalidPolicy`] for invalid
+    /// or conflicting real-time policies: an unknown pool, lanes or bands without a priority model,
+    /// a server priority that no lane or band has, a band without a lane, a protocol without a
+    /// listener, or a policy that only clients can have.
     pub fn create_rt_poa(
         &self,
         name: &str,
@@ -103,12 +103,12 @@ impl Poa {
         Ok(Poa { core: child })
     }
 
-    /// Returns the child with this name. If the child is missing and `activate_it` is set, asks the
-    /// adapter activator to create it.
+    /// Returns the child POA with this name. If the child is missing and `activate_it` is set,
+    /// calls the adapter activator to create it.
     ///
     /// # Errors
-    /// [`PoaError::AdapterNonExistent`]; OBJ_ADAPTER 1 if the adapter activator raised an
-    /// exception; OBJECT_NOT_EXIST 4 after this POA's destruction.
+    /// [`PoaError::AdapterNonExistent`] if there is no such child; OBJ_ADAPTER 1 if the adapter
+    /// activator raised an exception; OBJECT_NOT_EXIST 4 after this POA's destruction.
     pub fn find_poa(&self, name: &str, activate_it: bool) -> Result<Poa, PoaError> {
         self.core.check_not_dead()?;
         loop {
@@ -121,7 +121,7 @@ impl Poa {
         }
     }
 
-    /// Returns the children that are not being destroyed, sorted by name.
+    /// Returns the child POAs that are not being destroyed, sorted by name.
     #[must_use]
     pub fn children(&self) -> Vec<Poa> {
         let family = self.core.children.lock();
@@ -138,7 +138,7 @@ impl Poa {
     /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
-        // A dead POA keeps no object that the application gave to it.
+        // A dead POA keeps no object of the application, so the new activator is dropped.
         let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {
@@ -148,7 +148,7 @@ impl Poa {
         drop(old);
     }
 
-    /// Returns the factory of the managers. Several POAs can share a manager.
+    /// Returns the factory of POA managers. Several POAs can share a manager.
     #[must_use]
     pub fn manager_factory(&self) -> PoaManagerFactory {
         PoaManagerFactory::new(self.core.orb.clone())
@@ -160,14 +160,14 @@ impl Poa {
         let policies = PoaPolicies::ROOT;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
-        // This cannot fail, because the table and the index are empty.
+        // The insertion cannot fail, because the table and the index are empty.
         let core = new.insert(orb, adapters).expect("an empty table has room");
         adapters.set_root(Arc::clone(&core));
         Poa { core }
     }
 }
 
-/// The parts of a POA to be created.
+/// The properties of a POA that is to be created.
 struct NewPoa<'n> {
     name: &'n str,
     path: Vec<u8>,
@@ -304,7 +304,7 @@ impl PoaCore {
         }
     }
 
-    /// Calls the adapter activator; `None` if the activator panicked.
+    /// Calls the adapter activator. Returns `None` if the activator panicked.
     fn call_activator(
         self: &Arc<Self>,
         activator: &Arc<dyn AdapterActivator>,
@@ -321,8 +321,8 @@ impl PoaCore {
         run_guarded(&poa, "AdapterActivator", "unknown_adapter", || activator.unknown_adapter(&poa, name))
     }
 
-    /// Returns the reason for which a request may not call the adapter activator now, as a result
-    /// of the look-up.
+    /// Returns the look-up result for a request that may not call the adapter activator now.
+    /// Returns `None` if it may.
     pub(super) fn activation_obstacle(self: &Arc<Self>) -> Option<LookupResult<'static>> {
         if self.phase() != PoaPhase::Alive {
             return Some(LookupResult::Refused(being_destroyed()));
@@ -330,7 +330,7 @@ impl PoaCore {
         if self.manager.state() != ManagerState::Active {
             return Some(inactive_manager_result(self));
         }
-        // The request continues on the main thread, which then calls the activator.
+        // The activator must run on the main thread, so the request continues there.
         let orb = self
             .orb()
             .ok()
@@ -338,8 +338,9 @@ impl PoaCore {
         Some(LookupResult::MustWait(WaitFor::MainThread(orb)))
     }
 
-    /// Returns the event for which requests of this POA wait while the adapter activator creates
-    /// it. `None` on the activator's own thread, and after the activator has returned.
+    /// Returns the event for which requests of this POA wait while the adapter activator that
+    /// creates it runs. Returns `None` on the activator's own thread, and after the activator has
+    /// returned.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Bands: each is a set of calls that may share connections.
+//! Bands: sets of calls that may share connections.
 
 use corelane_sched::{NativePriority, Priority, PriorityBand, PriorityMapping};
 use corelane_sys::thread::{self, Scheduling};
@@ -6,13 +6,13 @@ use corelane_sys::thread::{self, Scheduling};
 use super::config::RtConfig;
 use crate::exception::SystemException;
 
-/// A set of calls that may share connections. Without priority bands these are the calls of all
-/// threads with one native priority. For a reference with priority bands they are the calls of one
-/// band.
+/// A set of calls that may share connections. Through references without priority bands, a set has
+/// the calls of all threads with one native priority. Through references with priority bands, a set
+/// has the calls of one priority band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Band(u32);
 
-/// Marks a band that is a range of priorities. The lower bits hold the two ends of the range, 15
+/// Flag of a band that is a range of priorities. The lower bits hold the two ends of the range, 15
 /// bits each.
 const RANGE_FLAG: u32 = 1 << 31;
 
@@ -33,14 +33,14 @@ impl Band {
     }
 
     /// Returns the band for calls with a range of priorities. References with the same range share
-    /// its connections.
+    /// the connections of the band.
     pub(crate) fn for_range(range: PriorityBand) -> Self {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
         Band(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
     /// Returns the priority that represents the band: the highest priority of a range, otherwise
-    /// the priority of the threads. `None` if the threads have no fixed priority.
+    /// the priority of the threads. Returns `None` if the threads have no fixed priority.
     pub(crate) fn priority(self, mapping: &dyn PriorityMapping) -> Option<Priority> {
         match self.range() {
             Some((_, high)) => Priority::new(high),
@@ -49,21 +49,22 @@ impl Band {
         }
     }
 
-    /// Returns the range of priorities; `None` if the band is not a range.
+    /// Returns the two ends of the range. Returns `None` if the band is not a range of priorities.
     pub(crate) fn range(self) -> Option<(i16, i16)> {
         let end = |bits: u32| i16::try_from(bits & 0x7fff).ok();
         if self.0 & RANGE_FLAG == 0 { None } else { end(self.0 >> 15).zip(end(self.0)) }
     }
 
-    /// Returns the scheduling of those callers of the band that have the highest priority. `None`
-    /// for the ordinary class.
+    /// Returns the scheduling of the band's callers with the highest priority. Returns `None` for
+    /// the ordinary class.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 if an end of the range cannot be mapped.
     pub(crate) fn scheduling(self, rt: &RtConfig) -> Result<Option<Scheduling>, SystemException> {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
-            // Callers of the deadline class come before all fixed priorities.
+            // Callers of the deadline class run before all fixed priorities, so the highest fixed
+            // priority represents them.
             (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
             (None, _) => Ok(None),
         }

@@ -1,5 +1,5 @@
-//! The client's real-time policies: those of the ORB, of a thread or a reference, and those in the
-//! profile of a reference.
+//! Real-time policies of clients: the policies of the ORB, of a thread or of a reference, and the
+//! policies in the profiles of references.
 
 use corelane_net::{Endpoint, SpinPolicy};
 use corelane_sched::{PriorityBands, PriorityModel, selection};
@@ -7,23 +7,25 @@ use corelane_sched::{PriorityBands, PriorityModel, selection};
 use super::protocol::{Protocol, SocketSettings};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Real-time policies of a reference, set with
-/// [`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies).
+/// Real-time policies of a client, for a reference
+/// ([`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies)), a thread
+/// ([`with_client_policies`](super::with_client_policies)) or the ORB
+/// ([`RtConfig::client`](super::RtConfig::client)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
-    /// PriorityBandedConnectionPolicy (45): low and high end of each band. Calls of one band share
-    /// connections; calls of different bands never do.
+    /// PriorityBandedConnectionPolicy (45): the low and the high end of each band. Calls of one
+    /// band share connections. Calls of different bands never share connections.
     pub priority_bands: Option<Vec<(i16, i16)>>,
-    /// PrivateConnectionPolicy (44): if true, only this reference and its copies use its
-    /// connections.
+    /// PrivateConnectionPolicy (44): if true, only a reference and its copies use the connections
+    /// of this reference.
     pub private_connection: bool,
     /// ClientProtocolPolicy (43): permitted protocols with their socket properties, preferred
-    /// first. If the list is empty, the list in the reference applies; if that is empty too, all
+    /// first. If the list is empty, the list in the reference applies. If both lists are empty, all
     /// protocols are permitted.
     pub client_protocols: Vec<Protocol>,
 }
 
-/// The real-time policies that one profile of a reference holds.
+/// The real-time policies in one profile of a reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProfilePolicies {
     pub(crate) model: Option<(PriorityModel, i16)>,
@@ -31,18 +33,19 @@ pub(crate) struct ProfilePolicies {
     pub(crate) protocols: Vec<Protocol>,
 }
 
-/// The policies of a client, checked.
+/// The checked real-time policies of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientPolicies {
     pub(crate) bands: Vec<(i16, i16)>,
     pub(crate) private: bool,
     pub(crate) protocols: Vec<Protocol>,
-    /// Polling of callers; of a reference only. References that differ in it share no connections.
+    /// The spin policy of a reference; `None` at other levels. References with different spin
+    /// policies share no connections.
     pub(crate) spin: Option<SpinPolicy>,
 }
 
 impl ClientPolicies {
-    /// Completes these policies: where one is not set, the ORB's policy in `wider` is used.
+    /// Returns these policies, with each unset policy taken from `wider`.
     pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {
@@ -55,7 +58,7 @@ impl ClientPolicies {
 }
 
 impl RtClientPolicies {
-    /// Checks the policies.
+    /// Checks the policies and converts them.
     ///
     /// # Errors
     /// BAD_PARAM for invalid bands and for negative buffer sizes.
@@ -67,21 +70,21 @@ impl RtClientPolicies {
         }
         if !self.client_protocols.iter().all(|protocol| protocol.is_valid()) {
             let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-            return Err(exception.because("the size of a buffer is not negative"));
+            return Err(exception.because("the size of a buffer must not be negative"));
         }
         let (bands, protocols) = (bands.unwrap_or_default(), self.client_protocols.clone());
         Ok(ClientPolicies { bands, private: self.private_connection, protocols, spin: None })
     }
 }
 
-/// Returns the protocols that a client may use: the client's list or the reference's list. `None`
-/// if both sides list protocols.
+/// Returns the protocols that a client may use: the client's list or the reference's list. Returns
+/// `None` if both lists have protocols, which is a conflict.
 pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
     selection::reconcile(&client.protocols, &profile.protocols).ok()
 }
 
-/// Returns the rank of an endpoint's protocol among the permitted ones, with the socket settings of
-/// the protocol. `None` if the protocol is not permitted.
+/// Returns the rank of an endpoint's protocol among the permitted protocols, with the protocol's
+/// socket settings. Returns `None` if the protocol is not permitted.
 pub(crate) fn protocol_rank(protocols: &[Protocol], endpoint: &Endpoint) -> Option<(usize, SocketSettings)> {
     if protocols.is_empty() {
         return Some((0, SocketSettings::default()));

@@ -15,7 +15,7 @@ use super::client_policies::RtClientPolicies;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::server::config::{ConnectionLimits, NestedWait};
 
-/// The class of the kernel's scheduler for threads that have a priority.
+/// The scheduling class of threads that have a priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SchedulingClass {
     /// SCHED_FIFO.
@@ -23,13 +23,13 @@ pub enum SchedulingClass {
     Fifo,
     /// SCHED_RR: threads of equal priority take turns.
     RoundRobin,
-    /// The ordinary class. Priorities order lanes and are sent with requests, but the kernel
-    /// ignores them. For tests, and for machines that grant no other class.
+    /// SCHED_OTHER, the ordinary class. Priorities select lanes and are sent with requests, but the
+    /// kernel ignores them. For tests, and for machines that permit no other class.
     Fair,
 }
 
-/// The treatment of a request whose client stopped waiting before the upcall. The ORB counts and
-/// reports such a request in any case ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
+/// The treatment of a request whose deadline passes before the upcall. The ORB counts and reports
+/// each such request ([`Event::DeadlinePassed`](crate::Event::DeadlinePassed)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ExpiredRequestAction {
@@ -42,50 +42,52 @@ pub enum ExpiredRequestAction {
     LowerPriority(i16),
 }
 
-/// The treatment of an operation that exceeded its declared processor time (`@wcet`), and of its
-/// results. The ORB counts and reports such an operation in any case
-/// ([`Event::Overrun`](crate::Event::Overrun)).
+/// The treatment of an operation that exceeds its declared processor time (`@wcet`). The ORB counts
+/// and reports each such operation ([`Event::Overrun`](crate::Event::Overrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OverrunAction {
-    /// The client gets the results.
+    /// The operation runs to its end, and the client gets the results.
     #[default]
     Run,
-    /// The client gets TIMEOUT with [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES. If
-    /// the servant raised an exception, the client gets that exception.
+    /// The operation runs to its end, and the client gets TIMEOUT with
+    /// [`minor::OVERRUN`](crate::minor::OVERRUN), COMPLETED_YES, instead of the results. If the
+    /// servant raises an exception, the client gets this exception.
     Reject,
-    /// The client gets the results, and the rest of the operation runs at this CORBA priority.
+    /// The thread gets this CORBA priority until the operation ends, and the client gets the
+    /// results.
     ///
-    /// Applies to threads whose fixed priority is higher. The thread is lowered at the first tick
-    /// of the kernel's clock after the declared time is used, while the servant runs. The thread
-    /// gets its priority back at the end of the upcall. Each operation that declares a time costs
-    /// two more system calls.
+    /// The priority changes only on threads whose fixed priority is higher. The change happens at
+    /// the first tick of the kernel's clock after the declared time is used up. The thread gets its
+    /// former priority back at the end of the upcall. Each operation that declares a time costs two
+    /// additional system calls.
     LowerPriority(i16),
 }
 
-/// The real-time settings of an ORB, for all its priorities.
+/// The real-time configuration of an ORB.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RtConfig {
     /// Mapping between CORBA priorities and native priorities. Default: linear over the native
     /// priorities 1 to 99.
     pub mapping: Arc<dyn PriorityMapping>,
-    /// Change of the priorities that requests carry, when they arrive and when they are sent.
-    /// Default: `None`.
+    /// Transform of the priorities that requests carry: of received requests, and of requests that
+    /// servants send. Default: `None`.
     pub transform: Option<Arc<dyn PriorityTransform>>,
-    /// Mapping from a priority to the code point of its packets. `None` does not change the
-    /// sockets. Default: `None`.
+    /// Mapping from a priority to the code point (DSCP) of its packets. With `None` the ORB sets no
+    /// code points. Default: `None`.
     pub network: Option<Arc<dyn NetworkPriorityMapping>>,
     /// Scheduling class of threads with a priority.
     /// Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
     /// Treatment of requests whose deadline passed before their upcall. Default: the requests run.
     pub expired_requests: ExpiredRequestAction,
-    /// Treatment of operations that take more processor time than they declare. Default: the client
+    /// Treatment of operations that use more processor time than they declare. Default: the client
     /// gets the results.
     pub overruns: OverrunAction,
-    /// Policies of references that do not have their own. With bands, calls of objects without a
-    /// priority model raise INV_POLICY. Default: [`RtClientPolicies::default`].
+    /// Client policies, for references and threads that do not set their own. With priority bands,
+    /// calls to objects without a priority model raise INV_POLICY. Default:
+    /// [`RtClientPolicies::default`].
     pub client: RtClientPolicies,
 }
 
@@ -131,8 +133,8 @@ impl RtConfig {
         }
     }
 
-    /// Returns the CORBA priority of a thread with the scheduling `native`; `None` without a fixed
-    /// priority.
+    /// Returns the CORBA priority of a thread with the scheduling `native`. Returns `None` without
+    /// a fixed priority.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
             Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
@@ -141,7 +143,7 @@ impl RtConfig {
     }
 }
 
-/// Makes a DATA_CONVERSION 2: the mapping or the kernel refused the priority.
+/// Makes DATA_CONVERSION 2, for a priority that the mapping or the kernel refuses.
 #[cold]
 pub(crate) fn unmappable() -> SystemException {
     SystemException::new(Kind::DataConversion, minor::data_conversion::PRIORITY_MAPPING_FAILED, Completion::No)
@@ -159,35 +161,37 @@ pub struct ThreadpoolConfig {
     /// Number of threads that are created with the pool. Static and dynamic threads together may be
     /// at most 4,096. Default: 1.
     pub static_threads: u32,
-    /// Maximum number of threads that are added while all threads are busy. They end after
-    /// [`idle_thread_timeout`](field@Self::idle_thread_timeout) without work. Default: 0.
+    /// Maximum number of dynamic threads, which are added while all threads are busy. A dynamic
+    /// thread ends after [`idle_thread_timeout`](field@Self::idle_thread_timeout) without work.
+    /// Default: 0.
     pub dynamic_threads: u32,
-    /// CORBA priority of idle threads, and of requests without a priority; 0 to 32767. Default: 0.
+    /// CORBA priority of idle threads, and of requests without a priority: 0 to 32767. Default: 0.
     pub default_priority: i16,
-    /// Bound on requests that wait while all threads are busy. Further requests are refused with
-    /// TRANSIENT 1. With `None`, waiting requests stay in the transport. Default: `None`.
+    /// Limits on the requests that the ORB reads and buffers while all threads are busy. Further
+    /// requests are refused with TRANSIENT 1. With `None`, waiting requests stay in the transport.
+    /// Default: `None`.
     pub buffering: Option<BufferBounds>,
     /// Addresses at which the pool listens, as for
-    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens at
-    /// a free port beside each address of the ORB. Default: empty.
+    /// [`OrbBuilder::listen`](crate::OrbBuilder::listen). If the list is empty, the pool listens on
+    /// the host of each address of the ORB, at a free port. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses; a higher one is
-    /// refused with NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers
-    /// get at most the priority of a request without a priority. [`i16::MAX`] permits every
-    /// priority to them too. Default: `None`.
+    /// Highest CORBA priority that a request may ask for at these addresses. A request with a
+    /// higher priority is refused with NO_PERMISSION. With `None`, peers on this machine may ask
+    /// for any priority, and peers on other machines get at most the priority of a request without
+    /// a priority. [`i16::MAX`] permits every priority to all peers. Default: `None`.
     pub ceiling: Option<i16>,
     /// Cores on which the threads may run; empty for all cores. Default: empty.
     pub cores: Vec<usize>,
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
-    /// means [`NestedWait::Block`]. Default: `None`.
+    /// What a thread does while a servant that it runs waits for the reply to a call. `None` means
+    /// [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
-    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
-    /// buffering never. `None` means the policy of the ORB.
-    /// Default: `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads with a
+    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
+    /// threads, borrowing or buffering never poll. `None` means the policy of the ORB. Default:
+    /// `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,
@@ -255,28 +259,30 @@ pub struct LaneConfig {
     /// Number of threads that are created with the lane. Static and dynamic threads together may be
     /// at most 4,096. Default: 1.
     pub static_threads: u32,
-    /// Maximum number of threads that are added while all threads are busy. They end after the
-    /// pool's [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout) without work.
-    /// Default: 0.
+    /// Maximum number of dynamic threads, which are added while all threads are busy. A dynamic
+    /// thread ends after the pool's [`idle_thread_timeout`](field@LanesConfig::idle_thread_timeout)
+    /// without work. Default: 0.
     pub dynamic_threads: u32,
-    /// Addresses at which the lane listens. If the list is empty, the lane listens at a free port
-    /// beside each address of the ORB. Default: empty.
+    /// Addresses at which the lane listens. If the list is empty, the lane listens on the host of
+    /// each address of the ORB, at a free port. Default: empty.
     pub listen: Vec<String>,
-    /// Highest CORBA priority that a request may ask for at these addresses; a higher one is
-    /// refused with NO_PERMISSION. With `None`, local peers may ask for any priority. Remote peers
-    /// get at most the priority of a request without a priority, and the pool's lowest lane reads
-    /// their connections. [`i16::MAX`] permits every priority to them too. Default: `None`.
+    /// Highest CORBA priority that a request may ask for at these addresses. A request with a
+    /// higher priority is refused with NO_PERMISSION. With `None`, peers on this machine may ask
+    /// for any priority. Peers on other machines then get at most the priority of a request without
+    /// a priority, and the pool's lowest lane reads their connections. [`i16::MAX`] permits every
+    /// priority to all peers. Default: `None`.
     pub ceiling: Option<i16>,
     /// Cores on which the threads may run; empty for all cores. Default: empty.
     pub cores: Vec<usize>,
-    /// Processor time of each thread in the deadline class (SCHED_DEADLINE), instead of a fixed
-    /// priority. Such a thread runs before threads of every fixed priority, but never takes more
-    /// than its reservation. Cannot be combined with `cores` or borrowing. Default: `None`.
+    /// Reservation of processor time for each thread in SCHED_DEADLINE, instead of a fixed
+    /// priority. A thread with a reservation runs before threads of every fixed priority, but never
+    /// uses more than its reservation. Cannot be combined with `cores` or borrowing. Default:
+    /// `None`.
     pub reservation: Option<Reservation>,
-    /// Polling of the lane's threads for the next request, before they sleep. Threads of fixed priority
-    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
-    /// buffering never. `None` means the policy of the pool.
-    /// Default: `None`.
+    /// How long the lane's threads poll for the next request before they sleep. Threads with a
+    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
+    /// threads, borrowing or buffering never poll. `None` means the policy of the pool. Default:
+    /// `None`.
     pub spin_policy: Option<SpinPolicy>,
 }
 
@@ -320,19 +326,19 @@ impl LaneConfig {
     }
 }
 
-/// The treatment of a request whose priority no lane of the pool has. Applies only if no band leads
-/// to a lane, neither by the POA's policies nor by the connection.
+/// The treatment of a request whose priority no lane of the pool has. It applies only if neither a
+/// band of the POA nor the band of the connection selects a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnmatchedPriority {
     /// The request is refused with TRANSIENT 2. Real-time CORBA 1.2 requires that a request's
-    /// priority equals that of a lane.
+    /// priority equals the priority of a lane.
     #[default]
     Refuse,
-    /// If the request arrived at a lane's own endpoint, this lane serves it, at the lane's priority
-    /// and under the endpoint's ceiling. For clients such as TAO's, which choose a lane's endpoint
-    /// by their own bands and do not tell the server. At the endpoints of the builder's pools such
-    /// requests are refused.
+    /// A request that arrived at a lane's own endpoint is served by this lane, at the lane's
+    /// priority and under the endpoint's ceiling. This serves clients such as TAO's, which choose a
+    /// lane's endpoint by their own bands without declaring the bands to the server. A request that
+    /// arrived at an endpoint of the builder's pools is refused.
     ServeInReachedLane,
 }
 
@@ -351,23 +357,23 @@ pub struct LanesConfig {
     /// Treatment of requests whose priority no lane has. Default: the requests are refused with
     /// TRANSIENT 2.
     pub unmatched_priority: UnmatchedPriority,
-    /// Allows a lane whose threads are all busy to borrow an idle thread of a lower lane. The
-    /// thread runs at the borrowing lane's priority until it returns. Default: `false`.
+    /// Permits a lane whose threads are all busy to borrow an idle thread of a lower lane. The
+    /// thread runs one request at the borrowing lane's priority. Default: `false`.
     pub allow_borrowing: bool,
-    /// Bound on requests that wait in each lane while all its threads are busy. Further requests
-    /// are refused with TRANSIENT 1. With `None`, waiting requests stay in the transport. Default:
-    /// `None`.
+    /// Limits on the requests that the ORB reads and buffers for a lane while all its threads are
+    /// busy. Further requests are refused with TRANSIENT 1. With `None`, waiting requests stay in
+    /// the transport. Default: `None`.
     pub buffering: Option<BufferBounds>,
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// Behaviour of a thread while its servant has made a call and waits for the reply; `None`
-    /// means [`NestedWait::Block`]. Default: `None`.
+    /// What a thread does while a servant that it runs waits for the reply to a call. `None` means
+    /// [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Polling of the pool's threads for the next request, before they sleep. Threads of fixed priority
-    /// poll only with [`SpinPolicy::Always`], and those of a pool with dynamic threads, borrowing or
-    /// buffering never. `None` means the policy of the ORB.
-    /// Default: `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads with a
+    /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
+    /// threads, borrowing or buffering never poll. `None` means the policy of the ORB. Default:
+    /// `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Limits on the connections of each lane. Default: [`ConnectionLimits::default`].
     pub connection_limits: ConnectionLimits,

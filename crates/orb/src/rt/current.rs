@@ -26,21 +26,21 @@ impl RtCurrent {
             .ok_or_else(|| SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No))
     }
 
-    /// Returns the priority that the calling thread has set, or in an upcall the upcall's priority.
-    /// A thread that the calling thread starts has no CORBA priority, although it inherits the
-    /// native scheduling.
+    /// Returns the CORBA priority of the calling thread: the priority that the thread has set, or
+    /// in an upcall the upcall's priority. A thread that the calling thread starts inherits the
+    /// native scheduling but not the CORBA priority.
     ///
     /// # Errors
     /// INITIALIZE if no priority has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
         let unset =
-            || SystemException::new(Kind::Initialize, 0, Completion::No).because("this thread has set no priority");
+            || SystemException::new(Kind::Initialize, 0, Completion::No).because("no priority has been set for this thread");
         priority.map(Priority::get).ok_or_else(unset)
     }
 
-    /// Sets the CORBA priority of the calling thread, and its native scheduling with it. In an
-    /// upcall both last until the upcall ends.
+    /// Sets the CORBA priority of the calling thread, and the corresponding native scheduling. In
+    /// an upcall both apply until the upcall ends.
     ///
     /// # Errors
     /// BAD_PARAM for a negative priority; DATA_CONVERSION 2 if the priority cannot be mapped or the

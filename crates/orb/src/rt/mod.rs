@@ -1,9 +1,9 @@
 //! Real-time CORBA 1.2: thread pools with lanes, priorities of threads and requests, and their
 //! policies.
 //!
-//! * `pool` creates thread pools. Each lane is a `server::lane` with its own threads at the lane's
-//!   priority.
-//! * `policies` are the real-time policies of POAs and references. `poa` keeps a POA's policies and
+//! * `pool` creates thread pools. A lane of a pool is a `server::lane` with its own threads at the
+//!   lane's priority.
+//! * `policies` has the real-time policies of POAs and references. `poa` keeps a POA's policies and
 //!   places its requests.
 //! * `current` is `RTCORBA::Current`.
 //!
@@ -11,7 +11,7 @@
 //! * A lane's thread never changes its priority. A thread of a pool without lanes restores its
 //!   priority after the upcall.
 //! * A request runs in a lane of its POA's own pool. A request that arrives at another lane is
-//!   handed over once. The thread that hands it over does not wait for it.
+//!   handed over once. The thread that hands a request over does not wait for its end.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;
@@ -56,17 +56,17 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub use crate::invocation::with_client_policies;
 pub use crate::thread_context::{ServedBy, ThreadpoolId, served_by};
 
-/// Checks which real-time guarantees this process has on this machine. The command `corelane
+/// Checks which real-time guarantees this machine gives to this process. The command `corelane
 /// doctor` shows the same list. With
-/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) the builder fails if a
-/// guarantee does not hold.
+/// [`OrbBuilder::require_guarantee`](crate::OrbBuilder::require_guarantee) the builder fails if the
+/// machine does not give a guarantee.
 pub fn guarantees() -> Vec<GuaranteeReport> {
     corelane_sys::guarantees::report()
 }
 
-/// Returns the threads of this process, with the scheduling that the kernel reports. The name of an
-/// ORB's thread consists of its pool or part, its role and a number (`flight/l0`, `orb/watch`; see
-/// docs/real-time.md).
+/// Returns the threads of this process with the scheduling that the kernel reports.
+/// docs/real-time.md explains the names of an ORB's threads, for example `flight/l0` and
+/// `orb/watch`.
 ///
 /// # Errors
 /// If the system has no `/proc`.
@@ -118,29 +118,29 @@ impl RtOrb {
         Ok(adapter)
     }
 
-    /// Creates a pool without lanes. Its threads wait at the default priority. For an upcall they
-    /// take the priority of the request.
+    /// Creates a thread pool without lanes. Its threads wait at the default priority. For an upcall
+    /// a thread takes the priority of the request.
     ///
     /// # Errors
     /// BAD_PARAM without static threads, for a negative priority and for an invalid address;
-    /// DATA_CONVERSION 2 if a priority cannot be mapped; NO_RESOURCES if the system refuses
+    /// DATA_CONVERSION 2 if a priority cannot be mapped; NO_RESOURCES if the kernel refuses
     /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown.
     pub fn create_threadpool(&self, config: &ThreadpoolConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create(&self.adapter()?, config)
     }
 
-    /// Creates a pool with lanes. Each lane has its own listener, connections and threads. The
-    /// priority of these threads never changes.
+    /// Creates a thread pool with lanes. Each lane has its own listeners, connections and threads.
+    /// The priority of a lane's threads never changes.
     ///
     /// # Errors
-    /// As for [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM if
-    /// there are no lanes, or two lanes with the same priority.
+    /// The errors of [`create_threadpool`](Self::create_threadpool), for each lane. Also BAD_PARAM
+    /// without lanes, and for two lanes with the same priority.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create_with_lanes(&self.adapter()?, config)
     }
 
-    /// Destroys a pool: refuses new requests, finishes running requests, closes the connections
-    /// gracefully and joins the threads.
+    /// Destroys a thread pool: refuses new requests, finishes running requests, closes the
+    /// connections gracefully and joins the threads.
     ///
     /// # Errors
     /// [`InvalidThreadpool::Unknown`]; BAD_INV_ORDER while a POA uses the pool; BAD_INV_ORDER 3 on
@@ -149,8 +149,8 @@ impl RtOrb {
         pool::destroy(&self.adapter()?, pool)
     }
 
-    /// Sets the ORB's default policies. A POA created later inherits the priority model, thread
-    /// pool and server protocols that it does not set itself.
+    /// Sets the ORB's default policies. A POA that is created later inherits the priority model,
+    /// the thread pool and the server protocols, unless its own policies set them.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -159,7 +159,7 @@ impl RtOrb {
         Ok(())
     }
 
-    /// Returns `RTCORBA::Current`, which gives the priority of the calling thread.
+    /// Returns the `RTCORBA::Current`, which reads and sets the priority of the calling thread.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -167,15 +167,15 @@ impl RtOrb {
         Ok(RtCurrent::new(self.adapter()?.client()))
     }
 
-    /// Creates a mutex with priority inheritance: the thread that holds the mutex runs at least at
-    /// the priority of each waiter.
+    /// Creates a mutex with priority inheritance: the thread that holds the mutex inherits the
+    /// highest priority of the waiting threads.
     #[must_use]
     pub fn create_mutex(&self) -> RtMutex {
         RtMutex::new()
     }
 
-    /// Returns the mutex with this name, and true if this call created it. Each ORB has its own
-    /// names.
+    /// Returns the mutex with this name, and creates it if there is none. The flag is true if this
+    /// call created the mutex. Each ORB has its own names.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.
@@ -186,7 +186,7 @@ impl RtOrb {
         Ok((mutexes.entry(name.to_owned()).or_default().clone(), made))
     }
 
-    /// Returns the mutex with this name, or `None` (MutexNotFound).
+    /// Returns the mutex with this name. Returns `None` if there is none (MutexNotFound).
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

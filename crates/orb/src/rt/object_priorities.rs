@@ -1,5 +1,5 @@
-//! Priorities of a POA's objects, by object id. Every request looks up the priority of its object.
-//! The look-up takes no lock, even during an assignment.
+//! The priorities of a POA's objects, by object id. Every request looks up the priority of its
+//! object. The look-up takes no lock, even during an assignment.
 //!
 //! Invariant: an assigned priority never changes.
 
@@ -15,8 +15,8 @@ const MAX_ENTRIES: u32 = 1 << 26;
 
 #[derive(Debug)]
 pub(super) struct ObjectPriorities {
-    /// True once a priority was assigned; before that, no look-up is needed. Stored by `assign`
-    /// with Release, loaded by `get` with Acquire.
+    /// True once a priority has been assigned. While it is false, a look-up does not search the
+    /// index. Stored by `assign` with Release, loaded by `get` with Acquire.
     is_used: AtomicBool,
     index: Arc<HashIndex>,
     entries: GenerationalSlab<(Box<[u8]>, Priority)>,
@@ -25,7 +25,7 @@ pub(super) struct ObjectPriorities {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AssignError {
-    /// The object already has this priority, which differs from the new one.
+    /// The object already has another priority: the one in the field.
     Conflict(Priority),
     Full,
 }

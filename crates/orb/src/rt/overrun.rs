@@ -1,11 +1,12 @@
-//! Detection of operations that take more processor time than they declare (`@wcet`).
+//! Detection of operations that use more processor time than they declare (`@wcet`).
 //!
-//! The clock is the processor time of the thread. It excludes waiting, preemption, and requests
-//! that the thread serves while a nested call waits. This clock is read twice for each request
-//! whose operation declares a time, and not for other requests.
+//! The used time is the processor time of the thread, without the requests that the thread serves
+//! while a nested call waits. Waiting and preemption do not count. The ORB reads this clock twice
+//! for each request whose operation declares a time, and not for other requests.
 //!
-//! With [`OverrunAction::LowerPriority`] the kernel also watches the clock while the operation
-//! runs. The monitor lowers the thread when the time is used up (`sys::cpu_budget`).
+//! With [`OverrunAction::LowerPriority`] a kernel timer also watches the clock while the operation
+//! runs. When the declared time is used up, the monitor gives the thread a lower priority
+//! (`sys::cpu_budget`).
 
 use std::io;
 use std::time::Duration;
@@ -26,7 +27,8 @@ use crate::servant::ServerCall;
 pub(crate) struct OverrunMonitor {
     operation: &'static str,
     declared: Duration,
-    /// Lowers the thread when the declared time is used up. It ends with the operation.
+    /// The budget that lowers the thread's priority when the declared time is used up. It ends with
+    /// the operation.
     _budget: Option<BudgetScope>,
     charged: ChargedOperation,
 }
@@ -34,19 +36,20 @@ pub(crate) struct OverrunMonitor {
 /// Starts the monitor of processor-time budgets, if the configuration needs one.
 ///
 /// # Errors
-/// If the system refuses a thread.
+/// If the kernel refuses a thread.
 pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     let rt = &orb.config().rt;
     if !matches!(rt.overruns, OverrunAction::LowerPriority(_)) || rt.scheduling == SchedulingClass::Fair {
         return Ok(());
     }
     const NAME: &str = "orb/overrun";
-    // If the system refuses fixed priorities to this thread, the lanes have none either.
+    // The monitor takes the highest priority that the kernel permits. If the kernel permits no
+    // fixed priority, the lanes have none either.
     orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 
-/// Starts a budget. When it is used up, the calling thread is lowered to the CORBA priority `to`.
+/// Starts a budget. When the budget is used up, the calling thread gets the CORBA priority `to`.
 #[cold]
 fn start_budget(orb: &OrbContext, to: i16, declared: Duration, charged: &ChargedOperation) -> Option<BudgetScope> {
     let monitor = orb.cpu_monitor()?;
@@ -65,7 +68,7 @@ impl OverrunMonitor {
         OverrunMonitor { operation, declared, _budget: budget, charged }
     }
 
-    /// Ends the measurement of an operation, which returned `result`.
+    /// Ends the measurement of an operation that returned `result`.
     ///
     /// # Errors
     /// The error in `result`; TIMEOUT if the configuration rejects late results.
@@ -118,8 +121,8 @@ mod tests {
     use crate::rt::RtConfig;
     use crate::{Orb, thread_context};
 
-    /// Regression test: an operation on a thread with a low priority took the budget of the
-    /// operation that called it.
+    /// Regression test: a nested operation that could start no budget stopped the budget of the
+    /// enclosing operation for good.
     #[test]
     fn enclosing_budget_goes_on_where_none_is_started() {
         const LOW: i16 = 335;
@@ -133,7 +136,7 @@ mod tests {
             thread_context::set_scheduling(Scheduling::Fifo(1)).unwrap();
             assert!(start(Duration::from_secs(1), &ChargedOperation::begin()).is_none());
             thread_context::set_scheduling(Scheduling::Fifo(50)).unwrap();
-            // The outer budget is used up long before this limit.
+            // The loop's limit only ends a failed test: the outer budget is used up long before.
             while priority() == 50 && outer_operation.used() < Duration::from_secs(1) {}
             assert_eq!(priority(), 2);
             drop(outer);

@@ -1,4 +1,4 @@
-//! The real-time part of a POA, and the placement of its requests on lanes.
+//! The real-time state of a POA, and the placement of its requests on lanes.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ pub(crate) struct RtPoa {
     bands: Option<PriorityBands>,
     /// The POA's thread pool. `None` if the pools of the ORB's builder serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
-    /// Priorities of objects, by object id. An object is here if it has its own priority and an id
-    /// that outlives its activation.
+    /// Priorities of objects by object id, for objects with their own priority and an id that
+    /// outlives the activation.
     object_priorities: ObjectPriorities,
-    /// [`RtPoa::make_reference`]. It is called only through this pointer, so that a program which
-    /// has only the root POA is linked without its code.
+    /// The function [`RtPoa::make_reference`]. The call through a pointer lets the linker drop the
+    /// function from programs that create no POA.
     make_reference: MakeReference,
-    /// [`RtPoa::compute_placement`], which is behind a pointer for the same reason as
+    /// The function [`RtPoa::compute_placement`], called through a pointer for the same reason as
     /// `make_reference`.
     place_request: PlaceRequest,
 }
@@ -45,8 +45,9 @@ pub(crate) struct RtPoa {
 type PlaceRequest = fn(&RtPoa, &ServerContext, Lookup<'_>, Option<Priority>, &[u8]) -> RequestPlacement;
 type MakeReference = fn(&RtPoa, &Arc<ServerContext>, &str, &[u8], Option<Priority>) -> ObjectRef;
 
-/// A claim of a new POA for the socket properties of its lanes. Without [`commit`](Self::commit),
-/// dropping the claim withdraws it. Meanwhile no other POA can claim properties.
+/// A new POA's claim for the socket properties of its lanes. Dropping the claim without
+/// [`commit`](Self::commit) withdraws it. While the claim exists, no other POA can claim
+/// properties.
 #[must_use = "the claim is given up at once"]
 pub(crate) struct SocketsClaim<'c> {
     lanes: Vec<(Arc<Lane>, Vec<Protocol>)>,
@@ -54,7 +55,7 @@ pub(crate) struct SocketsClaim<'c> {
 }
 
 impl SocketsClaim<'_> {
-    /// Keeps the claimed properties, because the POA now exists.
+    /// Makes the claim permanent, because the POA now exists.
     pub(crate) fn commit(mut self) {
         self.lanes.clear();
     }
@@ -69,19 +70,20 @@ impl Drop for SocketsClaim<'_> {
 }
 
 pub(crate) enum RequestPlacement {
-    /// On the calling thread, at this priority (`None`: the thread's priority does not change).
+    /// The request runs on the calling thread at this priority. With `None` the thread's priority
+    /// does not change.
     CurrentThread(Option<Priority>),
     OtherLane(Arc<Lane>),
-    /// Nowhere: the request is refused with this exception.
+    /// The request is refused with this exception.
     Refused(SystemException),
 }
 
 impl RtPoa {
-    /// Returns the real-time part of a POA with these policies. Policies that are not set come from
-    /// the ORB. Returns `None` if neither has policies.
+    /// Returns the real-time state of a POA with these policies. Unset policies come from the ORB.
+    /// Returns `None` if neither the POA nor the ORB has real-time policies.
     ///
     /// # Errors
-    /// The policy that conflicts with the others.
+    /// The index of the policy that conflicts with the others.
     pub(crate) fn new(orb: &ServerContext, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
         let policies = policies.or(&orb.rt().policies.lock());
         if policies.is_empty() {
@@ -111,7 +113,8 @@ impl RtPoa {
     /// Applies the POA's protocol policies to the sockets of its lanes.
     ///
     /// # Errors
-    /// The policy that conflicts with another POA's policy, or that the system refuses.
+    /// The index of the policy that conflicts with another POA's policy, or that the kernel
+    /// refuses.
     #[cold]
     pub(crate) fn claim_sockets<'c>(&self, orb: &'c ServerContext) -> Result<SocketsClaim<'c>, PolicyIndex> {
         let mut claim = SocketsClaim { lanes: Vec::new(), _others_wait: orb.rt().socket_claims.lock() };
@@ -142,8 +145,8 @@ impl RtPoa {
         }
     }
 
-    /// Returns true if connections of this band can carry requests to the POA's objects; `None`
-    /// without a priority model.
+    /// Returns true if connections of this band can carry requests to the POA's objects. Returns
+    /// `None` without a priority model.
     pub(crate) fn can_carry_band(&self, band: PriorityBand) -> Option<bool> {
         self.model?;
         let rules = self.rules();
@@ -160,13 +163,13 @@ impl RtPoa {
         self.model.is_some_and(|declared| declared.model == PriorityModel::ServerDeclared)
     }
 
-    /// Checks a priority for an object.
+    /// Checks that an object can have this priority.
     ///
     /// # Errors
-    /// BAD_PARAM if it is out of range, or no lane or band has it.
+    /// BAD_PARAM if the priority is out of range, or if no lane or band has it.
     pub(crate) fn check_priority(&self, priority: i16) -> Result<Priority, SystemException> {
         let bad = |why: String| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
-        let Some(priority) = Priority::new(priority) else { return Err(bad("a priority is 0 to 32767".into())) };
+        let Some(priority) = Priority::new(priority) else { return Err(bad("a priority must be 0 to 32767".into())) };
         self.rules().check_object(priority).map_err(|violation| bad(violation.to_string()))?;
         Ok(priority)
     }
@@ -193,7 +196,8 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// Returns the place for the request described by `wanted`, for the object `id`.
+    /// Places the request `wanted` for the object `id`: on the calling thread, on another lane, or
+    /// refused.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -228,8 +232,8 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose(asked, object, wanted.band) {
-            // The client set no priority; its native priority only implied one. That this priority
-            // is unsuitable is no reason to refuse the call.
+            // The client set no priority: its native priority only implies one. An unsuitable
+            // implied priority must not refuse the call, so the request runs without it.
             Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_reached_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
@@ -240,8 +244,8 @@ impl RtPoa {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A band may lead to a lane above the requested priority. The endpoint's ceiling permitted
-        // only the requested priority.
+        // A band may lead to a lane above the requested priority. The ceiling was checked for the
+        // requested priority only, so it is checked for the lane here.
         if let (Some(found), Some(asked)) = (priority, asked)
             && found > asked.max(ceiling)
             && !self.is_server_declared()
@@ -266,15 +270,14 @@ impl RtPoa {
         }
     }
 
-    /// Returns the priority of a request that asks for no priority. `object` is the object's own
-    /// priority.
+    /// Returns the priority of a request without a priority. `object` is the object's own priority.
     #[cold]
     fn default_priority(&self, object: Option<Priority>) -> Priority {
         self.rules().choose(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Returns the lane at whose endpoint a request arrived, if this lane serves priorities that no
-    /// lane has.
+    /// Returns the lane at whose endpoint a request arrived, if the pool has
+    /// [`UnmatchedPriority::ServeInReachedLane`].
     #[cold]
     fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.station);
@@ -285,8 +288,8 @@ impl RtPoa {
         in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
     }
 
-    /// Makes the exception for a refused request. It names the requested priority and the available
-    /// ones.
+    /// Makes the exception for a refused request, with the requested priority and the available
+    /// priorities.
     #[cold]
     fn violation_error(&self, violation: PolicyViolation, asked: Option<Priority>) -> SystemException {
         let rules = self.rules();
@@ -310,8 +313,8 @@ impl RtPoa {
         .because(why)
     }
 
-    /// Returns the priority at which a request for the object `id` would run if it asked for
-    /// `asked`. `None` means the pool's priority.
+    /// Returns the priority at which a request for the object `id` runs if it asks for `asked`.
+    /// `None` means the pool's priority.
     #[cold]
     pub(crate) fn effective_priority(
         &self,
@@ -323,7 +326,7 @@ impl RtPoa {
     ) -> Option<Priority> {
         let declared = self.model?;
         match declared.model {
-            // A request without a suitable priority will be refused.
+            // A request without a suitable priority will be refused, so its order does not matter.
             PriorityModel::ClientPropagated
                 if ceiling == Ceiling::Unset && asked > Some(self.default_priority(object)) =>
             {
@@ -374,7 +377,7 @@ impl RtPoa {
             );
         }
         let protocols = match &*self.policies.server_protocols {
-            // The protocols, fastest first.
+            // Without a policy, references offer all protocols, fastest first.
             [] => &[
                 Protocol::SharedMemory,
                 Protocol::Unix(UnixProperties::default()),
@@ -386,13 +389,13 @@ impl RtPoa {
         let rank = |lane: &LaneEndpoint| protocols.iter().position(|protocol| protocol.serves(&lane.endpoint));
         let of_protocol = |index| lanes.iter().filter(move |lane| rank(lane) == Some(index));
         let lanes: Vec<LaneEndpoint> = (0..protocols.len()).flat_map(of_protocol).cloned().collect();
-        // This cannot fail: the ORB's own priorities and bands can always be encoded.
+        // Encoding cannot fail, because the ORB can always encode its own priorities and bands.
         let policies = self.policies.reference_policies(object).unwrap_or_default();
         orb.make_rt_reference(type_id, &lanes, &policies, key)
     }
 }
 
-/// Places a request that arrived at a lane of another pool, for a POA without its own pool.
+/// Places a request for a POA without its own pool that arrived at a lane of a pool.
 pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priority>) -> RequestPlacement {
     match orb.lanes().first() {
         Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
@@ -400,8 +403,8 @@ pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priori
     }
 }
 
-/// Applies the ORB's transform, if there is one, to the priority that a request for the object `id`
-/// asks for.
+/// Applies the ORB's priority transform, if there is one, to the requested priority of a request
+/// for the object `id`.
 fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
     match (&orb.config().rt.transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
@@ -409,7 +412,7 @@ fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Res
     }
 }
 
-/// The error if the transform refuses the priority.
+/// The error of a priority that the transform refuses.
 struct Unmappable;
 
 #[cold]

@@ -21,13 +21,14 @@ pub(crate) mod policy_index {
     pub(crate) const BANDS: PolicyIndex = 12;
 }
 
-/// The real-time policies of a POA. A priority model, thread pool or server protocols that are not
-/// set come from [`RtOrb::set_policies`](super::RtOrb::set_policies).
+/// The real-time policies of a POA. The priority model, the thread pool and the server protocols
+/// have defaults, which [`RtOrb::set_policies`](super::RtOrb::set_policies) sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtPolicies {
     /// PriorityModelPolicy (40): the model and the server priority.
     pub priority_model: Option<(PriorityModel, i16)>,
-    /// ThreadpoolPolicy (41). If it is not set, the pools of the ORB's builder serve the POA.
+    /// ThreadpoolPolicy (41): the thread pool of the POA. With `None`, the pools of the ORB's
+    /// builder serve the POA.
     pub threadpool: Option<ThreadpoolId>,
     /// ServerProtocolPolicy (42): the protocols that references offer, in this order; empty for all
     /// protocols.
@@ -35,13 +36,14 @@ pub struct RtPolicies {
     /// ClientProtocolPolicy (43): the protocols that clients must use, in this order; empty if
     /// clients may choose.
     pub client_protocols: Vec<Protocol>,
-    /// PrivateConnectionPolicy (44): only for clients, a POA refuses it.
+    /// PrivateConnectionPolicy (44), which only clients can have: the creation of a POA fails if it
+    /// is true.
     pub private_connection: bool,
     /// PriorityBandedConnectionPolicy (45): the low and the high end of each band.
     pub priority_bands: Option<Vec<(i16, i16)>>,
 }
 
-/// Policies of which each has passed the check for one policy alone.
+/// Real-time policies that have passed the checks of each single policy.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
     pub(crate) model: Option<DeclaredModel>,
@@ -49,8 +51,8 @@ pub(crate) struct CheckedPolicies {
 }
 
 impl RtPolicies {
-    /// Completes these policies: if the priority model, thread pool or server protocols are not
-    /// set, those of `wider` are used.
+    /// Returns these policies, with an unset priority model, thread pool or list of server
+    /// protocols taken from `wider`.
     pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
@@ -92,8 +94,8 @@ impl RtPolicies {
         })
     }
 
-    /// Returns the policies for a reference to an object with the priority `object`, in the order
-    /// that other ORBs use.
+    /// Returns the encoded policies for a reference to an object with the priority `object`, in the
+    /// order of policies that other ORBs use.
     pub(crate) fn reference_policies(&self, object: Option<Priority>) -> Result<Vec<(u32, Vec<u8>)>, CdrError> {
         let mut values = Vec::new();
         if let Some(bands) = &self.priority_bands {
@@ -112,7 +114,7 @@ impl RtPolicies {
     }
 }
 
-/// Returns the position of the policy that breaks a rule between several policies.
+/// Returns the index of the policy to report for a violated rule between several policies.
 pub(crate) fn violating_policy(violation: PolicyViolation) -> PolicyIndex {
     match violation {
         PolicyViolation::LanesWithoutModel => policy_index::THREADPOOL,

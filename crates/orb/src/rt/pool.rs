@@ -1,4 +1,4 @@
-//! Thread pools: creation, lookup and destruction.
+//! Real-time CORBA thread pools: creation and destruction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,14 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// The reason why a pool cannot be destroyed.
+/// The reason why a thread pool cannot be destroyed (InvalidThreadpool).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidThreadpool {
-    /// No pool has this id.
+    /// No thread pool of the ORB has this id.
     Unknown,
-    /// BAD_INV_ORDER: a POA uses the pool, or the calling thread belongs to it.
+    /// A system exception: BAD_INV_ORDER if a POA uses the pool, or if the calling thread belongs
+    /// to the pool.
     System(SystemException),
 }
 
@@ -51,8 +52,8 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a pool or lane. A mistake in a configuration is refused before it
-/// uses up the system's threads.
+/// Maximum number of threads of a pool or lane. The maximum refuses a wrong configuration before it
+/// uses up the threads of the machine.
 const MAX_THREADS: u32 = 4096;
 
 fn bad_param(why: impl Into<String>) -> SystemException {
@@ -101,26 +102,26 @@ fn create_pool(
     with_lanes: bool,
 ) -> Result<ThreadpoolId, SystemException> {
     if config.lanes.is_empty() {
-        return Err(bad_param("a pool has at least one lane"));
+        return Err(bad_param("a pool must have at least one lane"));
     }
     let mut priorities = Vec::new();
     for lane in &config.lanes {
-        let priority = Priority::new(lane.priority).ok_or_else(|| bad_param("a priority is 0 to 32767"))?;
+        let priority = Priority::new(lane.priority).ok_or_else(|| bad_param("a priority must be 0 to 32767"))?;
         if priorities.contains(&priority) {
             return Err(bad_param(format!("two lanes have priority {priority}")));
         }
         if lane.static_threads == 0 {
-            return Err(bad_param("a pool, and each lane, has at least one static thread"));
+            return Err(bad_param("a pool, and each lane, must have at least one static thread"));
         }
         if lane.static_threads.saturating_add(lane.dynamic_threads) > MAX_THREADS {
-            return Err(bad_param(format!("a pool, and each lane, has at most {MAX_THREADS} threads")));
+            return Err(bad_param(format!("a pool, and each lane, can have at most {MAX_THREADS} threads")));
         }
         if lane.cores.iter().any(|cpu| *cpu >= CpuSet::CAPACITY) {
-            return Err(bad_param(format!("the number of a core is below {}", CpuSet::CAPACITY)));
+            return Err(bad_param(format!("the number of a core must be below {}", CpuSet::CAPACITY)));
         }
         priorities.push(priority);
     }
-    // This step comes first: if it fails, it leaves nothing to undo.
+    // The monitor starts first, because nothing has to be undone if the start fails.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     let id = ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
@@ -157,7 +158,7 @@ fn create_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // Checked under the lock, because the shutdown of the ORB looks for pools under the same lock.
+    // The shutdown of the ORB takes the pools under the same lock, so it misses no pool.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);
@@ -197,7 +198,7 @@ fn lane_role(
 ) -> Result<LaneRole, SystemException> {
     let allowed = |ceiling| {
         let ceiling = Priority::new(ceiling).filter(|ceiling| *ceiling >= priority);
-        ceiling.ok_or_else(|| bad_param("a ceiling is not below its lane's priority"))
+        ceiling.ok_or_else(|| bad_param("a ceiling must not be below its lane's priority"))
     };
     let ceiling = lane.ceiling.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
@@ -231,15 +232,15 @@ fn lane_scheduling(
     let native = adapter.config().rt.scheduling_for(priority)?;
     let Some(reservation) = lane.reservation else { return Ok(native) };
     if !reservation.is_valid() {
-        return Err(bad_param("a reservation's processor time is within its deadline, and that within its period"));
+        return Err(bad_param("a reservation must have processor time <= deadline <= period"));
     }
     if !lane.cores.is_empty() || config.allow_borrowing {
-        return Err(bad_param("threads with a reservation run on all cores, and are not borrowed"));
+        return Err(bad_param("a lane with a reservation cannot have cores or borrowing"));
     }
     Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
-/// Creates a lane that listens. It has no threads yet.
+/// Creates a lane that listens and has no threads yet.
 fn open_lane(
     adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,
@@ -252,7 +253,7 @@ fn open_lane(
         let endpoint = crate::listen_address::parse(address, adapter.transports());
         let refused = || {
             let why = crate::listen_address::scheme_error(address);
-            bad_param(format!("\"{address}\" is no address: {why}{}", crate::listen_address::SYNTAX))
+            bad_param(format!("\"{address}\" is not an address: {why}{}", crate::listen_address::SYNTAX))
         };
         endpoints.push(endpoint.ok_or_else(refused)?);
     }
@@ -279,7 +280,8 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns a free address beside one of the ORB's own addresses.
+/// Returns the address at which a lane listens by default, made from one of the ORB's addresses:
+/// another port of the same host, or another path.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     let suffix = format!("-{}-{}", role.pool, role.index);
     let mut sibling = endpoint.clone();
@@ -305,7 +307,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // The pool is missing if another thread destroyed it first.
+        // The pool is missing if another thread has destroyed it meanwhile.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
@@ -313,7 +315,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     Ok(())
 }
 
-/// Closes every lane gracefully, and joins the threads.
+/// Closes every lane of a pool gracefully, and joins the threads.
 fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(adapter);
@@ -326,8 +328,7 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // If the thread panicked, this has already been reported; only the end of the thread
-        // matters here.
+        // A panic of the thread has already been reported. Only the end of the thread matters here.
         let _ = thread.join();
     }
 }

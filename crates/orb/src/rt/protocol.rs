@@ -1,4 +1,4 @@
-//! The protocols that Real-time CORBA policies name, and the socket settings for them.
+//! The protocols in Real-time CORBA protocol policies, and their socket settings.
 
 use corelane_net::{ConnectionProperties, Endpoint, SpinPolicy};
 use corelane_wire::ior::profile_tag;
@@ -7,9 +7,9 @@ use corelane_wire::rt::ProtocolValue;
 /// Properties of TCP sockets (`RTCORBA::TCPProtocolProperties`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpProperties {
-    /// The kernel's send buffer in bytes; 0 for the system's default.
+    /// Size of the kernel's send buffer in bytes; 0 for the kernel's default.
     pub send_buffer_size: i32,
-    /// The kernel's receive buffer in bytes; 0 for the system's default.
+    /// Size of the kernel's receive buffer in bytes; 0 for the kernel's default.
     pub recv_buffer_size: i32,
     /// True to test idle connections (`SO_KEEPALIVE`).
     pub keep_alive: bool,
@@ -17,8 +17,8 @@ pub struct TcpProperties {
     pub dont_route: bool,
     /// True to send small messages at once (`TCP_NODELAY`).
     pub no_delay: bool,
-    /// True to mark packets with the code point that
-    /// [`RtConfig::network`](super::RtConfig::network) gives, if it is configured.
+    /// True to mark packets with the code point of their priority, if
+    /// [`RtConfig::network`](super::RtConfig::network) is set.
     pub enable_network_priority: bool,
 }
 
@@ -38,9 +38,9 @@ impl Default for TcpProperties {
 /// Properties of Unix sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnixProperties {
-    /// The kernel's send buffer in bytes; 0 for the system's default.
+    /// Size of the kernel's send buffer in bytes; 0 for the kernel's default.
     pub send_buffer_size: i32,
-    /// The kernel's receive buffer in bytes; 0 for the system's default.
+    /// Size of the kernel's receive buffer in bytes; 0 for the kernel's default.
     pub recv_buffer_size: i32,
 }
 
@@ -54,8 +54,8 @@ pub enum Protocol {
     Unix(UnixProperties),
     /// GIOP over shared memory. The transport sets the size of the rings.
     SharedMemory,
-    /// GIOP over every transport that the program added
-    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). Each sets its own properties.
+    /// GIOP over the transports that the program added
+    /// ([`Endpoint::Other`](corelane_net::Endpoint::Other)). Each of them sets its own properties.
     Other,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct SocketSettings {
     pub(crate) properties: ConnectionProperties,
     /// True if packets carry the code point of their connection's priority.
     pub(crate) network_priority: bool,
-    /// Polling of callers; `None` means the ORB's policy.
+    /// Spin policy of callers; `None` means the ORB's policy.
     pub(crate) spin: Option<SpinPolicy>,
 }
 
@@ -124,8 +124,8 @@ impl Protocol {
         }
     }
 
-    /// Converts a protocol from a reference. Invalid buffer sizes are kept, and ignored when they
-    /// are used.
+    /// Converts a protocol from a reference. Invalid buffer sizes are kept here and ignored when a
+    /// socket is made.
     pub(crate) fn from_value(value: ProtocolValue) -> Self {
         match value {
             ProtocolValue::Tcp { send_buffer, receive_buffer, keep_alive, dont_route, no_delay } => {

@@ -1,4 +1,4 @@
-//! The thread pools of an ORB, and its other real-time state.
+//! The registry of an ORB's thread pools and of its other real-time state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(crate) struct RtRegistry {
     pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
     /// Number of the pool that was created last.
     pub(super) last_id: AtomicU32,
-    /// True once the ORB has a thread pool or a POA with priorities. From then on, threads of
-    /// different priorities may serve one connection. Written with AcqRel, read with Acquire.
+    /// True once the ORB has a thread pool or a POA with priorities, so that threads of different
+    /// priorities may serve one connection. Written with AcqRel, read with Acquire.
     is_used: AtomicBool,
     pub(crate) policies: Mutex<RtPolicies>,
     /// Locked while a POA claims the socket properties of its lanes.
@@ -74,13 +74,13 @@ impl RtRegistry {
     }
 
     /// Removes the threads of every pool and returns them. No pool is added later, because the ORB
-    /// is ending.
+    /// shuts down.
     pub(crate) fn take_threads(&self) -> Vec<JoinHandle<()>> {
         self.pools.lock().iter().flat_map(|pool| std::mem::take(&mut *pool.threads.lock())).collect()
     }
 }
 
-/// Reports every lane that other machines can reach.
+/// Reports every endpoint of the lanes that other machines can reach.
 #[cold]
 pub(crate) fn report_reachable(orb: &OrbContext, lanes: &[Arc<Lane>]) {
     for lane in lanes {

@@ -1,5 +1,5 @@
-//! The CORBA priority of a thread and of its upcalls. A thread has a priority for each ORB that it
-//! works for.
+//! The CORBA priorities of threads and of their upcalls. A thread has a priority of its own in each
+//! ORB.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,7 +11,7 @@ use crate::exception::SystemException;
 use crate::orb_context::OrbContext;
 use crate::thread_context::{self, SavedScheduling, can_lower};
 
-/// The thread's priority in the ORB with this stamp. A negative priority means none.
+/// The thread's priority in the ORB with this stamp. A negative number means no priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OrbPriority {
     stamp: u64,
@@ -20,8 +20,8 @@ struct OrbPriority {
 
 thread_local! {
     static PRIORITY: Cell<OrbPriority> = const { Cell::new(OrbPriority { stamp: 0, priority: -1 }) };
-    /// The thread's priorities in all ORBs but the last one that set a priority; `PRIORITY` holds
-    /// the last one's.
+    /// The thread's priorities in all ORBs except the ORB in which a priority was set last.
+    /// `PRIORITY` has the priority in this ORB.
     static OTHER_ORBS: RefCell<Vec<OrbPriority>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,8 +47,8 @@ pub(super) fn set_thread_priority(stamp: u64, priority: i16) {
 fn save_for_other_orb(now: OrbPriority) {
     OTHER_ORBS.with_borrow_mut(|beside| {
         beside.retain(|other| other.stamp != now.stamp);
-        // A thread works for only a few ORBs. If there are more than eight entries, the oldest is
-        // removed; its ORB has probably ended.
+        // A thread uses only a few ORBs. Above eight entries the oldest entry is removed, because
+        // its ORB has probably ended.
         if beside.len() >= 8 {
             beside.remove(0);
         }
@@ -58,16 +58,16 @@ fn save_for_other_orb(now: OrbPriority) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerPriority {
-    /// The program set this priority for the thread, or the ORB set it for an upcall.
+    /// A priority that the program set for the thread, or the ORB for an upcall.
     Set(Priority),
-    /// No priority was set. This is the CORBA priority that corresponds to the thread's native
-    /// fixed priority. It is used if a lane or band of the object has it.
+    /// The CORBA priority that corresponds to the thread's native fixed priority, because no
+    /// priority was set. It applies only if a lane or band of the object has it.
     Implied(Priority),
     Unset,
 }
 
 impl CallerPriority {
-    /// Returns the priority, and true if the call may be made without it.
+    /// Returns the priority, and true if the call may also be made without the priority.
     pub(crate) fn parts(self) -> (Option<Priority>, bool) {
         match self {
             CallerPriority::Set(priority) => (Some(priority), false),
@@ -77,8 +77,8 @@ impl CallerPriority {
     }
 }
 
-/// Returns the priority of the calling thread, with which its calls are sent, or run if they stay
-/// in this process.
+/// Returns the priority of the calling thread, which its calls carry. Collocated calls run at this
+/// priority.
 pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     if let Some(priority) = thread_priority(orb.stamp()) {
         return CallerPriority::Set(priority);
@@ -87,25 +87,27 @@ pub(crate) fn caller_priority(orb: &OrbContext) -> CallerPriority {
     implied.map_or(CallerPriority::Unset, CallerPriority::Implied)
 }
 
-/// Sets the calling thread's scheduling. DATA_CONVERSION 2 if the kernel refuses it.
+/// Sets the calling thread's scheduling; DATA_CONVERSION 2 if the kernel refuses.
 pub(super) fn set_scheduling(to: Scheduling) -> Result<(), SystemException> {
     thread_context::set_scheduling(to).map_err(|error| unmappable().because(format!("{to:?} is refused: {error}")))
 }
 
-/// The priority of an upcall. Dropping it restores the previous priority and scheduling.
+/// A guard for the priority of an upcall. Dropping the guard restores the thread's previous
+/// priority and scheduling.
 pub(crate) struct UpcallPriority {
     priority: OrbPriority,
     scheduling: SavedScheduling,
 }
 
 impl UpcallPriority {
-    /// Begins an upcall on the calling thread and saves the thread's priority.
+    /// Begins an upcall on the calling thread, and saves the thread's priority.
     #[inline]
     pub(crate) fn begin() -> Self {
         UpcallPriority { priority: PRIORITY.get(), scheduling: SavedScheduling::capture() }
     }
 
-    /// Runs the upcall at `priority` (`None`: the priority does not change), but not above `most`.
+    /// Sets the priority of the upcall to `priority`, but not above `most`. With `None` the
+    /// thread's priority does not change, except that it is lowered to `most`.
     #[inline]
     pub(crate) fn apply(
         &self,
@@ -123,8 +125,8 @@ impl UpcallPriority {
     }
 }
 
-/// Lowers a thread that is still above `most` after `apply_priority`: a lane's thread, or a thread
-/// without a priority.
+/// Lowers a thread that is still above `most`: `apply_priority` does not change the thread of a
+/// lane, and is not called for a request without a priority.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)

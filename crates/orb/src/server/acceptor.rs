@@ -1,4 +1,4 @@
-//! Accepting connections, and making room for new ones.
+//! Accepting of connections, and eviction of old connections to make room.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,13 @@ use crate::clock;
 use crate::event::Event;
 use crate::thread_context::DEFAULT_POOL;
 
-/// The lanes between which accepting is delegated. In the token of a delegated listener, the number
-/// of the other lane is above the index.
+/// The delegation of accepting between the lanes of a pool. The token of a delegated listener has
+/// the number of the listener's own lane in its upper bits, and the listener's index in the lower
+/// bits.
 #[derive(Debug)]
 pub(super) struct Delegation<S> {
-    /// The lane that accepts for this lane, and the number of this lane there.
+    /// The lane that accepts for this lane, and this lane's number in the `from` list of the
+    /// accepting lane.
     to: OnceLock<(Weak<Lane<S>>, u64)>,
     /// The lanes for which this lane accepts; the first has number 1.
     from: OnceLock<Vec<Weak<Lane<S>>>>,
@@ -44,11 +46,11 @@ fn index_of(token: u64) -> usize {
 }
 
 /// Makes the lowest lane accept for every lane that has no ceiling and that other machines can
-/// reach. So a flood of connections takes no time of more urgent threads. Called before the lanes
-/// have threads.
+/// reach. A flood of connections then takes no time from more urgent threads. The pool calls this
+/// function before its lanes have threads.
 ///
 /// # Errors
-/// If the system refuses to watch another descriptor.
+/// If the kernel refuses to watch another descriptor.
 #[cold]
 pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<Lane<S>>) -> io::Result<()> {
     let mut from = Vec::new();
@@ -66,7 +68,7 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
             let token = LISTENER | number << INDEX_BITS | index;
             lowest.epoll.add(listener.readiness(), token, Interest::READABLE | Interest::EDGE)?;
         }
-        // Never set before, because a pool is made once.
+        // `set` succeeds: a pool is made once, so the cell is still empty.
         let _ = lane.delegation.to.set((Arc::downgrade(lowest), number));
     }
     let _ = lowest.delegation.from.set(from);
@@ -74,8 +76,8 @@ pub(crate) fn delegate<S: Architecture<S>>(lanes: &[Arc<Lane<S>>], lowest: &Arc<
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Watches listeners again after accepting stopped for lack of descriptors. Now there may be
-    /// some.
+    /// Watches the lane's listeners again, if accepting stopped because the process had no
+    /// descriptors left. Called when a descriptor may have become free.
     #[cold]
     pub(super) fn accept_again(&self) {
         if self.accept_starved.swap(false, Ordering::AcqRel) {
@@ -89,7 +91,7 @@ impl<S: Architecture<S>> Lane<S> {
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());
-        // A listener that cannot be watched has been closed.
+        // An error means that the listener has been closed, so there is nothing to watch.
         let _ = match delegate {
             None => self.epoll.modify(listener.readiness(), LISTENER | index, interest),
             Some((lane, number)) => match lane.upgrade() {
@@ -101,8 +103,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
     }
 
-    /// Accepts connections at the listener with this token. The listener belongs to this lane, or
-    /// to a lane for which this lane accepts.
+    /// Accepts connections at the listener whose token an event reports. The listener belongs to
+    /// this lane, or to a lane for which this lane accepts.
     #[cold]
     pub(super) fn accept_reported<H: RequestHandler>(&self, handler: &Arc<H>, token: u64) {
         let number = usize::try_from((token & !LISTENER) >> INDEX_BITS).unwrap_or(usize::MAX);
@@ -115,33 +117,35 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Accepts the connections that wait. Returns true if more may wait.
+    /// Accepts the connections that wait at a listener. Returns true if more connections may wait.
     #[cold]
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         // At most one connection is evicted for each connection that is accepted.
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // The connection is adopted without the lock. A thread that learns of a connection may
-            // end the ORB, and with it the listeners.
+            // The lock is released before the connection is adopted. An event observer that `adopt`
+            // calls may shut the ORB down, which locks the listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local_endpoint().clone());
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
-            // The system reports a lack of descriptors before it checks if a peer waits.
+            // Without free descriptors, `accept` fails even if no peer waits. So the listener is
+            // checked for a waiting peer.
             let at_once = Some(Monotonic::from_nanos(0));
-            let nobody = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
+            let no_peer_waits = exhausted && !poll::wait_readable(listener.readiness(), at_once).unwrap_or(true);
             drop(listeners);
             match (accepted, local) {
                 (Ok(stream), _) => {
                     may_make_room = true;
                     self.adopt(handler, stream);
                 }
-                (Err(error), _) if nobody || error.kind() == io::ErrorKind::WouldBlock => return false,
+                (Err(error), _) if no_peer_waits || error.kind() == io::ErrorKind::WouldBlock => return false,
                 (Err(_), _) if exhausted && may_make_room && self.evict_for_descriptor(handler) => {
                     may_make_room = false
                 }
-                // This peer has already closed, so the next one is tried.
+                // After ConnectionAborted the next connection is tried: the peer of this one has
+                // already closed.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
@@ -150,15 +154,16 @@ impl<S: Architecture<S>> Lane<S> {
                 (Err(_), _) => {}
             }
         }
-        // More peers may wait, but a reported edge is not reported again. So the listener is armed
-        // again.
+        // More peers may wait, and epoll does not report the same edge twice. So the listener is
+        // armed again.
         let listeners = self.listeners.lock();
         let Some(listener) = listeners.get(index) else { return false };
         self.watch_listener(index as u64, &**listener);
         true
     }
 
-    /// Adopts an accepted connection: admits it, and gives it to the threads that will serve it.
+    /// Adopts an accepted connection: checks the lane's limits, and gives the connection to the
+    /// threads that will serve it.
     #[cold]
     pub(crate) fn adopt<H: RequestHandler>(&self, handler: &Arc<H>, stream: Box<dyn Stream>) {
         let ceiling = Ceiling::for_connection(self.ceiling(), || stream.is_peer_local());
@@ -166,7 +171,8 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // A peer that may not ask for the lane's priority must not occupy the lane's threads.
+            // The peer may not ask for this lane's priority, so its connection must not occupy this
+            // lane's threads.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
@@ -225,7 +231,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The lane has begun to close meanwhile, and may not have seen the connection.
+            // The lane began to close during the adoption, and may have missed the new connection.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

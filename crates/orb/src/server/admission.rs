@@ -1,12 +1,13 @@
-//! Admission of connections and requests within the bounds of their lane. The functions are pure:
-//! the lane and the connection pass the numbers and carry out the decision.
+//! Admission of connections and requests within the limits of their lane. The functions are pure:
+//! their callers pass the counts and carry out the decision.
 
 /// The decision on an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionAdmission {
     /// The lane serves the connection.
     Accept,
-    /// The lane closes the connection at once, because it has the maximum number or is closing.
+    /// The lane closes the connection at once, because the lane has its maximum number of
+    /// connections or is closing.
     Refuse,
 }
 
@@ -18,19 +19,18 @@ pub(crate) enum RequestAdmission {
     Run,
     /// The request waits for another thread.
     Queue,
-    /// The client gets TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). A request without a reply is
-    /// dropped.
+    /// The client gets TRANSIENT 1 (CORBA 3.0.3, section 4.12.4). A oneway request is dropped.
     Refuse,
 }
 
-/// Decides on a connection to a lane that has `open` connections, of at most `max`.
+/// Decides on a new connection to a lane with `open` connections and a maximum of `max`.
 #[must_use]
 pub(crate) fn admit_connection(closing: bool, open: usize, max: usize) -> ConnectionAdmission {
     if closing || open >= max { ConnectionAdmission::Refuse } else { ConnectionAdmission::Accept }
 }
 
-/// Decides on a request. `queue` has the number of requests in the lane's queue and the maximum
-/// number, if the lane has a queue.
+/// Decides on a request. `queue` has the number of requests in the lane's queue and the maximum; it
+/// is `None` if the lane has no queue.
 #[cfg(any(feature = "half-sync", feature = "fuzzing", test))]
 #[must_use]
 #[inline]
@@ -43,15 +43,16 @@ pub(crate) fn admit_request(queue: Option<(usize, usize)>) -> RequestAdmission {
 }
 
 /// Returns true if a request of `more` bytes may be added to `waiting` bytes of requests. If
-/// nothing waits, a request of any size may be added, because otherwise it would never run.
+/// nothing waits, a request of any size may be added, because a larger request than `max` would
+/// otherwise never run.
 #[must_use]
 #[inline]
 pub(crate) fn bytes_fit(waiting: usize, more: usize, max: usize) -> bool {
     waiting == 0 || waiting.saturating_add(more) <= max
 }
 
-/// Returns true if the lane may read from a connection. It may not while the peer leaves replies
-/// unread, or while `max` of the connection's requests wait
+/// Returns true if the lane may read from a connection. Reading pauses while the peer leaves
+/// replies unread, or while `max` of the connection's requests wait
 /// ([`Limits::max_outstanding_requests`](crate::Limits)). Input that is not read stays in the
 /// transport, and then with the peer.
 #[must_use]
@@ -60,16 +61,17 @@ pub(crate) fn may_read(congested: bool, waiting: u32, max: u32) -> bool {
     !congested && waiting < max
 }
 
-/// Returns the share of one connection in a queue with this bound: an eighth. So a peer that sends
-/// many requests waits for its own requests and displaces no other peer's.
+/// Returns the maximum share of one connection in a queue with this bound: an eighth. A peer that
+/// sends many requests then waits for its own requests, and does not displace the requests of other
+/// peers.
 #[must_use]
 pub(crate) fn fair_share(bound: usize) -> usize {
     (bound / 8).max(1)
 }
 
-/// Returns true if a request that waited may still run. If the connection was closed gracefully,
-/// its peer was told that requests without a reply did not run. If the peer has merely closed, its
-/// requests still run, above all oneways.
+/// Returns true if a request that waited may still run. After a graceful close by this side it may
+/// not: the peer was told that unanswered requests did not run. If only the peer has closed, its
+/// requests still run, which matters for oneways.
 #[must_use]
 pub(crate) fn may_still_run(connection_lives: bool, closing: bool) -> bool {
     connection_lives || !closing

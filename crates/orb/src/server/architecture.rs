@@ -1,5 +1,5 @@
-//! The interface between a lane and its dispatch architecture, which decides the threads that read,
-//! run and answer requests.
+//! The interface between a lane and its dispatch architecture. The architecture decides which
+//! threads read, run and answer requests.
 
 use std::fmt;
 use std::io;
@@ -20,22 +20,23 @@ use crate::nested_wait::AwaitedReply;
 /// work.
 const MAX_READS: usize = 256;
 
-/// The thread that runs a message. This is decided when the message has been read.
+/// The thread that runs a message, as the dispatch architecture decides when the message has been
+/// read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessagePlacement {
     /// The calling thread runs the message. If `reads_on` is true, it then reads the connection's
     /// next message.
     Here { reads_on: bool },
-    /// Another thread runs the message, or the message was rejected. If `reads_on` is true, the
+    /// Another thread runs the message, or the message was refused. If `reads_on` is true, the
     /// calling thread reads the connection's next message.
     Elsewhere { reads_on: bool },
 }
 
-/// The points in which dispatch architectures differ. The default implementations are for
-/// leader/followers without a burst mode.
+/// The operations in which dispatch architectures differ. The default implementations are those of
+/// leader/followers without burst mode.
 ///
-/// `S` is the type that the lane holds. This is the enum of all architectures
-/// ([`Strategy`](super::strategy::Strategy)), which passes each call to one of them.
+/// `S` is the type that the lane holds: [`Strategy`](super::strategy::Strategy), the enum of all
+/// architectures, which passes each call to one of them.
 pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Sized + 'static {
     /// Starts the lane's threads.
     fn start<H: RequestHandler>(&self, threads: &mut ThreadStarter<'_, S, H>) -> io::Result<()>;
@@ -51,8 +52,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
     }
 
     /// Decides which thread runs a message that the calling thread has read. The message is in
-    /// `detached`, or else in the worker's own buffer. `more` is true if the next message of the
-    /// connection may already be there.
+    /// `detached` if this is set, otherwise in the worker's own buffer. `more` is true if the next
+    /// message of the connection may already be there.
     #[inline]
     fn place_message<H: RequestHandler>(
         &self,
@@ -75,12 +76,13 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         MAX_READS
     }
 
-    /// Lists a request that has its turn again.
+    /// Lists a request that was deferred or parked and may run now.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         lane.push(LaneTask::Dispatch(waiting, message));
     }
 
-    /// Called by each thread of the lane's loop after each task.
+    /// Does work of the architecture after a task. Each thread of the lane's loop calls this method
+    /// after each of its tasks.
     #[inline]
     fn after_task<H: RequestHandler>(
         &self,
@@ -91,8 +93,8 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         Ok(())
     }
 
-    /// Returns true if the lane has only one thread. This thread looks for listed tasks before it
-    /// waits, so it needs no wake-up.
+    /// Returns true if the lane has only one thread. The only thread checks for listed tasks before
+    /// it waits, so it needs no wake-up.
     #[inline]
     fn has_one_thread(&self) -> bool {
         false
@@ -103,13 +105,13 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         false
     }
 
-    /// Returns what a thread does while its servant has made a call and waits, if the pool's
-    /// configuration does not say it.
+    /// Returns the default of [`PoolConfig::nested_wait`](super::config::PoolConfig::nested_wait)
+    /// for this architecture.
     fn default_nested_wait(&self) -> NestedWait {
         NestedWait::Block
     }
 
-    /// Runs other work of the lane until the reply `awaited` has come.
+    /// Runs other work of the lane until the reply `awaited` has arrived.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -120,7 +122,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         lane.step_until_arrival(handler, worker, awaited)
     }
 
-    /// Called when the lane stops. Wakes the threads that do not wait in the lane's epoll. Returns
+    /// Wakes the threads that do not wait in the lane's epoll, because the lane stops. Returns the
     /// threads to join, in addition to those of [`start`](Self::start).
     fn stop(&self) -> Vec<JoinHandle<()>> {
         Vec::new()

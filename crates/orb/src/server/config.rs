@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use corelane_net::SpinPolicy;
 
-/// The dispatch architecture of a pool: which threads read, run and answer requests.
+/// The dispatch architecture of a pool, which decides the threads that read, run and answer
+/// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// One thread serves all connections. This needs the least memory. While a servant has made a
@@ -12,10 +13,10 @@ pub enum Dispatch {
     Reactive,
     /// Each connection has a thread, which serves its requests one after the other.
     ///
-    /// In two cases a connection moves to the pool's four shared threads, and stays there. Either
-    /// it carries several requests at once. Or its servant makes a remote call, whose callback may
-    /// arrive on the same connection. Use leader/followers if clients share connections or servants
-    /// make calls.
+    /// In two cases a connection moves to the pool's four shared threads for the rest of its life.
+    /// The first case is a connection with several outstanding requests. The second case is a
+    /// servant that makes a remote call, because a callback may arrive on the same connection. Use
+    /// leader/followers if clients share connections or servants make calls.
     ThreadPerConnection {
         /// Maximum number of connections with their own threads. The shared threads serve the other
         /// connections.
@@ -24,9 +25,9 @@ pub enum Dispatch {
     /// Threads take turns at waiting for a request. The thread that read a request runs it, without
     /// a hand-off. Requests of one connection run concurrently.
     ///
-    /// If more than 200 short requests in a millisecond arrive on one connection, one thread runs
-    /// them. The other threads check every millisecond if it can keep up. Pools with priorities do
-    /// not have this burst mode.
+    /// In burst mode one thread runs all requests of the lane. The mode begins if more than 200
+    /// short requests arrive on one connection in a millisecond, and ends if the thread does not
+    /// keep up. Pools with priorities have no burst mode.
     LeaderFollowers {
         /// Number of threads.
         threads: usize,
@@ -36,11 +37,12 @@ pub enum Dispatch {
     ///
     /// The queue is full when it has `max_queued` requests or
     /// [`ConnectionLimits::max_queued_bytes`]. Connections take turns in it.
-    /// - If a connection has an eighth of these requests or bytes, it is not read until one of its
-    ///   requests runs. So no peer can fill the queue alone.
-    /// - If the queue is full, a new request replaces the last request of the connection that has
-    ///   the most in it. This happens only if the request's own connection has less.
-    /// - The request without a place is refused with TRANSIENT 1.
+    /// - If one connection has an eighth of these requests or bytes in the queue, the pool does not
+    ///   read it until one of its requests runs. No peer can fill the queue alone.
+    /// - If the queue is full, a new request replaces the last request of the connection with the
+    ///   largest share of the queue, provided that the new request's connection has a smaller
+    ///   share.
+    /// - The replaced request, or else the new one, is refused with TRANSIENT 1.
     #[cfg(feature = "half-sync")]
     HalfSyncHalfAsync {
         /// Number of threads that run requests.
@@ -50,7 +52,7 @@ pub enum Dispatch {
     },
 }
 
-/// Behaviour of a pool's thread while its servant has made a call and waits for the reply.
+/// What a pool's thread does while a servant that it runs waits for the reply to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestedWait {
     /// The thread blocks.
@@ -77,7 +79,7 @@ pub struct ConnectionLimits {
     ///
     /// When the pool is full, a new connection evicts another one. The first choice is a connection
     /// that never sent a whole message. The second choice is a connection that has been idle for
-    /// ten seconds; its client gets CloseConnection, and connects again when it needs to. The last
+    /// ten seconds: its client gets CloseConnection, and connects again for its next call. The last
     /// choice is the connection that has been draining longest
     /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). If no
     /// connection can be evicted, the new one is refused. A connection with waiting requests is
@@ -85,33 +87,36 @@ pub struct ConnectionLimits {
     /// Default: 20,000.
     pub max_connections: usize,
     /// Maximum number of bytes that the connections of a lane hold together: incomplete messages,
-    /// and replies that the peers have not read. If the servant gave the memory of a reply to the
-    /// ORB, the whole reply counts until all of it is sent. Above the maximum the pool closes the
-    /// connection that holds most, then the next one.
+    /// and replies that the peers have not read. A reply whose memory the servant gave to the ORB
+    /// counts in full until all of it is sent. Above the maximum the pool closes the connection
+    /// that holds the most bytes, then the next one, until the others hold less than the maximum.
     ///
-    /// The requests that run in a lane may hold the same number of bytes in addition. This counts
-    /// each request above 64 KiB, and the values made of arguments beyond the first 64 KiB. The
-    /// requests of one connection may hold half of these bytes. If a request finds no room, it may
-    /// use a reserve of the same size, one request at a time. A request that does not fit there is
-    /// refused with IMP_LIMIT ([`Event::RequestRefused`](crate::Event::RequestRefused) says how
-    /// much it needed). No connection is closed for it. Default: 256 MiB.
+    /// The requests that run in a lane may hold the same number of bytes in addition. Each request
+    /// above 64 KiB counts, and so do the values decoded from arguments beyond the first 64 KiB.
+    /// The requests of one connection may hold half of these bytes. A request that finds no room
+    /// may use a reserve of the same size, one request at a time. A request that does not fit into
+    /// the reserve is refused with IMP_LIMIT, and
+    /// [`Event::RequestRefused`](crate::Event::RequestRefused) reports the number of bytes that it
+    /// needed. Its connection stays open. Default: 256 MiB.
     pub max_buffered_bytes: usize,
-    /// Maximum size in bytes of the requests in the queue of a half-sync pool. The same maximum
-    /// applies to requests that arrived at another lane and wait for a thread of this one. Above it
-    /// requests are refused with TRANSIENT 1. An empty queue accepts a request of any size.
+    /// Maximum size in bytes of the requests in the queue of a half-sync pool. A lane applies the
+    /// maximum also to requests that arrived at another lane and wait for a thread of this lane.
+    /// Further requests are refused with TRANSIENT 1. An empty queue accepts a request of any size.
     /// Default: 64 MiB.
     pub max_queued_bytes: usize,
-    /// If an incomplete message grows by less than 1,024 bytes in this time, its connection is
-    /// closed. Other messages between its fragments do not count. Default: 30 s.
+    /// Time in which an incomplete message must grow by 1,024 bytes. A connection whose message
+    /// grows by less is closed. Other messages between the fragments of a message do not count as
+    /// progress. Default: 30 s.
     pub read_stall_timeout: Duration,
-    /// Maximum time until the first whole message of a connection; `None` for no maximum. Note that
-    /// clients which connect early (`OrbBuilder::preconnect`) send nothing at first. The pool
-    /// checks once a second, or four times in `OrbBuilder::idle_connection_timeout` if that is more
-    /// often. Default: `None`.
+    /// Maximum time until the first message of a connection begins; `None` for no maximum. Clients
+    /// that connect early (`OrbBuilder::preconnect`) send nothing at first, and need a long
+    /// time-out or none. The pool checks this time-out once a second. If a quarter of
+    /// `OrbBuilder::idle_connection_timeout` is shorter than a second, the pool checks at that
+    /// interval. Default: `None`.
     pub first_request_timeout: Option<Duration>,
-    /// If a peer reads nothing of its replies for this time, its connection is closed. While
-    /// replies wait, the pool reads nothing from the connection and begins none of its requests.
-    /// Default: 30 s.
+    /// Maximum time for which a peer may read nothing of its replies. After this time its
+    /// connection is closed. While replies wait for the peer, the pool reads nothing from the
+    /// connection and begins none of its requests. Default: 30 s.
     pub write_timeout: Duration,
 }
 
@@ -156,25 +161,24 @@ pub struct PoolConfig {
     /// Addresses at which the pool listens, as for [`OrbBuilder::listen`](crate::OrbBuilder::listen).
     /// Default: none. The addresses of `OrbBuilder::listen` belong to the first pool.
     pub listen: Vec<String>,
-    /// Behaviour of a thread while its servant has made a call and waits for the reply. With
-    /// `None`, the threads of reactive pools and the shared threads of thread-per-connection pools
-    /// serve ([`NestedWait::Serve`]). All other threads then block ([`NestedWait::Block`]). The
-    /// thread of a single connection always blocks. Default: `None`.
+    /// What a thread does while a servant that it runs waits for the reply to a call. With `None`,
+    /// the threads of reactive pools and the shared threads of thread-per-connection pools serve
+    /// other requests ([`NestedWait::Serve`]), and all other threads block ([`NestedWait::Block`]).
+    /// A thread that serves a single connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,
-    /// Polling of the pool's threads for the next request, before they sleep. Threads that run queued
-    /// requests of a half-synchronous pool never poll. Threads that share a pool poll only with the feature
-    /// `spin`, which is on by default. `None` means the policy of
-    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy).
-    /// Default: `None`.
+    /// How long the pool's threads poll for the next request before they sleep. Threads that run
+    /// queued requests of a half-sync pool never poll. Pools with several threads poll only with
+    /// the feature `spin`, which is on by default. `None` means the policy of
+    /// [`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy). Default: `None`.
     pub spin_policy: Option<SpinPolicy>,
     /// Stack size of each thread in bytes.
     /// Default: 1 MiB.
     pub thread_stack_size: usize,
-    /// Highest CORBA priority that a request may ask for at an endpoint of the pool, from 0 to
-    /// 32767. A request with a higher priority is refused with NO_PERMISSION. With `None` or a
-    /// negative number, peers on this machine may ask for any priority. Peers on other machines
-    /// then get at most the priority of a request without a priority. [`i16::MAX`] permits every
-    /// priority to them too. Pools with priorities have
+    /// Highest CORBA priority that a request may ask for at an endpoint of the pool: 0 to 32767. A
+    /// request with a higher priority is refused with NO_PERMISSION. With `None` or a negative
+    /// number, peers on this machine may ask for any priority, and peers on other machines get at
+    /// most the priority of a request without a priority. [`i16::MAX`] permits every priority to
+    /// all peers. Pools with priorities have
     /// [`LaneConfig::ceiling`](crate::rt::LaneConfig::ceiling) instead. Default: `None`.
     pub ceiling: Option<i16>,
     /// Limits on connections. Default: [`ConnectionLimits::default`].

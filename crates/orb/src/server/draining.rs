@@ -1,19 +1,19 @@
-//! Draining connections of a lane. They are retired but have not ended, for one of three reasons:
-//! requests of them still run or wait, their peers have not read the last output, or their peers
-//! have not closed.
+//! Draining connections of a lane: connections that are retired but have not ended. A connection
+//! drains for one of three reasons: its requests still run or wait, its peer has not read the last
+//! output, or its peer has not closed.
 //!
-//! Invariant: a connection that a thread does not find in the slab is listed here, or has ended. It
-//! is retired and listed in one step, and removed from the list when nothing is left to do. So the
-//! output for a half-closed peer is sent as soon as the peer reads, even if requests of the
-//! connection still run.
+//! Invariant: each connection is in the lane's slab, in the list of draining connections, or has
+//! ended. The lane retires and lists a connection in one step, and removes it from the list when
+//! the drain is finished. The output for a half-closed peer is therefore sent as soon as the peer
+//! reads, even if requests of the connection still run.
 //!
-//! A draining connection has a descriptor, and output that its peer has not read. It counts in
-//! `max_connections`. So does a connection that has ended while requests keep its descriptor. If
-//! the lane is full and no idle connection makes room, the connection that has been draining
-//! longest does. A connection whose requests wait for something other than its peer is not evicted.
-//! Its descriptor would stay as long as the requests, and its peer expects their replies. The
-//! memory of draining connections counts in `max_buffered_bytes`. `write_timeout` bounds the time
-//! for which a peer may read nothing.
+//! A draining connection occupies a descriptor and memory for unread output. It counts in
+//! `max_connections`, also if it has ended but its requests keep the descriptor open. If the lane
+//! is full and has no idle connection to evict, the lane evicts the connection that has been
+//! draining longest. The lane does not evict a connection whose requests wait for anything other
+//! than the peer: the requests would keep the descriptor open, and the peer expects their replies.
+//! The memory of draining connections counts in `max_buffered_bytes`. `write_timeout` bounds the
+//! time for which a peer may read nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
 
-/// The draining connections by handle, in the order in which draining began, each with the time at
-/// which it began.
+/// The draining connections of a lane by handle, in the order in which draining began. Each entry
+/// has the time at which its draining began.
 #[derive(Debug)]
 pub(super) struct DrainingConnections(PiMutex<InsertionOrderedMap<(Monotonic, Arc<Connection>)>>);
 
@@ -106,7 +106,7 @@ impl DrainingConnections {
         DrainingConnections(PiMutex::new("ending connections", Scope::Lane, InsertionOrderedMap::new()))
     }
 
-    /// Returns the number of connections.
+    /// Returns the number of draining connections.
     pub(super) fn len(&self) -> usize {
         self.0.lock().all.len()
     }
@@ -115,8 +115,8 @@ impl DrainingConnections {
         self.0.lock().all.get(&handle).map(|retiring| Arc::clone(&retiring.value.1))
     }
 
-    /// Iterates over the connections. The lane's lock is not held while the caller works on a
-    /// connection, and the descriptors of the other connections are not kept.
+    /// Iterates over the draining connections. The iterator neither holds the lock while the caller
+    /// works on a connection, nor keeps the other connections alive.
     pub(super) fn snapshot(&self) -> impl Iterator<Item = Arc<Connection>> + '_ {
         let handles: Vec<ConnectionHandle> = self.0.lock().iter().map(|(handle, _)| handle).collect();
         handles.into_iter().filter_map(|handle| self.find(handle))
@@ -126,8 +126,8 @@ impl DrainingConnections {
         self.0.lock().insert(connection.handle, || (clock::now(), Arc::clone(connection)));
     }
 
-    /// Retires a connection with `retire`. In the same step it lists the connection, if threads are
-    /// in it.
+    /// Calls `retire` to retire a connection, and lists the connection in the same step if threads
+    /// still use it.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -143,7 +143,8 @@ impl DrainingConnections {
 
     /// Removes a connection that has ended.
     fn remove(&self, connection: &Connection) {
-        // Dropped without the lock, because dropping may close the stream.
+        // The connection is dropped after the lock is released, because the drop may close the
+        // stream.
         let forgotten = self.0.lock().remove(connection.handle);
         connection.release_slot_if_unused();
         drop(forgotten);
@@ -158,16 +159,18 @@ impl DrainingConnections {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Retires a connection whose peer sends nothing more. Earlier requests are still answered.
+    /// Retires a connection whose peer sends nothing more. Requests that arrived earlier are still
+    /// answered.
     #[cold]
     pub(crate) fn handle_half_close(&self, context: &OrbContext, connection: &Connection) {
         connection.record_half_close();
         self.retire_connection(context, connection.handle);
     }
 
-    /// Ends a connection whose peer broke the protocol; `told` is its last message. If the peer is
-    /// sending a message that is too large, the rest of it is read, within bounds. So a peer that
-    /// sends the whole message before it reads still gets the answer.
+    /// Ends a connection whose peer broke the protocol; `told` is the last message to the peer. If
+    /// the peer is sending a message that is too large, the rest of the message is read and
+    /// discarded, within bounds. A peer that sends the whole message before it reads then still
+    /// gets the answer.
     #[cold]
     pub(crate) fn handle_protocol_fault(
         &self,
@@ -185,14 +188,15 @@ impl<S: Architecture<S>> Lane<S> {
         self.retire_connection(context, connection.handle);
     }
 
-    /// Retires a connection. From now on no thread finds it, and it ends when the last thread
-    /// leaves it.
+    /// Retires a connection. No thread finds a retired connection any more; the connection ends
+    /// when the last thread has left it.
     #[cold]
     pub(crate) fn retire_connection(&self, context: &OrbContext, handle: ConnectionHandle) {
         let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
         let Some(connection) = found else { return };
-        // Counted first, because the last thread may leave before `retire` returns. Until the
-        // connection is listed or has ended, `poll_all_draining` learns of it from this count.
+        // The count is raised before `retire`, because the last thread may leave the connection
+        // before `retire` returns. `poll_all_draining` learns of the connection from this count
+        // until the connection is listed or has ended.
         self.retiring.fetch_add(1, Ordering::AcqRel);
         let retired = self.draining.retire_and_insert(&connection, || self.connections.retire(handle.0, handle.1));
         let was_deferred = matches!(retired, RetireResult::Deferred);
@@ -213,8 +217,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.accept_again();
     }
 
-    /// Continues a retirement after the last thread has left the connection. If the ORB closes, the
-    /// peer is told so. A peer that was told of a fault gets time to read the message. A
+    /// Continues the retirement of a connection that the last thread has left. If the ORB closes,
+    /// the peer gets CloseConnection. A peer that was sent a fault message gets time to read it. A
     /// half-closed peer that still reads gets its replies.
     #[cold]
     pub(super) fn finish_retire(&self, connection: Arc<Connection>) {
@@ -225,8 +229,8 @@ impl<S: Architecture<S>> Lane<S> {
         connection.mark_vacated();
         self.draining.insert(&connection);
         let now = clock::now();
-        // If the peer's time has passed, the connection is left to the next sweep, which reports
-        // the peer.
+        // If the peer has read nothing for `write_timeout`, the next sweep closes the connection
+        // and reports the peer.
         let has_had_its_time =
             !connection.is_closed() && connection.write_stalled_for(now) > self.config.connection_limits.write_timeout;
         let progress =
@@ -235,17 +239,19 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // After this no thread would find the connection again.
+            // No thread can find the connection after its removal from the list, so it is closed
+            // first.
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // The connection is already listed. Watching now reports what happened before.
+            // The connection is already listed, so a thread that handles an event finds it. Epoll
+            // also reports events from before this call.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }
     }
 
-    /// Continues the draining connection that was at `handle`, after an event.
+    /// Continues the draining connection with this handle, after an event.
     #[cold]
     pub(super) fn poll_draining(&self, context: &OrbContext, handle: ConnectionHandle) {
         if let Some(connection) = self.draining.find(handle) {
@@ -256,8 +262,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// If a peer sends faster than its input is discarded in one turn, continues later, after other
-    /// work.
+    /// If more input must be discarded than one turn permits, lists the connection to continue
+    /// after other work.
     fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
         if progress == DrainProgress::MoreInput {
             self.push(LaneTask::ReadBuffered(connection.handle));
@@ -272,7 +278,7 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Drains a connection as far as is possible now.
+    /// Drains a connection as far as is possible without waiting.
     fn advance_connection(&self, connection: &Arc<Connection>, now: Monotonic) -> DrainProgress {
         self.flush_draining(connection);
         let closes = self.closing.load(Ordering::SeqCst);
@@ -288,7 +294,8 @@ impl<S: Architecture<S>> Lane<S> {
         progress
     }
 
-    /// Sends the queue to the peer. Requests that were deferred because of the queue then continue.
+    /// Sends the queued replies to the peer. When the queue is empty, the requests that were
+    /// deferred because of it continue.
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         if connection.is_congested() {
@@ -304,10 +311,11 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Continues all draining connections as far as is possible now. Returns true if some of them
-    /// have not ended.
+    /// Continues all draining connections as far as is possible without waiting. Returns true if
+    /// some of them have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // The order matters: a connection is listed before it no longer counts as retiring.
+        // `retiring` is read before the list: a connection is listed first, and only then leaves
+        // the `retiring` count.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {
@@ -317,19 +325,20 @@ impl<S: Architecture<S>> Lane<S> {
         retiring || self.draining.len() > 0
     }
 
-    /// Shuts down the draining connections that no thread is in, because no thread will continue
-    /// them. Returns the peers that have not read their last replies.
+    /// Shuts down the draining connections that no thread uses, because the lane has stopped and no
+    /// thread would continue their drain. Returns the peers that have not read their last replies.
     pub(crate) fn abort_draining(&self) -> Vec<Peer> {
         let oldest = || self.draining.take_oldest(Connection::is_vacated).map(|(_, connection)| connection);
         let cut = std::iter::from_fn(oldest).filter(|connection| connection.close() && connection.has_unsent_output());
         cut.map(|connection| connection.stream.peer().clone()).collect()
     }
 
-    /// Continues all draining connections because time has passed.
+    /// Continues all draining connections, and closes those whose peers have read nothing for
+    /// `write_timeout`. Called once per maintenance period.
     pub(super) fn sweep_draining(&self, context: &OrbContext, now: Monotonic) {
         for connection in self.draining.snapshot() {
-            // Reported only once, because a connection that is shut down stays listed while a
-            // request of it runs.
+            // `close` returns true only once, so a peer is reported only once. The closed
+            // connection stays listed while one of its requests runs.
             if connection.write_stalled_for(now) > self.config.connection_limits.write_timeout && connection.close() {
                 context.events().replies_unread([connection.stream.peer().clone()]);
             }
@@ -337,8 +346,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Closes the connection that has been draining longest, among the connections whose descriptor
-    /// this makes free. Returns false if there is none.
+    /// Closes the connection that has been draining longest. Only connections whose descriptor
+    /// becomes free by the close are considered. Returns false if there is no such connection.
     #[cold]
     pub(super) fn evict_oldest_draining(&self, context: &OrbContext) -> bool {
         let Some((since, connection)) = self.draining.take_oldest(Connection::is_unused) else { return false };

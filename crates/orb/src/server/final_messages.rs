@@ -7,15 +7,15 @@ use corelane_wire::{Encoder, Limits};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
-/// Returns a CloseConnection message. It is the same in every version of GIOP.
+/// Returns a CloseConnection message, which has the same form in every version of GIOP.
 pub(crate) fn close_connection() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_close_connection(&mut message, corelane_wire::Version::GIOP_1_0);
     message.into_buffer()
 }
 
-/// Returns the last messages to a peer that broke the protocol. If a request was too large, its
-/// reply comes before the MessageError. Without the reply the client would consider the connection
+/// Returns the last messages to a peer that broke the protocol. If a request was too large, a reply
+/// to it precedes the MessageError. Without this reply the client would consider the connection
 /// broken, and might send the request again.
 #[cold]
 pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) -> Vec<u8> {
@@ -27,8 +27,9 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
     told
 }
 
-/// Returns the reply to a request that is too large, of which `octets` have come. `None` if these
-/// bytes do not have the request's id yet, or if the request wants no reply.
+/// Returns the reply to a request that is too large; `octets` are the bytes that have arrived.
+/// Returns `None` if these bytes do not contain the request's id yet, or if the request wants no
+/// reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
     let request = Request::parse(octets, &header, limits).ok().filter(|request| request.response.is_expected())?;
@@ -40,7 +41,8 @@ fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     Some(reply.into_buffer())
 }
 
-/// Returns a MessageError of the highest version, because the peer's version may be the fault.
+/// Returns a MessageError of the highest GIOP version, because the version that the peer used may
+/// be the fault.
 pub(crate) fn message_error() -> Vec<u8> {
     let mut message = Encoder::new();
     giop::write_message_error(&mut message, corelane_wire::Version::HIGHEST);

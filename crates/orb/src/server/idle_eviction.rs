@@ -1,11 +1,11 @@
-//! Idle connections: the choice of the one that makes room for a new connection, and the time that
-//! a peer has for its first message. [`eviction_rank`] is a pure function that ranks connections,
-//! and the lane carries out the eviction.
+//! Eviction of idle connections to make room for new ones, and the time that a peer has for its
+//! first message. The pure function [`eviction_rank`] ranks the connections, and the lane carries
+//! out the eviction.
 //!
-//! An evicted connection ends at once. No request of it runs, and none can begin. A thread that
-//! runs a message counts as a user of the slot, and the slot is retired in one step only if it has
-//! no users. The peer gets CloseConnection. The client may then send its last request again
-//! elsewhere.
+//! An evicted connection ends at once. None of its requests runs, and none can begin: a thread that
+//! runs a message counts as a user of the connection's slot, and the slot is retired only if it has
+//! no users. The peer gets CloseConnection, after which the client may safely send an unanswered
+//! request again on another connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,16 +23,16 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 
-/// Maximum number of candidates that one search finds. The evictions that follow use them and need
-/// no search.
+/// Maximum number of candidates that one search keeps. Later evictions use the remaining candidates
+/// without another search.
 const MAX_CANDIDATES: usize = 64;
 
-/// A lane's coarse clock, and the idle connections found by the last search.
+/// A lane's coarse clock, and the candidates for eviction that the last search found.
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// Seconds since `started_at`, plus 1. Each maintenance run updates the clock, so reading it
-    /// costs one atomic load.
+    /// The coarse clock: seconds since `started_at`, plus 1. Maintenance updates it, so that each
+    /// message reads the time with one atomic load.
     now: AtomicU32,
     /// Candidates for eviction. The last one is evicted next.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
@@ -58,7 +58,8 @@ impl IdleTracker {
 
 impl<S: Architecture<S>> Lane<S> {
     /// Closes the connection that has been idle longest. If no connection has been idle long
-    /// enough, evicts the oldest draining connection. Returns false if there is neither.
+    /// enough, evicts the oldest draining connection. Returns false if no connection can be
+    /// evicted.
     #[cold]
     pub(crate) fn evict_for_new_connection(&self, context: &OrbContext) -> bool {
         self.evict_candidate(context)
@@ -70,7 +71,7 @@ impl<S: Architecture<S>> Lane<S> {
             || self.evict_oldest_draining(context)
     }
 
-    /// Closes the first candidate that may still be evicted.
+    /// Closes the first candidate whose eviction is still permitted.
     fn evict_candidate(&self, context: &OrbContext) -> bool {
         while let Some((eviction_rank, handle)) = self.next_candidate() {
             let found = self.connections.get(handle.0, handle.1).map(|connection| Arc::clone(&connection));
@@ -85,8 +86,8 @@ impl<S: Architecture<S>> Lane<S> {
         false
     }
 
-    /// Like [`evict_for_new_connection`](Self::evict_for_new_connection), but for lack of
-    /// descriptors: it also searches the other lanes.
+    /// Closes an idle or draining connection because the process has no descriptors left. If this
+    /// lane has no such connection, searches the other lanes.
     #[cold]
     pub(super) fn evict_for_descriptor<H: RequestHandler>(&self, handler: &Arc<H>) -> bool {
         self.evict_for_new_connection(handler.context()) || handler.evict_connection()
@@ -113,8 +114,9 @@ impl<S: Architecture<S>> Lane<S> {
         candidates
     }
 
-    /// Returns true if the first message of a connection has taken too long. If the message has
-    /// begun, the pool's `read_stall_timeout` applies to it instead.
+    /// Returns true if no message of a connection has begun within the pool's
+    /// `first_request_timeout`. After the first message has begun, `read_stall_timeout` applies
+    /// instead.
     pub(super) fn exceeds_first_request_timeout(&self, connection: &Connection, now: Monotonic) -> bool {
         let Some(timeout) = self.config.connection_limits.first_request_timeout else { return false };
         connection.has_sent_nothing()
@@ -126,8 +128,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Closes an idle connection. Returns false if it is no longer idle.
     #[cold]
     pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
-        // Done before the slab removes the connection, because a thread that no longer finds it
-        // asks if its peer was told.
+        // The state changes before the slab removes the connection: a thread that no longer finds
+        // the connection checks the state to learn if the peer got CloseConnection.
         if !connection.begin_idle_close() {
             return false;
         }

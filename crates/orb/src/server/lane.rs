@@ -1,7 +1,7 @@
-//! A lane: listeners, connections and the threads that serve them. Lanes share no data with each
+//! A lane: listeners, connections, and the threads that serve them. Lanes share no data with each
 //! other.
 //!
-//! Invariant: a thread that serves one connection never waits for the peer of another one.
+//! Invariant: a thread that serves one connection never waits for the peer of another connection.
 
 use std::any::Any;
 use std::io;
@@ -51,18 +51,18 @@ const WAKE: u64 = u64::MAX;
 pub(super) const LISTENER: u64 = 1 << 63;
 /// Maximum number of connections that are accepted in a row before the thread does other work.
 pub(super) const MAX_ACCEPTS: usize = 64;
-/// Maximum number of connections that are accepted when the lane closes. This is the kernel's
-/// default backlog.
+/// Maximum number of connections that a listener accepts when its lane closes: the kernel's default
+/// backlog.
 const MAX_BACKLOG: usize = 4096;
 
 /// Returns the events to watch for on a connection's descriptor, all edge-triggered. Room to write
-/// is watched only while replies wait, because a Unix socket reports it each time the peer reads.
+/// is watched only while replies wait, because a Unix socket reports room each time the peer reads.
 pub(super) fn interest(congested: bool) -> Interest {
     let always = Interest::READABLE | Interest::HANG_UP | Interest::EDGE;
     if congested { always | Interest::WRITABLE } else { always }
 }
 
-/// One lane of a pool.
+/// One lane of a thread pool.
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
@@ -71,28 +71,29 @@ pub(crate) struct Lane<S> {
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
     wake: EventFd,
-    /// The listeners of the lane. Empty once the lane closes.
+    /// The listeners of the lane. The list is empty once the lane closes.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
-    /// Properties of accepted connections. For each protocol, the first POA claims them.
+    /// Properties of accepted connections. The first POA with a ServerProtocolPolicy for a protocol
+    /// decides them.
     protocols: PiMutex<Vec<Protocol>>,
     pub(super) connections: GenerationalSlab<Arc<Connection>>,
     pub(super) ready: ReadyList,
-    /// Set while a woken thread has not yet checked the ready list. A second wake-up would then be
-    /// useless.
+    /// Set while a woken thread has not yet checked the ready list. A second wake-up would be
+    /// useless in this time.
     wake_pending: WakeFlag,
-    /// The dispatch architecture, which decides the threads that read, run and answer requests.
+    /// The dispatch architecture of the lane.
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
     pub(super) memory_budget: Arc<MemoryBudget>,
     /// The time that a graceful close gives a peer.
     pub(super) closing_time: Duration,
-    /// Set if accepting stopped for lack of descriptors. The next connection that ends clears it,
-    /// and accepting continues.
+    /// True if accepting stopped because the process had no descriptors left. The next connection
+    /// that ends clears the flag and resumes accepting.
     pub(super) accept_starved: AtomicBool,
-    /// The coarse clock, and the idle connections found with it.
+    /// The lane's coarse clock, and the candidates for idle eviction.
     pub(super) idle_tracker: IdleTracker,
-    /// Number of retired connections that still have threads in them.
+    /// Number of retired connections that threads still use.
     pub(super) retiring: AtomicUsize,
     pub(super) closing: AtomicBool,
     /// True if the lane's threads may poll before they sleep.
@@ -100,7 +101,7 @@ pub(crate) struct Lane<S> {
     stop: AtomicBool,
     /// The lowest lane of the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,
-    /// The lane that accepts for this lane, and the lanes for which this lane accepts.
+    /// The delegation of accepting between this lane and others.
     pub(super) delegation: Delegation<S>,
 }
 
@@ -110,11 +111,12 @@ pub(crate) struct Lane<S> {
 pub(crate) enum ConnectionGuard<'l> {
     /// The lane serves the connection.
     InService(#[expect(dead_code, reason = "held for its end")] SlabGuard<'l, Arc<Connection>>),
-    /// The connection is retired, but a request that was queued before still runs.
+    /// The connection is retired, but one of its requests, queued before the retirement, still
+    /// runs.
     Retired(#[expect(dead_code, reason = "held for its end")] LateRequest),
 }
 
-/// A request that has had its turn.
+/// A request that waited and now runs.
 #[derive(Debug)]
 pub(crate) struct StartedRequest<'l> {
     pub(crate) guard: ConnectionGuard<'l>,
@@ -137,7 +139,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Creates a lane with the dispatch architecture `strategy`.
     ///
     /// # Errors
-    /// If the system refuses descriptors.
+    /// If the kernel refuses descriptors.
     pub(super) fn with_strategy(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
@@ -151,13 +153,13 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // The memory budget counts the connections. A connection that no longer counts may still
-        // have its slot for a moment, so there are more slots than connections.
+        // There are more slots than connections are permitted: a connection that the memory budget
+        // no longer counts may occupy its slot for a moment longer.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
             let lane = weak_self.clone();
-            // The last thread that leaves a retired connection continues its end.
+            // The last thread that leaves a retired connection continues the retirement.
             let on_last = move |_, _, connection: Arc<Connection>| {
                 if let Some(lane) = lane.upgrade() {
                     lane.finish_retire(connection);
@@ -205,12 +207,13 @@ impl<S: Architecture<S>> Lane<S> {
         self.endpoints.iter()
     }
 
-    /// Claims properties for accepted connections (ServerProtocolPolicy), and returns the ones that
-    /// were not claimed before. The properties belong to the sockets. So all POAs of a lane share
-    /// them, for the life of the lane.
+    /// Claims properties for accepted connections (ServerProtocolPolicy), and returns the
+    /// properties that were not claimed before. The properties belong to the lane's sockets, so all
+    /// POAs of a lane share them for the life of the lane.
     ///
     /// # Errors
-    /// If another POA has claimed other properties of a protocol. In this case nothing is claimed.
+    /// If another POA has claimed different properties of a protocol. In this case nothing is
+    /// claimed.
     #[cold]
     pub(crate) fn claim_protocols(&self, wanted: &[Protocol]) -> io::Result<Vec<Protocol>> {
         let mut known = self.protocols.lock();
@@ -227,23 +230,23 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(new)
     }
 
-    /// Drops claimed properties. New connections then have the default properties of the transport
+    /// Gives up claimed properties. New connections then have the transport's default properties
     /// again.
     #[cold]
     pub(crate) fn unclaim_protocols(&self, claimed: &[Protocol]) {
         self.protocols.lock().retain(|known| !claimed.contains(known));
         for protocol in claimed {
             for listener in self.listeners.lock().iter().filter(|listener| protocol.serves(listener.local_endpoint())) {
-                // Cannot fail, because with empty properties the system is asked for nothing.
+                // Setting empty properties cannot fail, because it makes no system call.
                 let _ = listener.set_properties(&ConnectionProperties::default());
             }
         }
     }
 
-    /// Accepts connections with these properties from now on.
+    /// Applies claimed properties to all connections that the lane accepts from now on.
     ///
     /// # Errors
-    /// If the system refuses a property.
+    /// If the kernel refuses a property.
     #[cold]
     pub(crate) fn apply_protocols(&self, claimed: &[Protocol]) -> io::Result<()> {
         for protocol in claimed {
@@ -264,7 +267,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.ready.has_any()
     }
 
-    /// Does one piece of work. If there is none, waits for it until `timeout` has passed.
+    /// Runs one task or handles one event of the lane. Waits up to `timeout` if there is neither.
     #[inline]
     pub(crate) fn step<H: RequestHandler>(
         &self,
@@ -274,8 +277,8 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<()> {
         let mut timeout = timeout;
         if self.has_ready() {
-            // Listed work and reported work take turns, so that connections which always have more
-            // input do not delay all others.
+            // Tasks of the ready list and events of epoll take turns, so that listed connections
+            // with endless input do not delay the other connections.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {
@@ -297,7 +300,7 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(())
     }
 
-    /// Does work of the lane until the reply `awaited` has come.
+    /// Does work of the lane until the reply `awaited` has arrived.
     pub(super) fn step_until_arrival<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -305,8 +308,8 @@ impl<S: Architecture<S>> Lane<S> {
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
         loop {
-            // There may be no wake-up left that would report a listed task, because a step may do
-            // reported work instead.
+            // The ready list is checked first: an earlier step may have consumed the wake-up for a
+            // listed task and handled an event instead.
             let (come, work) = if self.has_ready() {
                 (awaited.has_arrived()?, true)
             } else {
@@ -321,7 +324,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns the next event. If there is none, waits for it until `timeout` has passed.
+    /// Returns the next event of the lane's epoll. Waits for an event up to `timeout`.
     #[inline]
     pub(super) fn next_event(&self, timeout: Option<Duration>) -> io::Result<Option<EpollEvent>> {
         let mut events = [EpollEvent::EMPTY; 1];
@@ -362,7 +365,7 @@ impl<S: Architecture<S>> Lane<S> {
             }
             LaneTask::ShedMemory => self.shed_memory(handler.context()),
             LaneTask::Dispatch(waiting, message) | LaneTask::DispatchBuffered { waiting, message, .. } => {
-                // The request may have arrived at another lane, which then owns its connection.
+                // The request may have arrived at another lane, which owns its connection.
                 if let Some(lane) = Self::of(&waiting) {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
@@ -401,15 +404,15 @@ impl<S: Architecture<S>> Lane<S> {
         waiting: WaitingRequest,
         message: Message,
     ) -> Option<StartedRequest<'_>> {
-        // Taken while the request still counts as waiting, so that the connection does not end in
-        // between.
+        // The guard is taken while the request still counts as waiting. Otherwise the connection
+        // could end in between.
         let served = self.guard_connection(&waiting);
         let (waiting, message) = waiting.defer(message)?;
         let lives = served.is_some();
         let guard = served.map_or_else(|| ConnectionGuard::Retired(waiting.begin_late()), ConnectionGuard::InService);
         let (connection, waited) = waiting.stop_waiting();
-        // Sequentially consistent: either the thread that closes the lane sees the late request, or
-        // this thread sees that the lane closes.
+        // The loads are sequentially consistent: either the thread that closes the lane sees the
+        // late request, or this thread sees that the lane closes.
         let told = self.closing.load(Ordering::SeqCst) || connection.is_closed_idle();
         admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
@@ -429,8 +432,8 @@ impl<S: Architecture<S>> Lane<S> {
         work
     }
 
-    /// The buffer of the connection at `handle` may hold further messages. Lists the connection for
-    /// an idle thread, if there may be such a thread.
+    /// Lists the connection at `handle` because its buffer may hold further messages. If no other
+    /// thread can be idle, does not wake one.
     #[cold]
     pub(super) fn list_rest(&self, handle: (u32, u32)) {
         if self.strategy.has_one_thread() {
@@ -447,8 +450,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.wake_idle_thread();
     }
 
-    /// Lists a request that arrived at another lane. Returns false if too many requests wait, or if
-    /// the lane stops.
+    /// Lists a request that arrived at another lane. Returns false if too many requests wait here,
+    /// or if the lane stops.
     #[cold]
     pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
         let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
@@ -458,8 +461,7 @@ impl<S: Architecture<S>> Lane<S> {
         listed
     }
 
-    /// Returns the identity of the lane for the ORB with this stamp. The threads that serve the
-    /// lane record it.
+    /// Returns the identity that the threads of the lane record. `stamp` identifies the ORB.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
             Some(role) => LaneIdentity {
@@ -487,7 +489,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// Sets the lowest lane of this lane's pool. Called once.
     #[cold]
     pub(crate) fn set_lowest(&self, lowest: &Arc<Lane<S>>) {
-        // Never set before, because a pool is made once.
+        // `set` succeeds: a pool is made once, so the cell is still empty.
         let _ = self.lowest.set(Arc::downgrade(lowest));
     }
 
@@ -497,7 +499,7 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Wakes an idle thread for the ready list, unless a thread has already been woken for it.
+    /// Wakes an idle thread for the ready list, unless a woken thread has not yet checked the list.
     pub(super) fn wake_idle_thread(&self) {
         if self.wake_pending.raise() {
             counters::count_handoff();
@@ -505,8 +507,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads messages of a connection. Runs them, or leaves them to another thread, as the strategy
-    /// decides. Reading ends before the upcall, so that another thread may read the next message.
+    /// Reads messages of a connection. Runs each message or leaves it to another thread, as the
+    /// dispatch architecture decides. Reading ends before the upcall, so that another thread may
+    /// read the next message.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,
@@ -541,7 +544,7 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write in the same way as input.
+            // Some transports report room to write and input with the same event.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -578,9 +581,9 @@ impl<S: Architecture<S>> Lane<S> {
         reads_on
     }
 
-    /// Reads until one message is complete. Returns true if there may be more to read. The message
-    /// is stored in `detached`, unless it is in the worker's own buffer; a message that is returned
-    /// would be copied several times. Returns `None` if there is no complete message, if another
+    /// Reads until one message is complete. Returns true if more input may be there. The message is
+    /// then in `detached` or in the worker's own buffer. It is not returned, because the return
+    /// would copy it several times. Returns `None` if there is no complete message, if another
     /// thread reads, or if the connection must not be read at present.
     #[inline(always)]
     pub(super) fn receive_message(
@@ -597,8 +600,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         loop {
             if connection.is_read_paused() {
-                // The peer does not read its replies, or too many of its requests wait. The
-                // connection is listed for reading again when this ends.
+                // Reading is paused because the peer does not read its replies, or because too many
+                // of its requests wait. The connection is listed for reading when the pause ends.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,
@@ -660,7 +663,7 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Lists a deferred request that has its turn again.
+    /// Lists a deferred request that may run now.
     #[cold]
     pub(super) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         self.strategy.requeue(self, waiting, message);
@@ -675,8 +678,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Returns true if the policies permit packets of a connection to carry the code point of a
-    /// priority.
+    /// Returns true if the protocol policies permit the packets of a connection to carry a
+    /// priority's code point.
     #[cold]
     pub(crate) fn allows_dscp(&self, stream: &dyn Stream) -> bool {
         let is_tcp = matches!(stream.peer(), Peer::Ip(_));
@@ -692,20 +695,21 @@ impl<S: Architecture<S>> Lane<S> {
         let interest = interest(connection.is_congested());
         let watched = connection.stream.readiness().map(|fd| {
             self.epoll.add(fd, token_of(connection.handle), interest).or_else(|_| {
-                // The descriptor is already watched, because another thread's reply waits for room.
+                // Adding fails if the descriptor is already watched, because another thread's reply
+                // waits for room to write.
                 self.epoll.modify(fd, token_of(connection.handle), interest)
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // No edge reports input that has already been read.
+            // Epoll does not report input that is already in the connection's buffer.
             self.push(LaneTask::ReadSocket(connection.handle));
         } else {
             self.retire_connection(context, connection.handle);
         }
     }
 
-    /// Like [`watch_connection`](Self::watch_connection), for a stream without a descriptor. Such a
-    /// stream reports by calling a function.
+    /// Lets the lane's shared threads serve a connection whose stream has no descriptor. Such a
+    /// stream calls a function instead of raising an event.
     #[cold]
     fn watch_without_descriptor(&self, context: &OrbContext, connection: &Arc<Connection>) {
         let (lane, reported) = (self.weak_self.clone(), Arc::downgrade(connection));
@@ -722,10 +726,10 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Stops accepting, and retires every connection. A connection with running requests closes
-    /// when they are done.
+    /// when the requests have finished.
     pub(crate) fn close<H: RequestHandler>(&self, handler: &Arc<H>) {
-        // Connections in the kernel's backlog are accepted too, and told of the close. Closing the
-        // listener would reset them.
+        // Connections in the kernel's backlog are accepted and get CloseConnection. The close of
+        // the listener alone would reset them.
         for index in 0..self.endpoints.len() {
             let _ = (0..MAX_BACKLOG / MAX_ACCEPTS).take_while(|_| self.accept(handler, index)).count();
         }
@@ -738,8 +742,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Stops the threads; each thread that stops wakes the next one. Returns threads to join. After
-    /// this, [`abort_draining`](Self::abort_draining) closes the connections that no thread is in.
+    /// Stops the lane's threads; each thread that stops wakes the next thread. Returns threads to
+    /// join. When they have ended, the caller closes the remaining connections with
+    /// [`abort_draining`](Self::abort_draining).
     pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.store(true, Ordering::Release);
         let dropped = self.ready.stop();
@@ -753,19 +758,19 @@ impl<S: Architecture<S>> Lane<S> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Wakes a thread, which then sees that the lane stops.
+    /// Wakes a thread, which then finds that the lane stops.
     pub(super) fn wake(&self) {
         self.wake.notify();
     }
 
-    /// Returns true if the lane closes. A thread that serves a single connection then ends when its
-    /// request is done.
+    /// Returns true if the lane closes. Threads that serve a single connection check this after
+    /// each request.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Does the periodic work. Closes connections whose messages have stalled or whose peers do not
-    /// read replies, and continues draining connections.
+    /// Runs the periodic maintenance. Closes connections whose messages have stalled or whose peers
+    /// do not read replies, and continues draining connections.
     pub(crate) fn run_maintenance(&self, context: &OrbContext) {
         let now = clock::now();
         self.sweep_draining(context, now);
@@ -801,7 +806,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.poll_draining(context, connection.handle);
     }
 
-    /// Returns true if running requests use much memory, or did so since the last call.
+    /// Returns true if running requests use memory of their budget now, or have released some since
+    /// the last call.
     pub(crate) fn was_used(&self) -> bool {
         self.memory_budget.was_used()
     }
@@ -816,8 +822,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.scheduling().is_some()
     }
 
-    /// Closes the connections that hold the most memory, until the rest hold no more than is
-    /// permitted.
+    /// Closes the connections that hold the most memory, until the other connections hold no more
+    /// than the lane's budget.
     #[cold]
     fn shed_memory(&self, context: &OrbContext) {
         self.memory_budget.begin_shedding();
@@ -829,8 +835,8 @@ impl<S: Architecture<S>> Lane<S> {
                 return;
             };
             // The memory is written off at once, although the connection ends only when its
-            // requests have run. So no other connection is closed for this memory, and this
-            // connection is not closed twice.
+            // requests have finished. Otherwise another connection would be closed for the same
+            // memory, or this connection twice.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()
@@ -855,8 +861,8 @@ impl<S: Architecture<S>> ReadyQueue for Lane<S> {
     #[cold]
     fn watch_writability(&self, readiness: BorrowedFd<'_>, handle: (u32, u32), congested: bool) {
         let (token, interest) = (token_of(handle), interest(congested));
-        // The connection has its own thread and so was not watched. Now the reply of another thread
-        // waits on it. If it cannot be watched, the connection has ended.
+        // `modify` fails if the descriptor is not watched yet: the connection has its own thread,
+        // and now a reply of another thread waits. If `add` fails too, the connection has ended.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }

@@ -9,7 +9,7 @@ use super::nested_wait;
 use super::worker::Worker;
 use crate::event::Event;
 
-/// The loop of a thread that takes turns with others at waiting for work.
+/// Runs the loop of a thread that takes turns with other threads at waiting for work.
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let mut worker = Worker::new();
     nested_wait::enter(lane, handler);
@@ -24,6 +24,6 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, ha
         }
     }
     crate::nested_wait::uninstall();
-    // Each thread that stops wakes the next one.
+    // Each thread that stops wakes the next thread, until all have stopped.
     lane.wake();
 }

@@ -15,8 +15,7 @@ pub(crate) struct LaneRole {
     pub(crate) index: u32,
     /// The lane's CORBA priority, or the default priority of a pool without lanes.
     pub(crate) priority: Priority,
-    /// Highest priority that a request which arrives at this lane may ask for; `None` if not
-    /// configured.
+    /// Highest priority that requests arriving at this lane may ask for; `None` if not configured.
     pub(crate) ceiling: Option<Priority>,
     /// True in a pool with lanes, whose threads never change their priority.
     pub(crate) is_lane: bool,
@@ -28,7 +27,7 @@ pub(crate) struct LaneRole {
     pub(crate) cores: Option<CpuSet>,
     /// Number of threads with which the lane starts.
     pub(crate) static_threads: u32,
-    /// Treatment of requests while all threads are busy.
+    /// Rules for requests that arrive while all threads are busy.
     pub(crate) rules: OverloadRules,
     /// Time for which a dynamic thread waits for work before it ends.
     pub(crate) idle_time: Duration,

@@ -1,17 +1,17 @@
 //! Memory accounting of a lane: the number of its connections, the bytes of incomplete messages,
 //! and the bytes of replies that the peers have not read.
 //!
-//! Each connection has its own bounds; this budget is for all connections together. Complete
+//! Each connection has its own bounds; the lane's budget is for all connections together. Complete
 //! requests that wait are counted in the list in which they wait. Running requests have a separate
-//! budget of the same size. It is for the values made of their arguments, and for their own bytes
-//! if there are many. A request that does not fit into this budget is refused, because closing a
-//! connection would not free its memory. With only one budget, running requests would cause the
-//! close of connections whose messages are arriving.
+//! budget of the same size. It counts the values decoded from their arguments, and the bytes of
+//! large requests themselves. The ORB refuses a request that does not fit into the separate budget,
+//! because closing its connection would not free the memory. With only one budget for both, running
+//! requests would cause the close of connections whose messages are arriving.
 //!
-//! The running requests of one connection have at most half of the separate budget. A request that
-//! finds no room there moves to a reserve of the same size. Only one request of the lane has the
-//! reserve at a time. So, of several large requests that run at the same time, at least one
-//! succeeds.
+//! The running requests of one connection may use at most half of the separate budget. A request
+//! that finds no room in the separate budget moves to a reserve of the same size. Only one request
+//! of the lane has the reserve at a time. Therefore at least one of several large requests that run
+//! concurrently succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,10 +27,10 @@ pub(crate) struct MemoryBudget {
     total: ByteBudget,
     /// The budget of running requests.
     running: ByteBudget,
-    /// The reserve, for a running request that found no room in `running`. One request has it at a
-    /// time.
+    /// The reserve, for a running request that found no room in `running`. Only one request has the
+    /// reserve at a time.
     reserve: ByteBudget,
-    /// Set when a thread has been asked to shed memory and has not yet begun.
+    /// True while a thread has been asked to shed memory and has not yet begun.
     shedding_requested: AtomicBool,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct MemoryBudget {
 #[derive(Debug)]
 pub(crate) struct MemoryUse {
     memory_budget: Arc<MemoryBudget>,
-    /// Set once the connection no longer counts.
+    /// True once the connection is no longer counted in the lane's number of connections.
     slot_released: AtomicBool,
-    /// Set once the connection's memory no longer counts.
+    /// True once the connection's memory is no longer counted in the lane's budget.
     is_written_off: AtomicBool,
     input: AtomicUsize,
     output: AtomicUsize,
-    /// Number of bytes of [`MemoryBudget::running`] that the connection's running requests have.
+    /// Number of bytes of [`MemoryBudget::running`] that the connection's running requests use.
     running: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct MemoryUse {
 pub(crate) struct RunningRequest<'c> {
     connection: &'c MemoryUse,
     held: AtomicUsize,
-    /// True if all of `held` belongs to [`MemoryBudget::reserve`].
+    /// True if all bytes in `held` are counted in [`MemoryBudget::reserve`].
     has_reserve: AtomicBool,
 }
 
@@ -82,8 +82,8 @@ impl MemoryBudget {
         self.total.is_exceeded()
     }
 
-    /// Returns true if a thread must be asked to shed memory. Returns true only once until
-    /// [`begin_shedding`](Self::begin_shedding).
+    /// Returns true if the caller must ask a thread to shed memory. Further calls return false
+    /// until a thread calls [`begin_shedding`](Self::begin_shedding).
     pub(crate) fn request_shedding(&self) -> bool {
         self.is_exceeded() && !self.shedding_requested.swap(true, Ordering::SeqCst)
     }
@@ -93,7 +93,8 @@ impl MemoryBudget {
         self.shedding_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if running requests have memory, or have released memory since the last call.
+    /// Returns true if running requests use memory now, or have released memory since the last
+    /// call.
     pub(crate) fn was_used(&self) -> bool {
         self.running.was_used() | self.reserve.was_used()
     }
@@ -109,8 +110,8 @@ impl<'c> RunningRequest<'c> {
     /// room.
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // Until the addition is undone, only the connection's own other requests may fail because
-        // of it.
+        // An addition that finds no room is undone below. In between, only other requests of the
+        // same connection can fail because of it.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -200,29 +201,29 @@ impl MemoryUse {
         before
     }
 
-    /// Returns the number of bytes held.
+    /// Returns the number of bytes that the connection holds.
     pub(crate) fn held_bytes(&self) -> usize {
         self.input.load(Ordering::Relaxed).saturating_add(self.output.load(Ordering::Relaxed))
     }
 
-    /// Stops counting the connection, because it has ended and nothing can keep its descriptor for
-    /// long.
+    /// Stops counting the connection. The caller ensures that the connection has ended and that its
+    /// descriptor will soon be free.
     pub(crate) fn release_slot(&self) {
         if !self.slot_released.swap(true, Ordering::AcqRel) {
             self.memory_budget.connections.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Stops counting the connection's memory, now and later, because the connection ends. Returns
-    /// the number of bytes. `None` if it had no bytes, or if another thread has already called
-    /// this.
+    /// Stops counting the connection's memory, because the connection ends. Memory that the
+    /// connection takes later is not counted either. Returns the number of bytes that were counted;
+    /// `None` if there were none, or if another thread has already called this method.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let take = || self.set(&self.input, 0) + self.set(&self.output, 0);
         let bytes = take();
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
         }
-        // The result includes bytes that were added in between.
+        // The second `take` finds bytes that another thread added since the first one.
         Some(bytes + take())
     }
 }
@@ -238,8 +239,8 @@ impl Drop for MemoryUse {
 mod tests {
     use super::*;
 
-    /// Returns the number of bytes that the lane's running requests have, and the number of bytes
-    /// in the reserve.
+    /// Returns the number of bytes that the lane's running requests use, and the number of bytes in
+    /// the reserve.
     fn in_use(budget: &MemoryBudget) -> (usize, usize) {
         (budget.running.held(), budget.reserve.held())
     }
@@ -260,7 +261,7 @@ mod tests {
         assert!(memory_budget.request_shedding());
         assert_eq!(first.write_off(), Some(60));
         assert!(!memory_budget.is_exceeded());
-        // Memory that is added until the connection has ended is not counted either.
+        // Memory that the connection takes after `write_off` is not counted.
         first.set_input(70);
         assert_eq!((first.held_bytes(), first.write_off(), memory_budget.is_exceeded()), (0, None, false));
         second.release_slot();
@@ -289,8 +290,7 @@ mod tests {
         let requests = [(); 4].map(|()| RunningRequest::new(&greedy));
         requests[0].reserve(30).unwrap();
         requests[1].reserve(20).unwrap();
-        // A request that exceeds the connection's half gets the reserve, for all the memory that it
-        // had before too.
+        // A request that exceeds the connection's half moves to the reserve with all its memory.
         requests[1].reserve(70).unwrap();
         assert_eq!(in_use(&budget), (30, 90));
         assert_eq!(requests[1].reserve(11), Err(MemoryRefusal { requested: 11, in_use: 30, limit: 100 }));
@@ -300,7 +300,7 @@ mod tests {
         other.reserve(50).unwrap();
         assert_eq!(in_use(&budget), (100, 90));
         requests[1].release(90);
-        // The reserve is free again. Even the same request can get it again.
+        // The reserve is free again, so a request that had it before can get it again.
         assert!(requests[3].reserve(101).is_err() && requests[3].reserve(100).is_ok());
         requests[3].release(100);
         for (request, octets) in [(&requests[0], 30), (&requests[2], 20), (&other, 50)] {
@@ -314,7 +314,7 @@ mod tests {
         let budget = MemoryBudget::new(100);
         let connections = [(); 4].map(|()| MemoryUse::new(Arc::clone(&budget)));
         let requests: Vec<_> = connections.iter().map(RunningRequest::new).collect();
-        // Each request asks for as much as all requests together may have, in turns.
+        // In turns, each request asks for as much memory as all requests together may have.
         let mut done = 0;
         let mut running: Vec<usize> = vec![0, 1, 2, 3];
         let mut held = [0; 4];

@@ -1,21 +1,22 @@
-//! A complete message, and the memory that is needed to run it.
+//! A complete GIOP message, and the memory that a thread needs to run a request.
 
 use corelane_wire::Scratch;
 use corelane_wire::giop::{Header, MessageKind};
 
 use crate::receive::ReceiveBuffer;
 
-/// Memory that is used while requests run.
+/// Memory that a thread uses while it runs a request, and uses again for the next request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMemory {
     pub(crate) reply: Vec<u8>,
     pub(crate) scratch: Scratch,
 }
 
-/// A complete message, which can be passed on by the thread that read it.
+/// A complete message that can be passed to another thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// The header, the length, and the buffer that holds the message.
+    /// A message that arrived in one piece: its header, its length, and the buffer that holds its
+    /// bytes.
     Buffered(Header, usize, ReceiveBuffer),
     /// A message joined from fragments, with the positions at which GIOP 1.1 fragments begin.
     Assembled(Header, Vec<u8>, Vec<usize>),

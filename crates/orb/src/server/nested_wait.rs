@@ -1,5 +1,5 @@
-//! The nested-wait hooks of a lane's threads. While a nested call waits, a thread blocks or serves
-//! its own lane. It never serves another lane.
+//! The nested-wait hooks of a lane's threads. While a call that a servant made waits for its reply,
+//! the thread blocks or serves its own lane. The thread never serves another lane.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,11 +16,11 @@ use crate::cpu_charge::ChargePause;
 use crate::nested_wait::{self, AwaitedReply, NestedWaitHook};
 use crate::thread_context::PriorityBoost;
 
-/// Maximum number of upcalls nested inside the first upcall of a thread. The stack of `Current` has
-/// room for this number.
+/// Maximum number of upcalls nested inside the first upcall of a thread. The thread's stack of
+/// upcalls has room for this number.
 const MAX_NESTED_UPCALLS: u8 = 31;
 
-/// Serve other requests while waiting, nested to any depth.
+/// The setting for threads that serve other requests while they wait, up to the maximum depth.
 pub(super) const SERVE_WHILE_WAITING: NestedWait = NestedWait::Serve { max_depth: MAX_NESTED_UPCALLS };
 
 /// The hook of a thread that serves its lane while it waits.
@@ -29,7 +29,7 @@ struct ServingThread<S, H> {
     handler: Arc<H>,
     max_depth: u8,
     depth: Cell<u8>,
-    /// Buffers for nested upcalls, which are used again.
+    /// Workers for nested upcalls, kept for the next one.
     workers: RefCell<Vec<Worker>>,
 }
 
@@ -40,7 +40,7 @@ struct DedicatedThread<S, H> {
     connection: Arc<Connection>,
 }
 
-/// Records that the calling thread is the only reader of `connection`.
+/// Installs the hook of a thread that is the only reader of `connection`.
 pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -53,8 +53,8 @@ pub(crate) fn set_dedicated<S: Architecture<S>, H: RequestHandler>(
     }));
 }
 
-/// Records that the calling thread serves `lane`, if the lane's threads serve other requests while
-/// they wait.
+/// Installs the hook of a thread of `lane`, if the lane's threads serve other requests while they
+/// wait.
 pub(crate) fn enter<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>) {
     let nested_wait = lane.config.nested_wait.unwrap_or_else(|| lane.strategy.default_nested_wait());
     if let NestedWait::Serve { max_depth } = nested_wait {
@@ -81,13 +81,14 @@ impl<S: Architecture<S>, H: RequestHandler> NestedWaitHook for ServingThread<S, 
             return Ok(false);
         }
         self.depth.set(self.depth.get() + 1);
-        // The requests that the thread serves meanwhile are not late, even if its own request is.
-        // So it serves them at the lane's priority, which it had before.
+        // The thread's own request may have exceeded its declared time and so lowered the thread.
+        // The nested requests have not, so the thread serves them at the lane's priority.
         let own = self.lane.scheduling();
         let (_aside, _raised) = (ChargePause::begin(), PriorityBoost::at_least(own));
         let mut worker = self.workers.borrow_mut().pop().unwrap_or_default();
         let waited = self.lane.strategy.wait_nested(&self.lane, &self.handler, &mut worker, awaited);
-        // A worker for nested upcalls never joins a burst, so it must not keep a role in one.
+        // A worker for nested upcalls takes no part in burst mode, so it must not keep a burst
+        // role.
         worker.burst_role.reset();
         self.workers.borrow_mut().push(worker);
         self.depth.set(self.depth.get() - 1);
@@ -130,8 +131,8 @@ mod tests {
         }
     }
 
-    /// Regression test: a thread in a nested wait found one listed task, consumed the wake-up for
-    /// the others, and slept.
+    /// Regression test: a thread in a nested wait took one listed task, consumed the wake-up meant
+    /// for the other listed tasks, and slept.
     #[test]
     fn listed_tasks_run_during_a_nested_wait() {
         let orb = Orb::new().unwrap();

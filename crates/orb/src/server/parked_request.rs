@@ -1,11 +1,11 @@
-//! A request that cannot run yet, and the kind of thread that continues it.
+//! A request that cannot run yet, and the choice of the thread that continues the request.
 
 use std::fmt;
 
-/// Maximum number of requests in one list. Further requests are answered with TRANSIENT 1.
+/// Maximum number of parked requests in one list. Further requests are answered with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
-/// Maximum size in bytes of the requests in one list. So a peer cannot fill the memory of a server
-/// that is not active yet.
+/// Maximum size in bytes of the parked requests in one list. The maximum prevents a peer from
+/// filling the memory of a server whose POA managers are not active yet.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
 
 /// The thread that continues a parked request.
@@ -16,7 +16,8 @@ pub(crate) enum ResumeOn {
     CurrentThread,
 }
 
-/// A request that waits for a POA manager, an object, an activator or a thread.
+/// A request that waits until a POA manager, an object or an activator is ready, or until a thread
+/// is free.
 pub(crate) struct ParkedRequest {
     /// Size of the request in bytes.
     pub(crate) bytes: usize,

@@ -12,26 +12,26 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// A request is handed over only while fewer tasks than this are listed. Further requests are
-/// answered with TRANSIENT 1.
+/// Maximum number of tasks in the list of a lane that still accepts requests of other lanes.
+/// Further requests are answered with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 /// A task that no descriptor reports.
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// The buffer of this connection may hold further messages.
+    /// Read the buffer of this connection, which may hold further messages.
     ReadBuffered((u32, u32)),
-    /// The socket of this connection may have more input.
+    /// Read the socket of this connection, which may have more input.
     ReadSocket((u32, u32)),
-    /// The stream of this connection has reported something. It has no descriptor.
+    /// Handle the report of this connection's stream, which has no descriptor.
     PollStream(Arc<Connection>),
-    /// The connections hold more memory than is permitted.
+    /// Close connections, because they hold more memory than the lane's budget.
     ShedMemory,
-    /// A message that had to wait may run now.
+    /// Run a message that had to wait.
     Dispatch(WaitingRequest, Message),
-    /// A collocated call that the lane's threads run.
+    /// Run a collocated call, which one of the lane's threads executes for the caller.
     RunLocal(ParkedRequest),
-    /// A request that the overload thread has read.
+    /// Run a request that the overload thread has read and buffered.
     DispatchBuffered {
         /// Requests with a higher priority run first.
         priority: i16,
@@ -50,8 +50,8 @@ impl LaneTask {
         )
     }
 
-    /// Returns the size in bytes of a request that was handed over or parked. Buffered requests
-    /// have a count of their own.
+    /// Returns the size in bytes of a request that was handed over or parked, and 0 for other
+    /// tasks. The list counts buffered requests separately.
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),
@@ -73,12 +73,12 @@ pub(super) struct ReadyList {
 #[derive(Debug, Default)]
 struct TaskList {
     tasks: VecDeque<LaneTask>,
-    /// Number of buffered requests. The next field is their size in bytes.
+    /// Number of buffered requests. `buffered_bytes` is their size.
     buffered: u32,
     buffered_bytes: u64,
-    /// Size in bytes of the other requests.
+    /// Size in bytes of the requests that were handed over or parked.
     handed_over_bytes: usize,
-    /// Set when the lane has stopped. Then no thread takes tasks any more.
+    /// True when the lane has stopped. No thread takes tasks after that.
     stopped: bool,
 }
 
@@ -126,8 +126,8 @@ impl ReadyList {
         self.push_if(work, |_| true);
     }
 
-    /// Lists a request that arrived at another lane. Returns false if too many tasks wait, if the
-    /// requests would have more than `max_bytes`, or if the lane has stopped.
+    /// Lists a request that arrived at another lane. Returns false if too many tasks are listed, if
+    /// the listed requests would have more than `max_bytes`, or if the lane has stopped.
     pub(super) fn hand_over(&self, work: LaneTask, max_bytes: usize) -> bool {
         let bytes = work.bytes();
         self.push_if(work, |list| {
@@ -143,8 +143,8 @@ impl ReadyList {
             list.insert(list.tasks.len(), work);
             None
         });
-        // Dropped without the lock, because the drop of a request may list its connection for
-        // reading.
+        // A refused request is dropped after the lock is released, because its drop may list its
+        // connection for reading.
         refused.is_none()
     }
 
@@ -159,13 +159,13 @@ impl ReadyList {
         });
     }
 
-    /// Lists a request again that was taken but did not run. It becomes the oldest one.
+    /// Puts a request that was taken but did not run back at the front of the list.
     #[cold]
     pub(super) fn push_front(&self, work: Option<LaneTask>) {
         self.update(|list| work.into_iter().for_each(|work| list.insert(0, work)));
     }
 
-    /// Takes the next task. Returns it, and true if more tasks are listed.
+    /// Takes the first task. Also returns true if more tasks are listed.
     pub(super) fn next(&self) -> (Option<LaneTask>, bool) {
         self.update(|list| (list.remove(0), !list.tasks.is_empty()))
     }
@@ -195,8 +195,8 @@ impl ReadyList {
         (list.buffered, list.buffered_bytes)
     }
 
-    /// Takes all tasks, and accepts no more. A collocated call that waits for one of them learns of
-    /// the end when the task is dropped.
+    /// Takes all tasks, and accepts no more. The caller of a collocated call learns that the lane
+    /// has stopped when the task of the call is dropped.
     pub(super) fn stop(&self) -> VecDeque<LaneTask> {
         self.update(|list| std::mem::replace(list, TaskList { stopped: true, ..TaskList::default() }).tasks)
     }
@@ -221,6 +221,6 @@ mod tests {
         assert_eq!(list.stop().len(), MAX_HANDED_OVER);
         assert!(!list.hand_over(held(0), 100) && !list.has_any());
         list.push(held(0));
-        assert!(!list.has_any(), "nobody would come for it");
+        assert!(!list.has_any(), "no thread takes tasks from a stopped list");
     }
 }

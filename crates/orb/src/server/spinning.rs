@@ -1,10 +1,10 @@
 //! Polling by the threads of a lane's loop before they sleep in the lane's epoll.
 //!
 //! A thread polls for the next message of the connection whose readiness it handled last. The only
-//! thread of a lane polls the epoll instance. One of several threads receives from the connection,
-//! and takes the connection's input out of the epoll instance meanwhile: an arrival would wake a
-//! thread that sleeps there. The input is back in the epoll instance before the message runs, so
-//! other threads serve what arrives during an upcall.
+//! thread of a lane polls the epoll instance. In a lane with several threads, the polling thread
+//! receives from the connection. Meanwhile the epoll instance does not watch the connection's
+//! input, because an arrival would wake another thread. The input is watched again before the
+//! message runs, so other threads serve messages that arrive during the upcall.
 //!
 //! Invariant: the input of a connection is unwatched only while a thread polls it.
 
@@ -24,10 +24,10 @@ use super::lane_role::LaneRole;
 use super::message::Message;
 use super::worker::Worker;
 
-/// Number of attempts to receive before the thread looks for other work of the lane.
+/// Number of attempts to receive before the polling thread checks for other work of the lane.
 const RECEIVES_PER_LOOK: u32 = 4;
 
-/// Returns true if the policy lets the threads of a lane poll.
+/// Returns true if the spin policy permits the threads of a lane to poll.
 pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
     let is_real_time = role.is_some_and(|role| role.scheduling.is_some());
     match config.spin_policy {
@@ -41,15 +41,16 @@ pub(super) fn may_spin(config: &PoolConfig, role: Option<&LaneRole>) -> bool {
 enum Polled {
     /// The lane has other work.
     Event(EpollEvent),
-    /// A whole message of the connection; true if more may be there.
+    /// A whole message of the connection has arrived. The flag is true if more input may be there.
     Message(bool),
     /// Nothing came, or the thread did not poll.
     Nothing,
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Returns the next event, and polls before it sleeps where that helps. Returns `None` after a
-    /// message of the polled connection has been dealt with.
+    /// Returns the next event of the lane, after polling the last connection if its spin policy
+    /// permits. Returns `None` if polling found a message of this connection, which then has been
+    /// run or passed on.
     #[inline(never)]
     pub(super) fn wait_spinning<H: RequestHandler>(
         &self,
@@ -58,7 +59,8 @@ impl<S: Architecture<S>> Lane<S> {
     ) -> io::Result<Option<EpollEvent>> {
         if let Some(handle) = worker.last_reported.take() {
             let mut detached = None;
-            // Guarded while the thread polls, and not while it sleeps.
+            // The guard keeps the connection open while the thread polls. It is dropped before the
+            // thread sleeps.
             if let Some(connection) = self.connections.get(handle.0, handle.1) {
                 match self.poll(handler, worker, &connection, &mut detached)? {
                     Polled::Event(event) => return Ok(Some(note_connection(worker, event))),
@@ -77,8 +79,8 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(self.next_event(None)?.map(|event| note_connection(worker, event)))
     }
 
-    /// Polls for the next message of a connection, which is then in `detached` or in the worker's
-    /// own buffer, or for other work of the lane.
+    /// Polls for the next message of a connection, and for other work of the lane. A message that
+    /// was found is in `detached` or in the worker's own buffer.
     fn poll<H: RequestHandler>(
         &self,
         handler: &Arc<H>,
@@ -102,7 +104,8 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             }
         }
-        // Other work that is there already says nothing about polling.
+        // An event from before polling began says nothing about the benefit of polling, so `spin`
+        // records no result.
         if let Some(event) = self.next_event(Some(Duration::ZERO))? {
             return Ok(Polled::Event(event));
         }
@@ -128,11 +131,11 @@ impl<S: Architecture<S>> Lane<S> {
         polled
     }
 
-    /// Watches the input of a connection, or watches it no longer. Input that is there when watching
-    /// begins is reported.
+    /// Starts or stops watching the input of a connection. When watching starts, epoll reports
+    /// input that is already there.
     fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness() else { return };
-        // Another thread may ask for room to write, which is to be watched all the same.
+        // Another thread may have asked to be told of room to write. This interest must be kept.
         let watched = connection.with_output_locked(|| {
             let interest = match (watches, connection.is_congested()) {
                 (false, false) => Interest::EDGE,
@@ -141,13 +144,13 @@ impl<S: Architecture<S>> Lane<S> {
             self.epoll.modify(readiness, token_of(connection.handle), interest)
         });
         if watched.is_err() {
-            // A connection that cannot be watched is at its end.
+            // The kernel refuses to watch the connection, so no event would ever report its input.
             connection.close();
         }
     }
 }
 
-/// Notes the connection that an event reports: the thread polls it next.
+/// Records the connection that an event reports, because the thread polls this connection next.
 fn note_connection(worker: &mut Worker, event: EpollEvent) -> EpollEvent {
     worker.last_reported = (event.token() & LISTENER == 0).then(|| handle_of(event.token()));
     event

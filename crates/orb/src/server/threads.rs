@@ -23,9 +23,9 @@ pub(crate) fn start<S: Architecture<S>, H: RequestHandler>(
     lane.strategy.start(&mut ThreadStarter { lane, handler, threads })
 }
 
-/// Starts one thread of a lane, on the lane's cores and at its priority. If the system refuses
-/// these, the thread runs in the ordinary class, and an event reports it. Threads of the builder's
-/// pools inherit the scheduling of the thread that made the ORB.
+/// Starts one thread of a lane, on the lane's cores and at its priority. If the kernel refuses the
+/// cores or the priority, the thread runs in the ordinary class, and an event reports the refusal.
+/// Threads of pools without priorities inherit the scheduling of the thread that made the ORB.
 pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     lane: &Arc<Lane<S>>,
     handler: &Arc<H>,
@@ -57,7 +57,8 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
                 io::ErrorKind::PermissionDenied
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::ResourceBusy
-                    // The kernel does not know the class, or a filter of system calls forbids it.
+                    // The kernel does not support the scheduling class, or a system call filter
+                    // forbids it.
                     | io::ErrorKind::Unsupported
             ) =>
         {
@@ -68,7 +69,7 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     }
 }
 
-/// Starts threads of one lane and collects them.
+/// Starts threads of one lane and collects their join handles.
 pub(crate) struct ThreadStarter<'a, S, H> {
     pub(super) lane: &'a Arc<Lane<S>>,
     pub(super) handler: &'a Arc<H>,

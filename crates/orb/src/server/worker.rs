@@ -20,20 +20,22 @@ use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
 /// Maximum number of spare receive buffers that a thread keeps.
 const MAX_SPARES: usize = 4;
-/// Maximum number of bytes of a message that is copied. For a larger one, the bytes behind it are
-/// copied instead.
+/// Maximum size in bytes of a message that is copied when it is separated from the bytes behind it.
+/// For a larger message, the bytes behind it are copied instead.
 const MAX_COPIED_MESSAGE: usize = 8 * 1024;
 
-/// The memory of one thread, which is used again for each request.
+/// The memory of one thread of a pool, which the thread uses again for each request.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// The buffer for reading. A connection with an unfinished message has its own buffer instead.
+    /// The buffer into which the thread reads, except from a connection with an unfinished message:
+    /// this connection has its own buffer.
     pub(crate) buffer: ReceiveBuffer,
-    /// True if the last task came from the ready list, so that reported work has its turn now.
+    /// True if the last task came from the ready list. Work that epoll reports is then next.
     pub(crate) ran_listed_task: bool,
-    /// Header of the complete message at the front of the buffer. It is valid from
-    /// [`ReadResult::InPlace`] until the message is dispatched or detached. The header is not
-    /// moved: the read of a move would have to wait for the writes of the header.
+    /// Header of the complete message at the front of the buffer, valid from
+    /// [`ReadResult::InPlace`] until the message is dispatched or detached. The header is not moved
+    /// out of this field: the move would have to wait until the processor has completed the stores
+    /// of the header.
     in_place_header: Header,
     /// The connection whose readiness the thread handled last.
     pub(super) last_reported: Option<(u32, u32)>,
@@ -45,13 +47,13 @@ pub(crate) struct Worker {
     pub(super) is_overload_thread: bool,
 }
 
-/// The result of reading.
+/// The result of reading from a connection.
 #[derive(Debug)]
 pub(crate) enum ReadResult {
-    /// The message is in the worker's own buffer, as nearly all messages are. `more` is true if
-    /// there may be more to read now.
+    /// The message is in the worker's own buffer, which is the usual case. `more` is true if more
+    /// input may be there.
     InPlace { more: bool },
-    /// The message has its own memory.
+    /// The message has memory of its own.
     Message { message: Message, more: bool },
     /// No complete message is there now.
     Incomplete,
@@ -59,7 +61,7 @@ pub(crate) enum ReadResult {
     EndOfStream,
     /// Another thread has already found the end of the connection, or a fault.
     AlreadyEnded,
-    /// The peer broke the protocol. This holds the fault, and the last message to the peer.
+    /// The peer broke the protocol. The fields are the fault, and the last message to the peer.
     Fault(Fault, Vec<u8>),
 }
 
@@ -99,9 +101,9 @@ impl Worker {
         self.read(reading, connection, context, Wait::Now)
     }
 
-    /// Reads until one message is complete, no more input is there, or the wait has ended. Always
-    /// inlined: if another process runs meanwhile, the kernel may clear the processor's predictions
-    /// of return addresses.
+    /// Reads until one message is complete, no more input is there, or the wait has ended. The
+    /// function is always inlined: after a switch of processes the kernel may have cleared the
+    /// processor's predicted return addresses, and then each return from a call is slow.
     #[inline(always)]
     pub(crate) fn read(
         &mut self,
@@ -161,8 +163,8 @@ impl Worker {
         }
     }
 
-    /// Takes the first complete message out of the buffer. If there is none, continues with the
-    /// number of bytes that it needs.
+    /// Takes the first complete message out of the buffer. If no message is complete, returns the
+    /// number of bytes that the first message still needs.
     #[inline(never)]
     fn frame(
         &mut self,
@@ -217,9 +219,9 @@ impl Worker {
     }
 
     /// Separates a message from the bytes that follow it in its buffer. A small message is copied
-    /// to the thread's own buffer, and the rest stays with the connection. A large message keeps
-    /// the buffer, and the rest is copied. Returns the end of the stream if there is no memory for
-    /// the copy.
+    /// to the thread's own buffer, and the following bytes stay with the connection. A large
+    /// message keeps the buffer, and the following bytes are copied. Returns the end of the stream
+    /// if there is no memory for the copy.
     #[cold]
     fn split_off(
         &mut self,
@@ -258,7 +260,7 @@ impl Worker {
         }
     }
 
-    /// Ends reading for ever.
+    /// Ends reading from the connection for good.
     #[cold]
     fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
         self.discard_input();
@@ -266,8 +268,8 @@ impl Worker {
         ReadResult::EndOfStream
     }
 
-    /// Suspends reading without a complete message. The bytes that have arrived stay with the
-    /// connection. Only now does it own a buffer.
+    /// Suspends reading without a complete message. The connection keeps the bytes that have
+    /// arrived in a buffer of its own, which it does not need otherwise.
     #[cold]
     fn suspend(&mut self, reading: &mut ReadState, connection: &Connection) -> ReadResult {
         self.store_rest(reading);
@@ -294,7 +296,7 @@ impl Worker {
         self.trim_buffers();
     }
 
-    /// Releases memory that a large message needed.
+    /// Releases buffer memory that a large message needed.
     #[inline]
     fn trim_buffers(&mut self) {
         if self.buffer.capacity().max(self.memory.reply.capacity()).max(self.memory.scratch.allocated())
@@ -329,13 +331,15 @@ impl Worker {
     }
 
     /// Returns true if the message [in place](ReadResult::InPlace) is a request whose client waits
-    /// for the reply. If another message is behind it, the client has several outstanding requests.
+    /// for the reply. If another message is behind such a request, the client has several
+    /// outstanding requests.
     #[cold]
     pub(crate) fn in_place_wants_reply(&self) -> bool {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
-    /// Detaches the message [in place](ReadResult::InPlace) from the thread.
+    /// Gives the message [in place](ReadResult::InPlace) memory of its own, so that another thread
+    /// can run it.
     pub(crate) fn detach(&mut self) -> Message {
         let spare = self.spare();
         Message::Buffered(
@@ -345,7 +349,8 @@ impl Worker {
         )
     }
 
-    /// Rejects a message because there is no room: TRANSIENT 1 (CORBA 3.0.3, section 4.12.4).
+    /// Rejects a message with TRANSIENT 1 because the lane has no room for it (CORBA 3.0.3, section
+    /// 4.12.4).
     #[cold]
     pub(crate) fn reject_overloaded<H: RequestHandler>(
         &mut self,
@@ -381,8 +386,7 @@ impl Worker {
         goes_on
     }
 
-    /// Handles a message, which has `waited` since it was read. Returns false when the connection
-    /// has ended.
+    /// Handles a message, `waited` after it was read. Returns false when the connection has ended.
     #[inline(never)]
     pub(crate) fn dispatch<H: RequestHandler>(
         &mut self,
@@ -424,8 +428,8 @@ fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     ReadResult::InPlace { more: !reading.drained }
 }
 
-/// Records how many bytes of unfinished messages stay with the connection, so that a stalled
-/// message is found.
+/// Records the number of bytes of unfinished messages that stay with the connection, so that the
+/// stall detector finds a message that does not continue.
 #[cold]
 fn record_progress(reading: &ReadState, connection: &Connection) {
     let framer = &reading.framer;
@@ -441,7 +445,7 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // A complete message waits for a thread: the peer has done its part.
+    // A complete message waits for a thread, so the peer cannot have stalled.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial(), held + framer.partial_bytes());
 }
@@ -480,8 +484,8 @@ mod tests {
         worker.buffer.capacity().max(memory.reply.capacity()).max(memory.scratch.allocated()).max(spares)
     }
 
-    /// Fragments that wait for the rest of their message are counted and checked for a stall, even
-    /// if complete messages come in between.
+    /// Fragments of an incomplete message are counted and checked for a stall, even if complete
+    /// messages arrive in between.
     #[test]
     fn fragments_stay_counted_between_whole_messages() {
         let at = |seconds: u64| clock::set(Some(Monotonic::from_nanos(seconds * 1_000_000_000)));
@@ -534,7 +538,8 @@ mod tests {
         for kind in 0..3 {
             assert!(worker.buffer.append(&large));
             worker.memory.reply.reserve(4 * MAX_RETAINED_BYTES);
-            // Numbers in the other byte order are swapped in the arena.
+            // Decoding numbers of the other byte order fills the scratch memory with the swapped
+            // numbers.
             let mut numbers = Decoder::new(&large, Endian::from_flag(Endian::NATIVE.to_flag() ^ 1))
                 .with_scratch(&worker.memory.scratch);
             numbers.read_slice::<u64>(large.len() / 8).unwrap();

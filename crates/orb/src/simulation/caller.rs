@@ -1,4 +1,4 @@
-//! Client processes with their threads, and the checks of their calls' outcomes.
+//! Simulated client processes with their threads, and the checks of the outcomes of their calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::object::ObjectRef;
 use crate::orb::OrbCore;
 use crate::policy::{CallPolicies, Timeout};
 
-/// Number of client processes. The next two are the number of threads in all clients, and of calls
-/// of each thread.
+/// Number of client processes. `CALLERS` is the number of threads in all of them, `CALLS` the
+/// number of calls of each thread.
 const CLIENTS: usize = 2;
 pub(super) const CALLERS: usize = 6;
 pub(super) const CALLS: usize = 10;
@@ -67,7 +67,7 @@ pub(super) fn plans(
     faults: bool,
 ) -> Vec<Vec<CallPlan>> {
     let ids: [&'static str; 8] = ["c0", "c0", "c0", "c1", "c2", "c10", "c11", "loop"];
-    // The threads of a process share its references, and so the bindings of the references.
+    // The threads of a process share its references, and with them their bindings.
     let shared: Vec<Vec<ObjectRef>> = clients
         .iter()
         .map(|client| {
@@ -119,8 +119,8 @@ pub(super) fn plans(
         let reachable =
             match unresponsive {
                 None => !matches!(ids[which], "c11" | "loop"),
-                // `c0` exists at every server. At least one of the reference's servers must be
-                // other than the server that never answers.
+                // `c0` exists at every server. The call must succeed if one of the reference's
+                // servers is not the server that never answers.
                 Some(unresponsive) => ids[which] == "c0"
                     && object.ior().known_profiles().any(
                         |profile| matches!(profile.address, ProfileAddress::Inet { port, .. } if port != server::port(unresponsive)),
@@ -156,8 +156,8 @@ pub(super) struct Caller<'w> {
     plans: &'w [CallPlan],
     next: usize,
     call: Option<SimulatedCall<'w, 'w>>,
-    /// Number of times that the call has blocked. An event scheduled for an earlier block is
-    /// ignored.
+    /// Number of times that the call has blocked. Events that were scheduled for an earlier block
+    /// are ignored.
     pub(super) stop: u64,
     waits_for_time: bool,
     link: Option<usize>,
@@ -186,7 +186,8 @@ impl<'w> Caller<'w> {
         self.call.is_none() && self.next >= self.plans.len()
     }
 
-    /// Returns the caller's rank among events at the same time; the lowest is first.
+    /// Returns the caller's rank among events at the same time. The event with the lowest rank is
+    /// first.
     fn priority(&self) -> u64 {
         (CALLERS - self.number) as u64
     }
@@ -218,7 +219,7 @@ impl<'w> World<'w> {
         self.stopped(number, stop);
     }
 
-    /// Continues a call with `step`, unless the call has already continued.
+    /// Continues a blocked call with `step`, unless the call has already continued.
     pub(super) fn go_on(
         &mut self,
         number: usize,
@@ -286,7 +287,8 @@ impl<'w> World<'w> {
                 } else if readable {
                     self.arrived(link);
                 }
-                // The call may have returned a connection in this step.
+                // The call may have returned a connection in this step, for which other callers
+                // wait.
                 self.next_turn();
             }
             BlockedOn::Finished(result) => {
@@ -303,7 +305,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Checks a request after all of it was written.
+    /// Checks a request after all its bytes were written.
     fn sent_on(&mut self, number: usize, call: u64, link: usize) {
         self.leave_link(number);
         let caller = &mut self.callers[number];
@@ -436,7 +438,7 @@ impl<'w> World<'w> {
                 let link = &state.links[*link];
                 link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.is_closing()
             };
-            // The list has only links on which a whole request was sent.
+            // The list has only links on which a complete request was sent.
             if completed != Completion::No && !caller.links.iter().any(excused) {
                 return Some(format!("fails on a connection that nothing happened to: {exception}"));
             }

@@ -4,8 +4,9 @@
 //! `CORELANE_SEED=n cargo test -p corelane simulation`.
 //!
 //! The code under test is the ORB's own: the invocation machine and its driver, connection pools,
-//! framing, the lane with admission and closing, and the POA. The driver stops where it would block
-//! (`driver/simulated.rs`). The network, the clock and the threads are simulated.
+//! framing, the lane with admission and closing, and the POA. Where the driver would block, it
+//! returns to the simulation (`driver/simulated.rs`). The network, the clock and the threads are
+//! simulated.
 //!
 //! # What must hold
 //! * A call that returned a result was executed once. A call that ends with COMPLETED_NO was never
@@ -14,9 +15,10 @@
 //! * Every call ends by its deadline, and follows at most ten forwards.
 //! * A connection that fails affects no calls but its own.
 //! * Connections and their queues stay within their bounds. At the end no connection and no request
-//!   is left.
+//!   remains.
 //!
-//! The simulation has found each of these three faults, which were put into the ORB to test it:
+//! The simulation has found each of these three faults, which were put into the ORB to test the
+//! simulation:
 //! * a request sent again after it was completely written;
 //! * a request that runs after a graceful close;
 //! * forwards followed without a bound.
@@ -41,7 +43,8 @@ const SEEDS: u64 = 2_000;
 const SERVERS: usize = 3;
 /// Maximum number of times that one server starts.
 const RUNS: usize = 4;
-/// Time in nanoseconds during which faults happen, and the maximum length of a whole simulation.
+/// Time in nanoseconds during which faults happen. `END` is the maximum length of a whole
+/// simulation.
 const BUSY: u64 = 150_000_000;
 const END: u64 = 60_000_000_000;
 
@@ -70,14 +73,15 @@ struct World<'w> {
     summary: Statistics,
 }
 
-/// Runs one seed. On failure, returns the fault and the events that led to it.
+/// Runs the simulation for one seed. On failure, returns the violation and the events that led to
+/// it.
 fn simulate(seed: u64) -> Result<Statistics, String> {
     crate::client::pool::ConnectionPool::forget_last_slot();
     let network = SimulatedNetwork::new(seed);
-    // The clock is virtual from the start, for all code that follows.
+    // The clock is virtual from here on, for all code that follows.
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));
     let lanes: Vec<Arc<Lane>> = (0..SERVERS * RUNS).map(|_| server::lane()).collect();
-    // Every fourth seed has no faults: every call must succeed.
+    // Every fourth seed has no faults, so every call must succeed.
     let faults = !seed.is_multiple_of(4);
     // In some of the seeds without faults, one server never answers. References that also name
     // another server must still work.
@@ -123,7 +127,7 @@ fn run<'w>(world: &mut World<'w>, plans: &'w [Vec<CallPlan>]) -> Result<Statisti
         }
         if state.now > END {
             drop(state);
-            world.network.state().fail(format_args!("it never ends"));
+            world.network.state().fail(format_args!("the simulation does not end"));
             break;
         }
     }
@@ -317,11 +321,11 @@ impl<'w> World<'w> {
                 octets.push(state.random.next().to_le_bytes()[0]);
             }
         }
-        // This stream has no more bytes, even if the server accepted only a part of them.
+        // The stream ends after these bytes, even if the link accepted only some of them.
         let _ = stream.send_vectored(&[std::io::IoSlice::new(&octets)], corelane_net::Wait::Now);
     }
 
-    /// Lets each caller that waits for a connection try again.
+    /// Makes each caller that waits for a connection try again.
     fn next_turn(&mut self) {
         for _ in 0..self.turns.len() {
             let Some(caller) = self.turns.pop_front() else { return };
@@ -330,7 +334,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Checks, after the last event, that no connection and no request is left.
+    /// Checks, after the last event, that no connection and no request remains.
     fn check_end(&mut self) {
         let waiting = self.callers.iter().find(|caller| !caller.is_done()).map(|caller| caller.number);
         let mut state = self.network.state();
@@ -392,7 +396,7 @@ mod tests {
             all.forwarded += one.forwarded;
         }
         println!("{seeds} seeds: {all:?}");
-        // The simulation tests an event only if the event happens, so each kind must happen often
+        // The simulation tests only outcomes that happen, so each kind of outcome must happen often
         // enough.
         let least = u32::try_from(seeds / 10).unwrap_or(1);
         for count in [all.results, all.never_ran, all.perhaps_ran, all.sent_again, all.forwarded] {

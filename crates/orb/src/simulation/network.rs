@@ -1,5 +1,5 @@
-//! The simulated network between the ORBs. It delays bytes, splits them, or loses them together
-//! with their connection.
+//! The simulated network between the ORBs. The network delays bytes, splits them, or loses them
+//! together with their connection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -17,30 +17,30 @@ use corelane_sys::lock::{Mutex, MutexGuard, Scope};
 
 use super::random::Random;
 
-/// Index of the end of a link that connects. The next constant is the end that accepts.
+/// Index of the connecting end of a link. [`SERVER`] is the accepting end.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// An event in the agenda. The first number is the link, the caller or the server.
+/// An event in the simulation's agenda. The first number is the link, the caller or the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
     /// Bytes arrive at an end of a link.
     Octets(usize, usize, Vec<u8>),
     /// The other end has shut down its writing direction.
     End(usize, usize),
-    /// This end finds that the link is lost.
+    /// This end notices that the link is lost.
     Reset(usize, usize),
-    /// There is room again for this end to write.
+    /// This end can write again.
     Room(usize, usize),
-    /// A server sees a new connection.
+    /// A server can accept a new connection.
     Accept(usize),
     /// A caller makes its next call.
     Call(usize),
     /// The connection for a call has been made.
     Connect(usize, u64),
-    /// A call's time for connecting is over.
+    /// The connect time-out of a call passes.
     ConnectTimeOut(usize, u64),
-    /// A call's time is over.
+    /// The deadline of a call passes.
     TimeOut(usize, u64),
     /// A caller cancels its call.
     Cancel(usize, u64),
@@ -54,7 +54,7 @@ pub(super) enum AgendaEvent {
     Close(usize),
     /// A server starts.
     Start(usize),
-    /// A server holds requests, or lets them run.
+    /// The POA manager of a server begins or ends to hold requests.
     Hold(usize, bool),
     /// A peer sends a server bytes that are not GIOP.
     Vandal(usize),
@@ -64,16 +64,18 @@ pub(super) enum AgendaEvent {
 #[derive(Default)]
 struct LinkEnd {
     arrived: VecDeque<u8>,
-    /// Number of bytes in transit to this end, and the time at which the last of them arrives.
+    /// Number of bytes in transit to this end. `last_arrival` is the time at which the last of them
+    /// arrives.
     coming: usize,
     last_arrival: u64,
     peer_half_closed: bool,
     reset: bool,
-    /// True once this end has shut down writing (`ended`), or closed both directions (`closed`).
+    /// True once this end has shut down writing. `closed` is true once it has closed both
+    /// directions.
     ended: bool,
     closed: bool,
     sent: u64,
-    /// Number of bytes that this end can send before the link is lost.
+    /// Number of bytes that this end sends before the link is lost.
     breaks_at: u64,
     /// Maximum number of bytes from this end that may be unread at the other end.
     window: usize,
@@ -84,14 +86,14 @@ struct LinkEnd {
 /// A simulated connection.
 pub(super) struct SimulatedLink {
     ends: [LinkEnd; 2],
-    /// The server at the accepting end, and its run.
+    /// The server at the accepting end. `run` is the run of this server.
     pub(super) server: usize,
     pub(super) run: usize,
-    /// True if something other than a graceful close has happened to the link.
+    /// True if a fault has happened on the link, that is, anything other than a graceful close.
     pub(super) faulty: bool,
     /// The caller that waits for data at the client's end.
     pub(super) reader: Option<usize>,
-    /// The client process with the connection pool that uses it.
+    /// The client process whose connection pool uses the link.
     pub(super) pool: Option<usize>,
 }
 
@@ -116,14 +118,14 @@ pub(super) struct State {
     /// Probability that the server does not read from a new link, in percent.
     pub(super) stuck: u64,
     pub(super) latency: u64,
-    /// The link that a client wrote to last.
+    /// The link to which a client wrote last.
     pub(super) written_to: Option<usize>,
     pub(super) trace: VecDeque<String>,
     /// The server that accepts connections but never answers.
     pub(super) unresponsive: Option<usize>,
     /// True once every call has been made.
     pub(super) finished: bool,
-    /// The fault found.
+    /// The violation that the simulation found; `None` if it found none.
     pub(super) wrong: Option<String>,
 }
 
@@ -131,7 +133,7 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct SimulatedNetwork(Arc<Mutex<State>>);
 
-/// Number of lines of the trace to keep.
+/// Maximum number of lines of the trace.
 const TRACE: usize = 400;
 
 impl State {
@@ -169,8 +171,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// Cuts a link. The end `by` sees the cut at once. The other end sees it later, and may or may
-    /// not get the bytes in transit.
+    /// Cuts a link. The end `by` notices the cut at once. The other end notices it later, and may
+    /// or may not get the bytes in transit.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
@@ -255,16 +257,16 @@ impl State {
             end.arrived.clear();
         }
         if unread {
-            // As in a kernel, the peer gets a reset, because not all of the bytes that it sent were
-            // read.
+            // The peer gets a reset, as from a kernel, because this end has not read all of the
+            // peer's bytes.
             self.arrive(link, 1 - by, AgendaEvent::Reset(link, 1 - by));
         } else if !already {
             self.arrive(link, 1 - by, AgendaEvent::End(link, 1 - by));
         }
     }
 
-    /// Applies an event to the network. Returns the readiness callback of the affected end, if that
-    /// end has one.
+    /// Applies an event to the network. Returns the readiness callback of the affected end, if
+    /// there is one.
     pub(super) fn happen(&mut self, event: &AgendaEvent) -> Option<ReadinessCallback> {
         let (link, at) = match *event {
             AgendaEvent::Octets(link, at, _)
@@ -291,7 +293,7 @@ impl State {
             AgendaEvent::End(..) => end.peer_half_closed = true,
             AgendaEvent::Reset(..) => {
                 end.reset = true;
-                // Some systems discard unread bytes on a reset.
+                // Some kernels discard unread bytes at a reset.
                 if forgets {
                     end.arrived.clear();
                 }
@@ -317,7 +319,7 @@ impl State {
         let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // Few clients get a peer that does not read. The calls of such a client end at the
+            // Only a few links have a server that does not read. A call on such a link ends at the
             // first write that finds no room.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
@@ -427,7 +429,8 @@ impl Stream for SimulatedStream {
     fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
-            // A write that may block waits for room until its time-out.
+            // A write that may block would wait for room until its time-out, so it fails at once
+            // with a time-out.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }

@@ -1,6 +1,7 @@
-//! Random numbers that follow from a seed.
+//! Pseudo-random numbers from a seed.
 
-/// SplitMix64 (Steele, Lea and Flood 2014): small, and random enough for a simulation.
+/// The generator SplitMix64 (Steele, Lea and Flood 2014), which is small and sufficient for a
+/// simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

@@ -30,15 +30,16 @@ use crate::server::strategy::Lane;
 use crate::server::worker::Worker;
 
 pub(super) const TYPE: &str = "IDL:simulation/Target:1.0";
-/// Time that a graceful close gives a peer to close, in nanoseconds.
+/// Time in nanoseconds that a graceful close gives a peer to close.
 pub(super) const CLOSING_TIME: u64 = 20_000_000;
 
-/// The first of the actions that a call may ask of its servant: `RUN`, `REFUSE`, `RUN_AND_FAIL`.
+/// Argument of a call that makes the servant run it. `REFUSE` makes the servant raise an exception
+/// without running it, `RUN_AND_FAIL` after running it.
 pub(super) const RUN: u32 = 0;
 pub(super) const REFUSE: u32 = 1;
 pub(super) const RUN_AND_FAIL: u32 = 2;
 
-/// The number of executions of each call.
+/// A count of the executions of each call.
 #[derive(Clone, Debug)]
 pub(super) struct ExecutionLedger(Arc<Mutex<Vec<u32>>>);
 
@@ -127,8 +128,7 @@ pub(super) struct ServerRun<'l> {
     pub(super) poa: Poa,
     /// True once the process has crashed.
     pub(super) dead: bool,
-    /// Probability that the server answers a request with the demand for another addressing mode,
-    /// in percent.
+    /// Probability, in percent, that the server requires another addressing mode for a request.
     peculiar: u64,
     slowest: u64,
     worker: Worker,
@@ -138,7 +138,7 @@ pub(super) struct ServerRun<'l> {
 
 /// A request that a thread works on.
 struct RunningRequest<'l> {
-    /// Keeps the connection in use, as the guard of a real thread would.
+    /// The started request, which keeps the connection in use as in a real thread.
     started: StartedRequest<'l>,
     number: usize,
 }
@@ -208,7 +208,7 @@ impl<'l> ServerRun<'l> {
         self.lane.adopt(self.core.adapter(), network.stream(link, super::network::SERVER));
     }
 
-    /// Does all work that is possible now.
+    /// Does all work that is possible at the present time.
     pub(super) fn go_on(&mut self, network: &SimulatedNetwork) {
         if self.dead {
             return;
@@ -238,8 +238,8 @@ impl<'l> ServerRun<'l> {
         state.after(time, AgendaEvent::Finish(self.number, thread, number));
     }
 
-    /// Ends the time that the servant takes. The servant itself takes no virtual time; it runs now,
-    /// and its reply is sent.
+    /// Finishes a request after the virtual time that its servant takes: the servant runs now, and
+    /// its reply is sent.
     pub(super) fn finish(&mut self, network: &SimulatedNetwork, thread: usize, number: usize) {
         if self.dead || self.threads[thread].as_ref().is_none_or(|running| running.number != number) {
             return;
@@ -270,8 +270,8 @@ impl<'l> ServerRun<'l> {
     }
 }
 
-/// Asks the client for another addressing mode, like a server that does not use object keys.
-/// Returns false if the request already uses another mode.
+/// Requires another addressing mode from the client, as a server that does not use object keys
+/// does. Returns false if the request already uses another mode.
 fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Message) -> bool {
     let (header, octets) = message.parts();
     if header.kind != MessageKind::Request || header.version != Version::GIOP_1_2 {
@@ -315,8 +315,8 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// Activates `c0` here, and forwards all other objects to the next server: `c3` becomes `c2` there,
-/// and `loop` stays `loop`.
+/// A servant activator that activates `c0`, and forwards requests for other objects to the next
+/// server: `c3` becomes `c2` of the next server, and `loop` stays `loop`.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

@@ -1,4 +1,4 @@
-//! Abstract interfaces: an object or a value, decided by the sender.
+//! Abstract interfaces, for which the sender passes an object or a value.
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
@@ -7,8 +7,8 @@ use super::codec::{read_value, write_value};
 use super::object::ValueKind;
 use crate::object::{Reference, read_reference, write_reference};
 
-/// An instance of an abstract interface: a reference `R` to an object, or a value that supports the
-/// interface. Nil is `None` of `Option<Abstract<R, I>>`.
+/// An instance of an abstract interface `I`: a reference to an object, of the type `R`, or a value
+/// that supports the interface. Nil is `None` of `Option<Abstract<R, I>>`.
 pub enum Abstract<R, I: ?Sized> {
     /// An object, sent as a reference.
     Object(R),
@@ -58,7 +58,7 @@ impl<R: std::hash::Hash, I: ?Sized> std::hash::Hash for Abstract<R, I> {
 /// For generated code: writes an object, a value or nil.
 ///
 /// # Errors
-/// Errors of writing the object or value.
+/// The errors of writing the object or value.
 pub fn write_abstract<R: Reference, I: ?Sized>(
     e: &mut Encoder<'_>,
     either: Option<&Abstract<R, I>>,
@@ -83,7 +83,7 @@ pub fn write_abstract<R: Reference, I: ?Sized>(
 /// For generated code: reads an object, a value or nil.
 ///
 /// # Errors
-/// Errors of reading the object or value.
+/// The errors of reading the object or value.
 pub fn read_abstract<R: Reference, I: ValueKind + ?Sized>(
     d: &mut Decoder<'_>,
 ) -> Result<Option<Abstract<R, I>>, CdrError> {

@@ -17,7 +17,7 @@ use crate::client::context::ValueFunctions;
 /// For generated code: writes a value, or null.
 ///
 /// # Errors
-/// Errors of the values' members. [`CdrError::BadValue`] for a value that its graph has not
+/// The errors of the values' members. [`CdrError::BadValue`] for a value that its graph has not
 /// defined, or whose graph no longer exists.
 pub fn write_value<T: ?Sized>(e: &mut Encoder<'_>, value: Option<&ValueRef<T>>) -> Result<(), CdrError> {
     match value {
@@ -49,7 +49,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
 ///
 /// # Errors
 /// [`CdrError::NoValueFactory`] for a value of an unknown type that cannot be truncated to a known
-/// one; [`CdrError::WrongValueType`] for a value that is no `T`; errors of the wire format.
+/// type; [`CdrError::WrongValueType`] for a value that is not a `T`; the errors of the wire format.
 pub fn read_value<T: ValueKind + ?Sized>(d: &mut Decoder<'_>) -> Result<Option<ValueRef<T>>, CdrError> {
     let read = read_in_region(d, T::REPOSITORY_ID, T::INFO)?;
     Ok(read.map(|(link, index)| ValueRef::from_parts(link, index)))
@@ -68,7 +68,7 @@ fn read_in_region(
             match region_of(space)?.info(index) {
                 Some(info) if info.is_a(expected) => {}
                 Some(_) => return Err(CdrError::WrongValueType),
-                // The value lies in an `any` and was skipped as bytes.
+                // The value was part of an `any` and was skipped as bytes, so it is read now.
                 None => {
                     d.nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
@@ -79,10 +79,11 @@ fn read_in_region(
             let region = region_of(space)?;
             region.set_open(true);
             let factory = find_factory(d, &start.ids, start.chunked, expected, own)?;
-            // Set before reading: the value's own state may refer back to it.
+            // The type is set before the state is read, because the state may refer to the value
+            // itself.
             region.set_info(start.number, factory.info);
             d.enter()?;
-            // Charged twice because blocks of slots double in size.
+            // A slot is charged twice, because blocks of slots double in size.
             d.charge(2 * ValueRegion::SLOT_SIZE)?;
             let object = factory.read(d)?;
             d.charge(size_of_val(&*object) + BLOCK)?;
@@ -108,7 +109,7 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
     space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
-/// Returns the factory of the first type in the list that is known, if it makes the wanted type.
+/// Returns the factory of the first known type in the list, if its values have the wanted type.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,
@@ -135,7 +136,7 @@ fn find_factory(
     Err(CdrError::NoValueFactory)
 }
 
-/// The functions by which messages with values are read.
+/// The functions that read messages with values.
 #[cfg(feature = "any")]
 pub(crate) const FUNCTIONS: ValueFunctions =
     ValueFunctions { look_up_type: Some(known_type), convert_custom: Some(convert_custom) };
@@ -153,7 +154,7 @@ fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrErr
     write_value(e, value.as_ref())
 }
 
-/// Returns the value factories of the ORB that the message belongs to.
+/// Returns the value factories of the ORB that received the message.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
     factories_of(d.env()?)
 }
@@ -166,7 +167,7 @@ fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
 }
 
 const _: () = {
-    // A handle is no larger than a reference and an index.
+    // A handle must not be larger than a pointer, an index and a flag.
     assert!(size_of::<Option<ValueRef<ValueBase>>>() <= 24);
 };
 

@@ -1,4 +1,4 @@
-//! Factories for values of the types that a program receives.
+//! Factories for received values.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) struct ValueFactory {
 }
 
 impl ValueFactory {
-    /// Returns the default factory of a type, which makes values with a state alone.
+    /// Returns the default factory of a type, which makes states without operations.
     pub(crate) fn plain(info: &'static ValueInfo) -> Self {
         ValueFactory { info, read: None }
     }
@@ -32,20 +32,20 @@ impl ValueFactory {
     }
 }
 
-/// The value types that are registered by repository id, with their factories.
+/// A table of value types by repository id, with their factories.
 ///
 /// A type needs an entry if it inherits from the type that the reader expects, or if its values
-/// have operations. A value of exactly the expected type needs none: it becomes a state without
-/// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns an ORB's.
+/// have operations. A value of exactly the expected type needs no entry: it becomes a state without
+/// operations. [`Orb::value_factories`](crate::Orb::value_factories) returns the table of an ORB.
 pub struct ValueFactories {
     known: RcuCell<HashMap<&'static str, ValueFactory>>,
-    /// Types registered by their TypeCodes, without a factory.
+    /// TypeCodes of types without a factory.
     #[cfg(feature = "any")]
     types: RcuCell<HashMap<Box<str>, crate::TypeCode>>,
 }
 
 impl ValueFactories {
-    /// Creates an empty registry.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         ValueFactories {
@@ -55,9 +55,9 @@ impl ValueFactories {
         }
     }
 
-    /// Registers a type without generated code, so that `any` and dynamic calls receive its values
-    /// whole. Without the entry, a value whose type inherits from the expected one is truncated to
-    /// the expected type. If that is not possible, it is refused.
+    /// Registers a type by its TypeCode, so that `any` and dynamic calls receive its values
+    /// completely. Without this entry, a value whose type inherits from the expected type is
+    /// truncated to the expected type, or refused if it cannot be truncated.
     #[cfg(feature = "any")]
     pub fn register_type(&self, type_code: &crate::TypeCode) {
         let mut types = (*self.types.load_full()).clone();
@@ -73,7 +73,7 @@ impl ValueFactories {
         self.find(repository_id).map(|factory| (factory.info.type_code)()).or_else(known)
     }
 
-    /// Registers the type `T`. Its values are received as states without operations.
+    /// Registers the type `T`. Received values of the type become states without operations.
     pub fn register<T: ValueType>(&self) {
         self.add(ValueFactory::plain(T::description()));
     }
@@ -84,8 +84,8 @@ impl ValueFactories {
         self.register_custom(move |d: &mut Decoder<'_>| T::decode_state(d).map(&factory));
     }
 
-    /// Registers `factory`, which reads the state of each received value of the type `T`. This is
-    /// for a custom value type whose implementation does not write the declared state.
+    /// Registers `factory`, which reads the state of each received value of the type `T`. For a
+    /// custom value type whose implementation writes another state than the declared one.
     pub fn register_custom<T: ValueType>(
         &self,
         factory: impl Fn(&mut Decoder<'_>) -> Result<Implementation<T>, CdrError> + Send + Sync + 'static,

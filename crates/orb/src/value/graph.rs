@@ -1,4 +1,4 @@
-//! Values created by the program that refer to each other in cycles.
+//! Creation of values that refer to each other in cycles.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::object::{Implementation, ValueType};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 
-/// A builder of values that refer to each other. All of them live as long as any handle that
-/// [`close`](ValueGraph::close) returned, or that was cloned after `close`.
+/// A builder of values that refer to each other. All values live as long as one of the handles that
+/// [`close`](ValueGraph::close) returned or that were cloned after `close`.
 ///
 /// # Examples
 /// ```
@@ -40,7 +40,7 @@ impl ValueGraph {
         ValueGraph { region: ValueRegion::open() }
     }
 
-    /// Creates a value that others can refer to before it is [defined](Self::define).
+    /// Creates a value to which other values can refer before it is [defined](Self::define).
     #[must_use]
     pub fn declare<T: ValueType>(&self) -> ValueRef<T> {
         let index = self.region.declare();
@@ -48,8 +48,8 @@ impl ValueGraph {
         ValueRef::from_parts(RegionLink::Inside(Arc::downgrade(&self.region)), index)
     }
 
-    /// Gives a declared value its state or implementation. Returns false if the value has one
-    /// already, or belongs to another graph.
+    /// Gives a declared value its state or implementation. Returns false if the value is already
+    /// defined, or belongs to another graph.
     pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<Implementation<T>>) -> bool {
         let own = value.region().is_some_and(|region| Arc::ptr_eq(&region, &self.region));
         own && self.region.define(value.index(), T::description(), state.into().object)
@@ -62,7 +62,8 @@ impl ValueGraph {
         value
     }
 
-    /// Closes the graph. Returns a handle to one of its values, which keeps all of them alive.
+    /// Closes the graph. Returns a handle to the value `value`, which keeps all values of the graph
+    /// alive.
     #[must_use]
     pub fn close<T: ?Sized>(self, value: ValueRef<T>) -> ValueRef<T> {
         self.region.set_open(false);

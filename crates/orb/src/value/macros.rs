@@ -1,8 +1,8 @@
 //! Macros with the common parts of all generated value types.
 
-/// For generated code: turns a structure that holds a state into a value type. The ids come in this
-/// order: the type's own, the types to which it can be truncated, its other bases. The number after
-/// `truncatable to` tells how many are of the second kind.
+/// For generated code: implements a value type for the structure with its state. The repository ids
+/// have this order: the type's own id, the types to which it can be truncated, its other bases. The
+/// number after `truncatable to` is the number of types to which it can be truncated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_type {
@@ -61,7 +61,7 @@ macro_rules! value_type {
     (@base $this:ident, $wanted:ident, $base:ty) => { $crate::mapping::ValueObject::part(&$this.base, $wanted) };
 }
 
-/// For generated code: the function that returns the TypeCode of a value type.
+/// For generated code: expands to the function that returns the TypeCode of a value type.
 #[cfg(feature = "any")]
 #[doc(hidden)]
 #[macro_export]
@@ -71,7 +71,8 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: the placeholder for a TypeCode in a program without `Any`.
+/// For generated code: expands to the placeholder for a TypeCode in a program without the feature
+/// `any`.
 #[cfg(not(feature = "any"))]
 #[doc(hidden)]
 #[macro_export]
@@ -81,7 +82,7 @@ macro_rules! value_type_code {
     };
 }
 
-/// For generated code: an abstract value type, whose operations are a trait.
+/// For generated code: implements an abstract value type for the trait of its operations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! abstract_value {
@@ -93,7 +94,7 @@ macro_rules! abstract_value {
     };
 }
 
-/// For generated code: the holder of an implementation of a value type with operations.
+/// For generated code: defines the type that wraps an implementor of a value type's operations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_implementation {

@@ -1,13 +1,15 @@
-//! Values of IDL's `valuetype`. They are sent by copy, with their sharing preserved.
+//! Values of IDL `valuetype`s. Messages contain copies of values, and preserve which values are
+//! shared.
 //!
-//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from it. A value never
-//! changes once it is created. Clones of a handle denote the same value; equality and hashing go by
-//! identity, not by content. A message contains the value once, however often it is referenced.
+//! A [`ValueRef<T>`] is a handle to a value whose type is `T` or inherits from `T`. A value never
+//! changes after its creation. Clones of a handle denote the same value, and equality and hashing
+//! compare the identity, not the content. A message contains each value once, even if several
+//! members refer to it.
 //!
-//! The values of a received message may refer to each other in cycles. They live in a
-//! [region](region) that owns them all. Handles own the region; references between its values do
-//! not, so the last handle to any of its values frees a cycle. A [`ValueGraph`] creates such values
-//! in the program.
+//! The values of a received message may refer to each other in cycles. A [region](region) owns all
+//! of them. Handles own the region, but references between its values do not, so the drop of the
+//! last handle frees all values, also in cycles. With a [`ValueGraph`] a program creates such
+//! values.
 
 mod abstract_interface;
 mod codec;
@@ -42,7 +44,7 @@ use region::ValueRegion;
 /// `Option<ValueRef<T>>`.
 ///
 /// `T` is the structure that the IDL compiler generates for a value type, `dyn Trait` for an
-/// abstract one, or [`ValueBase`] for values of any type.
+/// abstract value type, or [`ValueBase`] for values of any type.
 ///
 /// # Examples
 /// ```
@@ -66,12 +68,13 @@ pub struct ValueRef<T: ?Sized> {
     kind: PhantomData<fn() -> Box<T>>,
 }
 
-/// A handle's reference to the region of its value.
+/// The link from a handle to the region of its value.
 #[derive(Clone)]
 pub(crate) enum RegionLink {
-    /// Owns the region: a handle outside of it.
+    /// The link of a handle outside the region, which owns the region.
     Owner(Arc<ValueRegion>),
-    /// Does not own the region: a handle in the state of one of the region's values.
+    /// The link of a handle in the state of one of the region's values, which does not own the
+    /// region.
     Inside(Weak<ValueRegion>),
 }
 
@@ -104,20 +107,21 @@ impl<T: ?Sized> ValueRef<T> {
         self.index
     }
 
-    /// Returns the description of the value's type; `None` for a value declared in a [`ValueGraph`]
-    /// and not defined.
+    /// Returns the description of the value's type. Returns `None` for a value that a
+    /// [`ValueGraph`] has declared but not defined.
     pub(crate) fn info(&self) -> Option<&'static ValueInfo> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// Returns the repository id of the value's own type, or "" if the value's graph no longer
+    /// Returns the repository id of the value's own type; empty if the value's graph no longer
     /// exists.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)
     }
 
-    /// Returns true if the value's type is `repository_id`, inherits from it or supports it.
+    /// Returns true if the value's type has this repository id, or inherits from or supports the
+    /// type that has it.
     #[must_use]
     pub fn is_a(&self, repository_id: &str) -> bool {
         self.info().is_some_and(|info| info.is_a(repository_id))
@@ -129,7 +133,7 @@ impl<T: ?Sized> ValueRef<T> {
         self.is_a(U::REPOSITORY_ID).then(|| self.cast())
     }
 
-    /// Returns a handle to the value as one of a type from which `T` inherits.
+    /// Returns a handle to the value as a base type `U` of `T`.
     #[must_use]
     pub fn widen<U: ?Sized>(&self) -> ValueRef<U>
     where
@@ -143,9 +147,9 @@ impl<T: ?Sized> ValueRef<T> {
         ValueRef::from_parts(link, index)
     }
 
-    /// Returns the object that runs the value's operations: `circle.implementation::<dyn Shape>()`.
-    /// Returns `None` for a state without operations: when it was received, no factory with an
-    /// implementation was registered.
+    /// Returns the object that implements the value's operations: `circle.implementation::<dyn
+    /// Shape>()`. Returns `None` for a state without operations, which a received value is if no
+    /// factory with an implementation was registered.
     #[must_use]
     pub fn implementation<I: ?Sized + 'static>(&self) -> Option<Arc<I>> {
         let mut slot: Option<Arc<I>> = None;
@@ -161,7 +165,8 @@ impl<T: ValueType> ValueRef<T> {
         Self::from_parts(RegionLink::Owner(ValueRegion::of(T::description(), Box::new(state))), 0)
     }
 
-    /// Returns the value's state. For a value with an implementation, a snapshot of it.
+    /// Returns the value's state. For a value with an implementation this is a snapshot of its
+    /// state.
     ///
     /// # Panics
     /// If [`try_get`](Self::try_get) returns `None`.
@@ -170,9 +175,9 @@ impl<T: ValueType> ValueRef<T> {
         self.try_get().expect("a value of a graph is read when it is defined and before the graph is gone")
     }
 
-    /// Returns the value's state like [`get`](Self::get); `None` for a value without a state. It
-    /// may be a value that a [`ValueGraph`] has declared but not defined, or that custom code is
-    /// still reading. Or its graph no longer exists.
+    /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state.
+    /// A value has no state if a [`ValueGraph`] has declared but not defined it, if custom code is
+    /// still reading it, or if its graph no longer exists.
     #[must_use]
     pub fn try_get(&self) -> Option<ValueState<T>> {
         let region = self.region()?;
@@ -180,7 +185,8 @@ impl<T: ValueType> ValueRef<T> {
             Some(snapshot) => StateSource::Snapshot(snapshot),
             None => StateSource::Region(region, self.index),
         };
-        // A handle of this type exists only for a value that has a part of this type.
+        // A handle of the type `T` exists only for a value whose state has the type `T` or contains
+        // it as a base.
         place.part(TypeId::of::<T>())?.is::<T>().then_some(ValueState { place, kind: PhantomData })
     }
 }
@@ -188,7 +194,7 @@ impl<T: ValueType> ValueRef<T> {
 /// A handle to a value of any type.
 pub type AnyValueRef = ValueRef<ValueBase>;
 
-/// The state of a [`ValueRef`], kept alive while it is read.
+/// The state of a value, borrowed from a [`ValueRef`] and kept alive while it is read.
 pub struct ValueState<T> {
     place: StateSource,
     kind: PhantomData<fn() -> T>,
@@ -223,7 +229,7 @@ impl<T: fmt::Debug + 'static> fmt::Debug for ValueState<T> {
     }
 }
 
-/// A clone of a handle in the state of a value owns the region.
+/// Clones of a handle in the state of a value own the region.
 impl<T: ?Sized> Clone for ValueRef<T> {
     fn clone(&self) -> Self {
         let link = match &self.link {
@@ -238,7 +244,7 @@ impl<T: ?Sized> Clone for ValueRef<T> {
     }
 }
 
-/// Compares identity: both handles are to one value.
+/// Compares identities: two handles are equal if they denote the same value.
 impl<T: ?Sized, U: ?Sized> PartialEq<ValueRef<U>> for ValueRef<T> {
     fn eq(&self, other: &ValueRef<U>) -> bool {
         std::ptr::eq(self.link.address(), other.link.address()) && self.index == other.index
@@ -253,7 +259,7 @@ impl<T: ?Sized> Hash for ValueRef<T> {
     }
 }
 
-/// Shows type and identity, not the state, because values may form cycles.
+/// Prints type and identity, not the state, because values may form cycles.
 impl<T: ?Sized> fmt::Debug for ValueRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ValueRef({} at {:p}.{})", self.repository_id(), self.link.address(), self.index)

@@ -1,4 +1,4 @@
-//! The traits of values, which generated code implements.
+//! The traits of value types, which generated code implements.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -9,7 +9,7 @@ use corelane_wire::{CdrError, Decoder, Encoder};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 
-/// The base of all value types, `ValueBase` in IDL, as in `ValueRef<ValueBase>`.
+/// The base of all value types, `CORBA::ValueBase`, for use as `ValueRef<ValueBase>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValueBase {}
 
@@ -17,7 +17,7 @@ pub enum ValueBase {}
 pub trait ValueKind: 'static {
     /// Repository id of the type.
     const REPOSITORY_ID: &'static str;
-    /// Description of values of exactly this type; `None` for an abstract type.
+    /// Description of this value type; `None` for an abstract type, which has no values of its own.
     const INFO: Option<&'static ValueInfo>;
 }
 
@@ -26,21 +26,21 @@ impl ValueKind for ValueBase {
     const INFO: Option<&'static ValueInfo> = None;
 }
 
-/// A concrete value type: a structure with the state.
+/// A concrete value type, implemented by the structure with its state.
 pub trait ValueType: ValueKind + ValueObject + Clone + Sized {
-    /// Writes the state, the base's part first.
+    /// Writes the state, beginning with the state of the base.
     ///
     /// # Errors
-    /// Errors of the members.
+    /// The errors of the members.
     fn encode_state(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
     /// Reads the state.
     ///
     /// # Errors
-    /// Errors of the members.
+    /// The errors of the members.
     fn decode_state(d: &mut Decoder<'_>) -> Result<Self, CdrError>;
 
-    /// Returns the ORB's description of the type.
+    /// Returns the description of the type.
     #[doc(hidden)]
     fn description() -> &'static ValueInfo {
         const { Self::INFO.expect("a concrete value type has its description") }
@@ -52,24 +52,24 @@ pub trait Inherits<Base: ?Sized> {}
 
 impl<T: ?Sized> Inherits<ValueBase> for T {}
 
-/// The description of a concrete value type: how it is identified, written and read. A static of
-/// generated code.
+/// The description of a concrete value type, in a `static` of generated code.
 #[derive(Debug)]
 pub struct ValueInfo {
-    /// Repository ids of the type and its bases. The type's own comes first, then those to which it
-    /// can be truncated.
+    /// Repository ids of the type and its bases. The type's own id is first, then the ids of the
+    /// types to which it can be truncated.
     pub ids: &'static [&'static str],
     /// Number of types to which the type can be truncated.
     pub truncatable: usize,
-    /// True if the program's own code writes the state, which is then encoded in chunks.
+    /// True for a custom value type: code of the program writes the state, which is encoded in
+    /// chunks.
     pub custom: bool,
-    /// Returns the type's TypeCode.
+    /// Function that returns the type's TypeCode.
     #[cfg(feature = "any")]
     pub type_code: fn() -> crate::TypeCode,
-    /// Placeholder: without the feature there are no TypeCodes.
+    /// Placeholder for the TypeCode, which needs the feature `any`.
     #[cfg(not(feature = "any"))]
     pub type_code: (),
-    /// Reads a state.
+    /// Function that reads a state.
     pub decode: fn(&mut Decoder<'_>) -> Result<Box<dyn ValueObject>, CdrError>,
 }
 
@@ -83,7 +83,7 @@ impl ValueInfo {
     }
 }
 
-/// The object behind a [`ValueRef`]: a state, or an implementation that has one.
+/// The object behind a [`ValueRef`]: a state, or an implementation with a state.
 pub trait ValueObject: Any + fmt::Debug + Send + Sync {
     /// Returns the description of the value's type.
     fn info(&self) -> &'static ValueInfo;
@@ -91,19 +91,20 @@ pub trait ValueObject: Any + fmt::Debug + Send + Sync {
     /// Writes the state.
     ///
     /// # Errors
-    /// Errors of the members.
+    /// The errors of the members.
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), CdrError>;
 
-    /// Returns the state as the type `wanted`: the state itself, or its base part.
+    /// Returns the state as the type `wanted`: the state itself, or the state of one of its bases.
     fn part(&self, wanted: TypeId) -> Option<&dyn Any>;
 
-    /// Returns a copy of an implementation's present state; `None` for a state without operations.
+    /// Returns a copy of an implementation's present state. Returns `None` for a state without
+    /// operations.
     fn snapshot(&self) -> Option<Box<dyn ValueObject>> {
         None
     }
 
-    /// Stores the implementation in `slot` if `slot` is an `Option<Arc<dyn I>>` of a trait that the
-    /// implementation has.
+    /// Stores the implementation in `slot`, if `slot` is an `Option<Arc<dyn I>>` of a trait that
+    /// the implementation implements.
     fn cast(&self, slot: &mut dyn Any) {
         let _ = slot;
     }
@@ -117,7 +118,7 @@ pub struct Implementation<T> {
 }
 
 impl<T: ValueType> Implementation<T> {
-    /// For generated code: wraps an implementor.
+    /// For generated code: wraps an implementor of the operations.
     #[doc(hidden)]
     pub fn new(object: impl ValueObject) -> Self {
         Implementation { object: Box::new(object), kind: PhantomData }
@@ -130,7 +131,7 @@ impl<T: ValueType> Implementation<T> {
     }
 }
 
-/// Wraps a state without operations.
+/// Converts a state without operations.
 impl<T: ValueType> From<T> for Implementation<T> {
     fn from(state: T) -> Self {
         Implementation::new(state)

@@ -1,7 +1,7 @@
-//! Regions: values that are freed together, those of one message or graph.
+//! Regions: sets of values that are freed together, such as the values of one message or graph.
 //!
-//! Slots are written once and never move, so their contents are borrowed without a lock. They are
-//! allocated in blocks of doubling size. The first slot is stored inline, because most regions hold
+//! A slot is written once and never moves, so its content is borrowed without a lock. Slots are
+//! allocated in blocks of doubling size. The first slot is stored inline, because most regions have
 //! one value.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::object::{ValueInfo, ValueObject};
 
-/// Number of blocks, which have 1, 2, 4, ... slots. They suffice for more values than a message can
-/// hold.
+/// Number of blocks, which have 1, 2, 4, ... slots. The blocks suffice for more values than a
+/// message can contain.
 const BLOCKS: usize = 31;
 
 #[derive(Default)]
@@ -27,8 +27,8 @@ pub(crate) struct ValueRegion {
     first: ValueSlot,
     further: OnceLock<Box<[SlotBlock; BLOCKS]>>,
     used: AtomicU32,
-    /// True while values are being created, so that a clone of a reference may become part of
-    /// another value. Stored with Release, loaded with Acquire.
+    /// True while values are being created. A clone of a handle may then become part of another
+    /// value, and so does not own the region. Stored with Release, loaded with Acquire.
     open: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl ValueRegion {
     /// Size of a slot in bytes.
     pub(crate) const SLOT_SIZE: usize = size_of::<ValueSlot>();
 
-    /// Creates an empty region for values yet to come.
+    /// Creates an empty region, to which values can be added.
     pub(crate) fn open() -> Arc<ValueRegion> {
         let (used, open) = (AtomicU32::new(0), AtomicBool::new(true));
         Arc::new(ValueRegion { first: ValueSlot::default(), further: OnceLock::new(), used, open })
@@ -57,7 +57,7 @@ impl ValueRegion {
         self.open.store(open, Ordering::Release);
     }
 
-    /// Reserves the index of a value that is defined later.
+    /// Reserves the index of a value that will be defined later.
     pub(crate) fn declare(&self) -> u32 {
         self.used.fetch_add(1, Ordering::Relaxed)
     }

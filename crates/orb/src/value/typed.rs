@@ -1,4 +1,4 @@
-//! Values in an `any`.
+//! Value types and abstract interfaces in an `any`.
 
 use corelane_wire::typecode::description;
 use corelane_wire::{CdrError, Decoder, Encoder};
@@ -10,9 +10,9 @@ use super::object::{ValueBase, ValueKind};
 use crate::any::{Kind, TypeCode, Typed};
 use crate::object::{Reference, read_reference, write_reference};
 
-/// A value type or abstract interface that has a TypeCode. Generated code implements it.
+/// A value type or abstract interface that has a TypeCode. Generated code implements the trait.
 pub trait TypedValue: 'static {
-    /// Returns the TypeCode.
+    /// Returns the TypeCode of the value type or abstract interface.
     fn value_type() -> TypeCode;
 }
 
@@ -26,9 +26,9 @@ fn is_value(type_code: &TypeCode) -> bool {
     matches!(type_code.kind(), Kind::Value | Kind::ValueBox | Kind::Event)
 }
 
-/// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and types that inherit state from
-/// it. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value gets
-/// the TypeCode of its own type.
+/// Null is `None`. `Option<ValueRef<T>>` represents the type `T` and the types that inherit state
+/// from `T`. If `T` is abstract or [`ValueBase`], it represents every value type. An inserted value
+/// gets the TypeCode of its own type.
 impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     fn type_code() -> TypeCode {
         T::value_type()
@@ -44,8 +44,7 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // A hostile TypeCode may have a chain of bases without end, so only a part of it is
-        // followed.
+        // A hostile TypeCode may have an endless chain of bases, so the number of steps is limited.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.resolved()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
@@ -61,9 +60,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
 }
 
 /// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
-/// TypeCode of its own type. An extracted `any` may have the TypeCode of a value, of an object (as
-/// JacORB inserts it) or of the interface. A TypeCode does not tell whether the object or value has
-/// the interface.
+/// TypeCode of its own type. An `any` to extract from may have the TypeCode of a value type, of an
+/// object (as JacORB inserts it) or of the interface. The TypeCode does not state that the object
+/// or value has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

@@ -63,14 +63,14 @@ pub(crate) fn number(number: i32) -> Servant {
     servant(move || Ok(number))
 }
 
-/// The way that a call takes to its object.
+/// The path of a call to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The call comes from another ORB, through a socket.
+    /// The call comes from another ORB through a socket.
     Remote,
-    /// The call stays in the ORB, and is encoded and decoded.
+    /// The call is collocated, and is encoded and decoded.
     Marshalled,
-    /// The call stays in the ORB and runs the servant directly, if that is allowed.
+    /// The call is collocated and calls the servant directly, if the POA's policies permit this.
     Direct,
 }
 
@@ -78,7 +78,7 @@ pub(crate) const WAYS: [Way; 3] = [Way::Remote, Way::Marshalled, Way::Direct];
 
 static OPERATION: Operation = Operation::new("value");
 
-/// Calls `value`. If the object is in the same ORB, the call does not leave the ORB.
+/// Calls the operation `value`. A call to an object of the same ORB is direct.
 pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
     if let Some(result) = object.collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
         return result;
@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    /// Fails if a servant, servant manager or adapter activator has panicked. So assertions inside
-    /// them fail the test.
+    /// Fails if a servant, a servant manager or an adapter activator has panicked. Failed
+    /// assertions in their code thus fail the test.
     #[track_caller]
     pub(crate) fn no_panics(&self) {
         assert_eq!(self.server.event_counts().servants_panicked, 0);
@@ -138,8 +138,7 @@ impl World {
     }
 }
 
-/// Returns the parts of an exception that tests compare. The vendor's part of the minor code is
-/// left out.
+/// Returns the parts of an exception that tests compare, without the vendor id of the minor code.
 pub(crate) fn says(exception: &SystemException) -> (Kind, u32, Completion) {
     (exception.kind(), exception.minor() & 0xfff, exception.completed())
 }
@@ -208,12 +207,12 @@ pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     all
 }
 
-/// Waits until `so` returns true, at most 10 seconds.
+/// Waits until `so` returns true. Fails after 10 seconds.
 #[track_caller]
 pub(crate) fn eventually(so: impl Fn() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it does not happen");
+        assert!(start.elapsed() < Duration::from_secs(10), "the condition did not become true within 10 s");
         std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of admission: each bound separately, and properties of all together.
+//! Tests of admission: each bound separately, and properties of all bounds together.
 
 use std::num::NonZeroU32;
 
@@ -31,7 +31,8 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
     }
 }
 
-/// Checks that the number that a refusal offers is admitted, and one packet more is refused.
+/// Checks that the number of packets offered by a refusal is admitted, and one more packet is
+/// refused.
 fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.would_fit.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
@@ -43,7 +44,7 @@ fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal
 fn a_stream_that_would_miss_its_deadline_is_refused() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 100, 10 * MS)).unwrap();
-    // 10 us and 400 packets of 5 us and 1,500 bytes each.
+    // The cost is 10 us, and 400 packets of 5 us and 1,500 bytes each.
     let mut late = periodic(2, 400, 10 * MS);
     if let Load::Periodic { deadline, .. } = &mut late.load {
         *deadline = 3 * MS;
@@ -70,7 +71,7 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
     let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
     assert!(bound_is_of_dispatch, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
-    // If it runs below dispatch, or on another core, the stream delays no task.
+    // A stream with a lower priority than dispatch, or on another core, delays no dispatch task.
     admission.admit(StreamRequest { priority: 30, ..request }).unwrap();
     admission.admit(StreamRequest { stream: StreamId(2), core: 1, ..request }).unwrap();
 }
@@ -111,8 +112,8 @@ fn short_packets_are_padded_on_the_link() {
 
 #[test]
 fn short_packets_beside_long_ones_are_padded_on_the_link() {
-    // 99 packets of 40 bytes and one of 1,040 are 5,000 bytes. Each short packet has 6 bytes of
-    // padding.
+    // 99 packets of 40 bytes and one packet of 1,040 bytes are 5,000 bytes. Each short packet has 6
+    // bytes of padding.
     let budget = Budget { period: MS, packets: Some(100), bytes: Some(5_000) };
     let request = StreamRequest { load: Load::Periodic { budget, deadline: MS }, ..periodic(1, 1, MS) };
     let on_link = 99 * (46 + 38) + 1_040 + 38;
@@ -199,7 +200,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Guarantees are kept, and every offer is the largest possible.
+    /// Admitted guarantees hold, and every offer is the largest possible.
     #[test]
     fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
         let mut admission = Admission::new(resources());

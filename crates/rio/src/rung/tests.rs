@@ -1,4 +1,4 @@
-//! Tests of the ladder: single scenarios, and every order of events.
+//! Tests of the ladder: single scenarios, and an exploration of all orders of events.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -9,7 +9,7 @@ const PACE: Pace = Pace { probe_interval: TICK, first_retry: TICK, max_retry: 2 
 const GOOD: ProbeResult =
     ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
 
-/// The machine under the ladder: its steps in place, and the result of a probe.
+/// A simulated machine under the ladder: its steps in place, and the result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
     in_place: Vec<RungStep>,
@@ -26,7 +26,7 @@ impl World {
         ProbeResult { hook: if is_attached { Hook::Ours } else { self.facts.hook }, ..self.facts }
     }
 
-    /// Begins an action and checks the order of the steps.
+    /// Begins an action, and checks the order of the steps.
     fn begin(&self, action: RungAction) {
         match action {
             RungAction::Probe => {}
@@ -62,7 +62,7 @@ impl World {
     }
 }
 
-/// Runs the ladder and the world for `time`; every step succeeds.
+/// Runs the ladder and the world for `time`. Every step succeeds.
 fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> Vec<RungChange> {
     let (until, mut changes) = (*now + time, Vec::new());
     for _ in 0..10_000 {
@@ -109,7 +109,7 @@ fn each_missing_capability_has_its_rung() {
     assert_eq!(lacking(|has| *has = Capabilities::default()), (Rung::Sockets, Limit::Capability("CAP_NET_ADMIN")));
 }
 
-/// Each fault takes the rung down within a second, and its end restores the rung.
+/// Each fault lowers the rung within a second, and the end of the fault restores it.
 #[test]
 fn a_loss_is_left_behind_within_a_second_and_made_up() {
     let pace = Pace::default();
@@ -185,7 +185,7 @@ fn shutdown_undoes_everything_in_the_reverse_order() {
     assert_eq!(ladder.rung(), Rung::Plain);
 }
 
-/// The state that determines the future of the ladder and its world. Times are relative to now.
+/// The state that determines all later actions. Times are relative to the present time.
 type Key = (
     (Rung, Option<ProbeResult>, usize, u8, Option<RungAction>, bool),
     (Nanos, Option<(Rung, Limit, Nanos)>, Nanos),
@@ -198,7 +198,7 @@ fn key(ladder: &Ladder, world: &World, now: Nanos) -> Key {
     (state, (ladder.probe_at.saturating_sub(now), failure, ladder.retry), world.clone())
 }
 
-/// Explores every order of events, visiting each reachable state once. Events are answers of each
+/// Explores every order of events, and visits each reachable state once. Events are answers of each
 /// kind, faults that begin and end at any time, changes of the configuration, and passing time.
 #[test]
 fn every_order_of_events_keeps_the_order_of_steps() {
@@ -220,7 +220,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         *most.entry(ladder.rung()).or_default() += 1;
         check_state(&ladder, &world);
         for facts in worlds {
-            // A program of another owner replaces ours, which is then detached.
+            // A program of another owner replaces the steering program, which is then detached.
             let mut world = World { facts, ..world.clone() };
             if facts.hook == Hook::Foreign || facts.interface == InterfaceState::Absent {
                 world.in_place.retain(|step| *step != RungStep::Program);
@@ -258,7 +258,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
     println!("{} states: {most:?}", seen.len());
 }
 
-/// Checks that the ladder knows which steps are in place.
+/// Checks that the ladder's record of the steps in place is correct.
 fn check_state(ladder: &Ladder, world: &World) {
     let known: Vec<RungStep> = RungStep::ALL.into_iter().filter(|step| ladder.has(*step)).collect();
     let in_place = world.in_place.iter().filter(|step| **step != RungStep::Program);
@@ -269,7 +269,7 @@ fn index(number: u32) -> usize {
     usize::try_from(number).unwrap()
 }
 
-/// Starts from states in the middle of changes: after the faults end, the ladder reaches the wanted
+/// Starts from states in the middle of changes. After the faults end, the ladder reaches the wanted
 /// rung.
 #[test]
 fn the_wanted_rung_is_reached_once_the_troubles_end() {

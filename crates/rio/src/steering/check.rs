@@ -1,5 +1,4 @@
-//! Comparison of the program's instructions with the oracle, frame by frame. The oracle is the
-//! decision in plain Rust, [`Steering`].
+//! Comparison of the XDP program with its specification ([`Steering`]), frame by frame.
 
 use corelane_sys::bpf::{Program, XdpAction};
 
@@ -7,7 +6,7 @@ use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
 use super::{Route, Steering, StreamCounts, StreamEntry, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
-/// Two instances of the same tables: the oracle, and the program with its maps.
+/// Steering tables twice: in the specification, and as maps of the program.
 pub(crate) struct SteeringPair {
     oracle: Steering,
     program: Program,
@@ -15,17 +14,17 @@ pub(crate) struct SteeringPair {
 }
 
 impl SteeringPair {
-    /// Copies the oracle's tables into maps.
+    /// Copies the tables of `oracle` into maps.
     pub(crate) fn new(oracle: Steering) -> Self {
         let program = assemble(oracle.table_sizes()).expect("the program can be assembled");
         let tables = tables(&oracle);
         Self { oracle, program, tables }
     }
 
-    /// Steers a frame by the oracle and by the program.
+    /// Steers a frame by the specification and by the program, and compares the results.
     ///
     /// # Panics
-    /// If the program violates a rule of the verifier, or differs from the oracle.
+    /// If the program violates a rule of the verifier, or decides differently.
     pub(crate) fn steer(&mut self, frame: &[u8], queue: u32, now: u64) -> Route {
         let expected = self.oracle.steer(frame, queue, now);
         let outcome = Interpreter::new(&self.program, &mut self.tables, frame, queue, now).run();
@@ -40,7 +39,7 @@ impl SteeringPair {
     /// Compares the counts of every stream.
     ///
     /// # Panics
-    /// If they differ.
+    /// If the counts differ.
     pub(crate) fn compare_counts(&self) {
         let streams = self.oracle.table_sizes().streams;
         for stream in (0..streams).map(StreamId) {
@@ -76,8 +75,8 @@ impl SteeringPair {
     }
 }
 
-/// Returns the oracle's tables as the program's maps, in the order of their symbols. A CPUMAP for
-/// each stream follows.
+/// Returns the specification's tables as the program's maps, in the order of their symbols. The
+/// CPUMAPs of the streams follow.
 fn tables(oracle: &Steering) -> Vec<ProgramTable> {
     let (parts, table_sizes) = (oracle.parts(), oracle.table_sizes());
     let mut ports = vec![0; 4 << 16];
@@ -130,7 +129,7 @@ mod tests {
             pair.compare_counts();
         }
 
-        /// A frame without structure reaches no stream, unless it names one of its connections.
+        /// A frame without structure reaches no stream, unless it contains the key of a connection.
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
             let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
@@ -142,8 +141,8 @@ mod tests {
         }
     }
 
-    /// Checks that the frames of the property test reach different places. If all ended in one
-    /// place, the property would prove nothing.
+    /// Checks that the frames of the property test take different routes. If all took one route,
+    /// the property would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {
         let mut seen = BTreeSet::new();

@@ -1,31 +1,31 @@
-//! An interpreter of the steering program for tests, which checks every access against the real
-//! object.
+//! An interpreter of the steering program for tests. It checks every access against the bounds of
+//! the accessed object.
 //!
-//! The kernel's verifier proves that a program accesses only its objects. This interpreter checks
-//! this at run time, with a frame of exactly known length and with maps that a test can fill and
-//! read. The crate `rbpf` does not fit. Its helpers are plain functions without state, so they
-//! cannot serve maps; its context lacks the 32-bit frame pointers of `struct xdp_md`.
+//! The kernel's verifier proves that a program accesses only its own objects. This interpreter
+//! checks the rule at run time, with a frame of exactly known length and with maps that a test can
+//! fill and read. The crate `rbpf` is not suitable: its helpers are plain functions without state,
+//! so they cannot serve maps, and its context lacks the 32-bit frame pointers of `struct xdp_md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sys::bpf::assembler::opcode;
 use corelane_sys::bpf::{Arithmetic, Condition, Helper, Instruction, Program, Register, Width, XdpAction};
 
-/// Maximum number of executed instructions. No run can have more, because the program only jumps
+/// Maximum number of executed instructions. The program has fewer instructions and only jumps
 /// forwards.
 const MAX_STEPS: usize = 4096;
 const STACK: usize = 512;
 
-/// A violation that the kernel's verifier would have refused.
+/// A violation of a rule of the kernel's verifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramFault(pub(crate) String);
 
-/// A table as the program sees it.
+/// A map of the program, in the interpreter.
 #[derive(Clone, Debug)]
 pub(crate) enum ProgramTable {
     /// Values by index, stored consecutively.
     Array { value_size: usize, values: Vec<u8> },
-    /// Values by key: `places` maps the key to an index in `values`.
+    /// Values by key: `places` maps a key to an index in `values`.
     Hash { key_size: usize, value_size: usize, places: BTreeMap<Vec<u8>, usize>, values: Vec<u8> },
     /// Indices to which `bpf_redirect_map` may send a frame.
     Targets(BTreeSet<u32>),
@@ -42,7 +42,7 @@ enum RegisterValue {
     FrameEnd,
     Stack(i64),
     Table(usize),
-    /// A byte of a table's values.
+    /// A position within the values of a table.
     Entry {
         table: usize,
         place: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Interpreter<'r> {
     redirect: Option<(usize, u32)>,
 }
 
-/// The result of a run: the action, and the table and index of the last successful redirection.
+/// Result of a run: the action, and the table and index of the last successful redirection.
 pub(crate) type ProgramResult = (u64, Option<(usize, u32)>);
 
 impl<'r> Interpreter<'r> {
@@ -93,7 +93,7 @@ impl<'r> Interpreter<'r> {
         Err(fault("does not end"))
     }
 
-    /// Executes one instruction. Returns the distance to jump.
+    /// Executes one instruction. Returns the distance of the jump, or 0.
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {
@@ -343,7 +343,8 @@ fn sign_extend(constant: i32) -> u64 {
     i64::from(constant).cast_unsigned()
 }
 
-/// Reads a number of up to 8 bytes in little-endian order, that of the machines that run the tests.
+/// Reads a number of up to 8 bytes in little-endian order, the order of the machines that run the
+/// tests.
 fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

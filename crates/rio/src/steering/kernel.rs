@@ -10,20 +10,20 @@ use crate::frame::ConnectionKey;
 
 /// Number of entries in the port table: all ports.
 const PORTS: u32 = 1 << 16;
-/// Size in bytes of an index and of a 32-bit number.
+/// Size in bytes of an index, and of a 32-bit number.
 const WORD: usize = 4;
 /// Size in bytes of the state of a cap.
 const LIMIT_SIZE: usize = 8;
 
-/// A failure of the steering program or of its tables.
+/// An error of the steering program or its tables.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SteeringError {
-    /// The sizes of the tables do not permit the change.
+    /// The change does not fit the sizes of the tables.
     Table(TableError),
-    /// The kernel refuses a map or a change of one.
+    /// The kernel refused a map, or a change of a map.
     Map(io::Error),
-    /// The kernel refuses the program.
+    /// The kernel refused the program.
     Program(LoadError),
     /// The program cannot be assembled.
     Assemble(AssembleError),
@@ -66,8 +66,8 @@ impl From<AssembleError> for SteeringError {
     }
 }
 
-/// The loaded steering program with its tables. The kernel releases them when this is dropped and
-/// the program is no longer on any interface.
+/// The loaded steering program, with its tables. The kernel releases them when the value is dropped
+/// and no interface has the program.
 #[derive(Debug)]
 pub struct KernelSteering {
     table_sizes: TableSizes,
@@ -77,7 +77,7 @@ pub struct KernelSteering {
     streams: Map,
     counts: Map,
     rings: Map,
-    /// Array of the maps in `threads_of`, which the program reads.
+    /// Array of the maps in `threads_of`, for the program.
     _threads: Map,
     /// CPUMAP of each stream, with at most one thread for each processor.
     threads_of: Vec<Map>,
@@ -85,10 +85,11 @@ pub struct KernelSteering {
 }
 
 impl KernelSteering {
-    /// Creates empty tables and loads the program. It runs once a link attaches it to an interface.
+    /// Creates empty tables and loads the program. The program runs once a link attaches it to an
+    /// interface.
     ///
     /// # Errors
-    /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses.
+    /// [`SteeringError::Map`] or [`SteeringError::Program`] if the kernel refuses one of them.
     pub fn load(table_sizes: TableSizes) -> Result<Self, SteeringError> {
         let (streams, slots) = (u32::from(table_sizes.streams), table_sizes.slots());
         let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
@@ -122,7 +123,7 @@ impl KernelSteering {
         })
     }
 
-    /// Returns the program, for attaching it.
+    /// Returns the loaded program, so that a link can attach it.
     #[must_use]
     pub fn program(&self) -> &LoadedProgram {
         &self.program
@@ -131,7 +132,7 @@ impl KernelSteering {
     /// Sets or removes the rule of a local port.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
     pub fn set_port(&self, port: u16, rule: Option<PortRule>) -> Result<(), SteeringError> {
         if let Some(PortRule::All(stream)) = rule {
             self.check(stream)?;
@@ -142,7 +143,8 @@ impl KernelSteering {
     /// Adds a connection, or moves it to another stream.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream or a full table, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream or a full table, or if the kernel refuses the
+    /// change.
     pub fn add_connection(&self, key: ConnectionKey, stream: StreamId) -> Result<(), SteeringError> {
         self.check(stream)?;
         let added = self.connections.update(key.as_bytes(), &u32::from(stream.0).to_ne_bytes());
@@ -154,10 +156,10 @@ impl KernelSteering {
         })
     }
 
-    /// Removes a connection. Returns true if it was there.
+    /// Removes a connection. Returns true if the table had it.
     ///
     /// # Errors
-    /// [`SteeringError`] if the kernel refuses.
+    /// [`SteeringError`] if the kernel refuses the change.
     pub fn remove_connection(&self, key: &ConnectionKey) -> Result<bool, SteeringError> {
         Ok(self.connections.delete(key.as_bytes())?)
     }
@@ -165,41 +167,42 @@ impl KernelSteering {
     /// Sets the delivery of a stream's frames.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
     pub fn set_stream(&self, stream: StreamId, entry: StreamEntry) -> Result<(), SteeringError> {
         self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
 
     /// Puts an AF_XDP socket into a slot. The socket must be bound to the slot's receive queue;
-    /// otherwise the kernel drops the frames sent to it.
+    /// otherwise the kernel drops the frames sent to the socket.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
         Ok(self.rings.update_index(slot, socket.as_raw_fd().cast_unsigned())?)
     }
 
     /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
-    /// The thread runs in the ordinary class until its priority is set. It replaces an existing
-    /// thread, whose priority is lost.
+    /// The thread runs in the ordinary class until its priority is set. It replaces the stream's
+    /// earlier thread on this processor, whose priority is lost.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses, for example because the
-    /// processor does not exist.
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the thread, for example
+    /// because the processor does not exist.
     pub fn start_thread(&self, stream: StreamId, processor: u32, queue_length: u32) -> Result<(), SteeringError> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
         Ok(threads.update_index(processor, queue_length)?)
     }
 
-    /// Stops a stream's kernel thread on `processor`, if there is one, once its queue is empty.
+    /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
+    /// if the stream has no thread there.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
     pub fn stop_thread(&self, stream: StreamId, processor: u32) -> Result<(), SteeringError> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
-        // The kernel permits this for every possible processor, even one without a thread.
+        // The kernel permits this call for every possible processor, even without a thread.
         threads.delete(&processor.to_ne_bytes())?;
         Ok(())
     }
@@ -207,16 +210,16 @@ impl KernelSteering {
     /// Directs the frames of a slot to the stream's kernel thread on `processor`.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_processor(&self, stream: StreamId, queue: u32, processor: u32) -> Result<(), SteeringError> {
         let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
         Ok(self.processors.update_index(slot, processor)?)
     }
 
-    /// Returns the counts of a stream.
+    /// Returns the frame counts of a stream.
     ///
     /// # Errors
-    /// [`SteeringError`] for an unknown stream, or if the kernel refuses.
+    /// [`SteeringError`] for an unknown stream, or if the kernel refuses the look-up.
     pub fn counts(&self, stream: StreamId) -> Result<StreamCounts, SteeringError> {
         self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         let sums = self.counts.sum(u32::from(stream.0))?;
@@ -224,10 +227,10 @@ impl KernelSteering {
         Ok(StreamCounts { in_context: field(0), queued: field(1), missed: field(2) })
     }
 
-    /// Returns the number of frames that passed to the receive context because of their kind.
+    /// Returns the number of frames whose kind belongs to the receive context, such as ARP.
     ///
     /// # Errors
-    /// [`SteeringError`] if the kernel refuses.
+    /// [`SteeringError`] if the kernel refuses the look-up.
     pub fn passed(&self) -> Result<u64, SteeringError> {
         Ok(self.counts.sum(u32::from(self.table_sizes.streams))?.first().copied().unwrap_or(0))
     }
@@ -238,7 +241,7 @@ impl KernelSteering {
     }
 }
 
-/// Creates a CPUMAP for each stream, and the array of them that the program reads.
+/// Creates a CPUMAP for each stream, and the array of these maps, which the program reads.
 fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
     let processors = bpf::possible_processors()?;
     let processors = u32::try_from(processors).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -268,7 +271,7 @@ mod tests {
 
     const TABLE_SIZES: TableSizes = TableSizes { streams: 3, queues: 2, max_connections: 2 };
 
-    /// Returns true, after printing the reason, if the kernel does not permit the test.
+    /// Prints the reason and returns true if the kernel does not permit the test.
     fn is_refused() -> bool {
         let refusal = refusal();
         refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
@@ -280,8 +283,8 @@ mod tests {
         action.0.cast_signed()
     }
 
-    /// Loads a scenario into the kernel. It omits rings, because there is no AF_XDP socket, and
-    /// caps, because the kernel has its own clock.
+    /// Loads the tables of a scenario into the kernel, without rings and caps. No AF_XDP socket
+    /// exists for a ring, and caps would depend on the kernel's clock.
     fn load(scenario: &mut Scenario) -> KernelSteering {
         let kernel = KernelSteering::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
@@ -309,7 +312,7 @@ mod tests {
         let mut scenario = Scenario::read(bytes, 1);
         let kernel = load(&mut scenario);
         for arrival in &scenario.arrivals {
-            // The kernel makes frames of at least 14 bytes, and test runs use receive queue 0.
+            // The kernel needs frames of at least 14 bytes, and a test run uses receive queue 0.
             if arrival.frame.len() < 14 {
                 continue;
             }
@@ -347,7 +350,7 @@ mod tests {
         let kernel = KernelSteering::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // One packet a second is the lowest cap.
+        // The lowest possible cap is one packet a second.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
         kernel.set_stream(lane, StreamEntry { delivery: Delivery::Thread, in_context: Some(rate) }).unwrap();
         kernel.start_thread(lane, 0, 64).unwrap();

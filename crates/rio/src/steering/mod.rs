@@ -1,23 +1,23 @@
-//! Steering: the stream that a frame belongs to, and the place where it waits for that stream's
-//! thread.
+//! Steering: the decision about each frame, to which stream it belongs and where it waits for the
+//! stream's thread.
 //!
 //! | module | content |
 //! |---|---|
-//! | `tables` | [`Steering`], the tables and the decision in plain Rust: the oracle |
-//! | `program` | [`assemble`], the same decision as an XDP program |
+//! | `tables` | [`Steering`], the tables and the decision in plain Rust: the specification |
+//! | `program` | [`assemble`], the decision as an XDP program |
 //! | `kernel` | [`KernelSteering`], the program and its tables in the kernel |
 //!
-//! The path of a frame, each step in constant time:
+//! Each step of a frame's path takes constant time:
 //!
 //! ```text
 //! frame ─► parse ─► TCP? ─► port table ─► connection table ─► stream ─► cap of the receive context ─► in context
 //!            │        │no       │none          │none             │            └ over the cap ─► ring or kernel thread
 //!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ring or kernel thread
-//!           pass: the kernel goes on in the receive context                    └ none ─► pass
+//!           pass: the kernel continues in the receive context                  └ none ─► pass
 //! ```
 //!
 //! Stream 0 is best effort. A frame whose stream has no ring or thread on its receive queue counts
-//! as `missed` and goes to best effort: it is late but never lost.
+//! as `missed` and goes to best effort: it is late but not lost.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;
@@ -38,16 +38,16 @@ pub use kernel::{KernelSteering, SteeringError};
 pub use program::assemble;
 pub use tables::{Route, Steering, Verdict};
 
-/// A stream: the packets of one lane, or of one private connection.
+/// Number of a stream: the packets of one lane, or of one private connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
 impl StreamId {
-    /// The stream of every frame without another stream.
+    /// The stream of every frame that belongs to no other stream.
     pub const BEST_EFFORT: Self = Self(0);
 }
 
-/// The sizes of the tables, fixed when the program is created.
+/// Sizes of the steering tables, fixed when the program is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSizes {
     /// Number of streams, including best effort: one more than the highest [`StreamId`].
@@ -59,13 +59,13 @@ pub struct TableSizes {
 }
 
 impl TableSizes {
-    /// Returns the number of slots: one for each stream and receive queue.
+    /// Returns the number of slots. Each stream has one slot for each receive queue.
     #[must_use]
     pub fn slots(&self) -> u32 {
         u32::from(self.streams) * u32::from(self.queues)
     }
 
-    /// Returns the slot of a stream's frames from this receive queue. `None` if the tables have no
+    /// Returns the slot for a stream's frames from a receive queue. `None` if the tables have no
     /// such stream or queue.
     #[must_use]
     pub fn slot(&self, stream: StreamId, queue: u32) -> Option<u32> {
@@ -74,20 +74,21 @@ impl TableSizes {
     }
 }
 
-/// A rule for the TCP segments to a local port.
+/// Steering rule for the TCP segments to a local port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRule {
-    /// A server's port. A segment of an accepted connection goes to that connection's stream; any
-    /// other one, such as a connection request, to best effort.
+    /// Rule of a server's port. A segment of an accepted connection goes to the stream of the
+    /// connection. Any other segment, such as a connection request, goes to best effort.
     Accepted,
-    /// A client's port, set before the client connects. Every segment to it belongs to this stream.
+    /// Rule of a client's port, set before the client connects. Every segment to the port belongs
+    /// to this stream.
     All(StreamId),
 }
 
 impl PortRule {
     const ACCEPTED: u32 = u32::MAX;
 
-    /// Returns the rule's value in the kernel's table; 0 is no rule.
+    /// Returns the rule's value in the kernel's table; 0 stands for no rule.
     fn encode(rule: Option<Self>) -> u32 {
         match rule {
             None => 0,
@@ -97,26 +98,26 @@ impl PortRule {
     }
 }
 
-/// The place where frames of a stream wait.
+/// Queue in which the frames of a stream wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// No place: frames go to best effort. Frames of best effort itself go to the kernel's receive
+    /// No queue: frames go to best effort. Frames of best effort itself go to the kernel's receive
     /// context.
     #[default]
     Off,
     /// The AF_XDP ring of the stream's slot.
     Ring,
-    /// The queue of a kernel thread (CPUMAP) on the processor of the stream's slot.
+    /// The queue of a kernel thread (CPUMAP), on the processor of the stream's slot.
     Thread,
 }
 
-/// The delivery of a stream's frames.
+/// Settings for the delivery of a stream's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamEntry {
-    /// The place where frames wait.
+    /// The queue in which frames wait.
     pub delivery: Delivery,
-    /// The cap on packets that the kernel processes in the receive context (low latency). Packets
-    /// above the cap wait. The cap applies to each receive queue.
+    /// Maximum rate of packets that the kernel processes in the receive context, for low latency.
+    /// Packets above this cap wait in the queue. Each receive queue has its own cap.
     pub in_context: Option<PacketRate>,
 }
 
@@ -125,7 +126,7 @@ impl StreamEntry {
     const SIZE: usize = 24;
 
     /// Returns the entry in the kernel's table: delivery (4 bytes), zeros (4), interval (8),
-    /// tolerance (8). Interval 0 is no cap.
+    /// tolerance (8). Interval 0 stands for no cap.
     fn encode(&self) -> [u8; Self::SIZE] {
         let delivery = match self.delivery {
             Delivery::Off => 0_u32,
@@ -141,15 +142,15 @@ impl StreamEntry {
     }
 }
 
-/// The numbers of frames of one stream since the program was loaded.
+/// Numbers of frames of one stream since the program was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
-    /// Frames processed in the receive context under the stream's cap.
+    /// Frames that the receive context processed under the stream's cap.
     pub in_context: u64,
-    /// Frames put into a ring or a kernel thread's queue, which may still drop them when it is
-    /// full.
+    /// Frames put into a ring or into the queue of a kernel thread. A full queue may still drop
+    /// them.
     pub queued: u64,
-    /// Frames for which the stream had no ring or thread.
+    /// Frames for whose receive queue the stream had no ring or thread.
     pub missed: u64,
 }
 
@@ -158,14 +159,14 @@ impl StreamCounts {
     const SIZE: usize = 24;
 }
 
-/// The reason why the tables refuse a change.
+/// The reason why the steering tables refuse a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// The tables have no such stream, or best effort is not permitted here.
+    /// The tables do not have the stream, or the change is not possible for best effort.
     NoSuchStream(StreamId),
-    /// The tables have no such receive queue.
+    /// The tables do not have the receive queue.
     NoSuchQueue(u32),
-    /// The connection table is full.
+    /// The connection table is full. Holds its maximum number of connections.
     TooManyConnections(u32),
 }
 

@@ -1,14 +1,14 @@
 //! The decision of [`Steering`](super::Steering) as an XDP program.
 //!
 //! The program has no loop, and adds only constants to pointers, so that the verifier accepts it
-//! without `CAP_PERFMON`. Lengths that a frame claims are compared as numbers with the frame's
-//! length. Constants are compared with fields in network order; only lengths and ports that become
-//! numbers are byte-swapped.
+//! without `CAP_PERFMON`. A length field of a frame is compared, as a number, with the length of
+//! the frame. Constants are compared with fields in network order. Only lengths and ports that are
+//! used as numbers are byte-swapped.
 //!
 //! Registers between the calls:
 //!
 //! ```text
-//! R5  length of the frame without its VLAN tags, until the first table is asked
+//! R5  length of the frame without its VLAN tags, until the first table look-up
 //! R6  context
 //! R7  frame, moved behind the VLAN tags; later the slot
 //! R8  end of the frame; later the stream's entry
@@ -26,7 +26,7 @@ use crate::frame::{
     ON_LINK_HOP_LIMIT, TCP_HEADER, VLAN_TAG, ether_type, protocol,
 };
 
-/// Values of delivery in the stream table; 0 is off.
+/// Values of delivery in the stream table; 0 stands for off.
 pub(super) const RING: u32 = 1;
 pub(super) const THREAD: u32 = 2;
 
@@ -44,8 +44,7 @@ mod entry {
     pub(super) const TOLERANCE: i16 = 16;
 }
 
-/// Fields of the counts (`StreamCounts`). The first field after the last stream counts frames
-/// passed.
+/// Fields of the counts (`StreamCounts`). The entry after the last stream counts passed frames.
 mod count {
     pub(super) const IN_CONTEXT: i16 = 0;
     pub(super) const QUEUED: i16 = 8;
@@ -57,23 +56,23 @@ mod count {
 mod stack {
     /// Key of the connection, 40 bytes.
     pub(super) const KEY: i16 = -40;
-    /// Key of 4 bytes for lookups in arrays.
+    /// Key of 4 bytes for look-ups in arrays.
     pub(super) const INDEX: i16 = -44;
     pub(super) const NOW: i16 = -56;
 }
 
-/// Offsets in the frame once R7 points behind the VLAN tags.
+/// Offsets in the frame after R7 has moved past the VLAN tags.
 const IP: i16 = 14;
 const TCP_BEHIND_IPV4: i16 = IP + 20;
 const TCP_BEHIND_IPV6: i16 = IP + 40;
 
-/// Assembles the XDP program for tables of these sizes.
+/// Assembles the XDP program for tables of the given sizes.
 ///
-/// Its maps are those of [`KernelSteering`](super::KernelSteering), by index.
+/// The program's maps are the maps of [`KernelSteering`](super::KernelSteering), by index.
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long, which cannot happen: the program has some two hundred
-/// instructions.
+/// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so this
+/// does not happen.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels {
@@ -91,9 +90,9 @@ pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
 struct JumpLabels {
     pass: Label,
     best_effort: Label,
-    /// The code that runs with the key on the stack and the local port in R9.
+    /// Start of the code that expects the key on the stack and the local port in R9.
     connection_tables: Label,
-    /// The code that runs with the stream in R9.
+    /// Start of the code that expects the stream in R9.
     deliver: Label,
 }
 
@@ -122,8 +121,8 @@ impl ProgramWriter {
         self.asm.set(R0, XdpAction::PASS).exit();
     }
 
-    /// Parses the Ethernet header. Leaves the frame without its tags in R7 and the Ethernet type in
-    /// R9.
+    /// Parses the Ethernet header. Leaves the frame's address past its tags in R7 and the Ethernet
+    /// type in R9.
     fn ethernet(&mut self) {
         let pass = self.labels.pass;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
@@ -179,7 +178,7 @@ impl ProgramWriter {
     fn ipv6(&mut self) {
         let JumpLabels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
-        // The shortest packet that matters here has an ICMPv6 header.
+        // The shortest relevant packet has an ICMPv6 header.
         self.need(ETHERNET_HEADER + IPV6_HEADER + 4);
         self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
         self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);
@@ -208,7 +207,7 @@ impl ProgramWriter {
         }
     }
 
-    /// Checks the length of the TCP header against the segment's length in R9. Leaves the local
+    /// Checks that the TCP header fits into the segment, whose length is in R9. Leaves the local
     /// port in R9.
     fn tcp_header(&mut self, tcp: i16) {
         let best_effort = self.labels.best_effort;
@@ -219,7 +218,7 @@ impl ProgramWriter {
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
-    /// Writes the version and the ports of the key.
+    /// Writes the version and the ports into the key.
     fn key(&mut self, version: u8, tcp: i16) {
         let version = i32::from_ne_bytes([0, 0, 0, version]);
         self.asm.store(Width::Word, R10, stack::KEY, version);
@@ -235,7 +234,7 @@ impl ProgramWriter {
         self.look_up(symbol::PORTS, stack::INDEX, best_effort);
         self.asm.load(Width::Word, R9, R0, 0);
         self.asm.jump_if(Condition::Equal, R9, 0, best_effort);
-        // Rules for streams are 1 to 65,536; the rule for accepted connections is larger.
+        // Rules that name a stream are 1 to 65,536; the rule for accepted connections is larger.
         self.asm.jump_if(Condition::Greater, R9, 0x1_0000, accepted);
         self.asm.compute(Arithmetic::Subtract, R9, 1).jump(deliver);
         self.asm.bind(accepted);
@@ -243,7 +242,7 @@ impl ProgramWriter {
         self.asm.load(Width::Word, R9, R0, 0);
     }
 
-    /// Delivers a frame of the stream in R9, or continues at `nowhere`.
+    /// Delivers a frame to the queue of the stream in R9, or jumps to `nowhere` if there is none.
     fn deliver(&mut self, nowhere: Label) {
         let (missed, queue, thread, queued) = (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.store(Width::Word, R10, stack::INDEX, R9);
@@ -277,8 +276,8 @@ impl ProgramWriter {
         self.asm.jump(nowhere);
     }
 
-    /// Passes a frame below the cap of the stream's entry in R8 (`PacketRate::grant`), or continues
-    /// at `queue`.
+    /// Passes a frame below the cap of the stream whose entry is in R8 (`PacketRate::grant`), or
+    /// jumps to `queue`.
     fn in_context(&mut self, queue: Label) {
         let due = self.asm.label();
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
@@ -303,26 +302,27 @@ impl ProgramWriter {
         self.asm.store(Width::Double, R0, field, R1).bind(none);
     }
 
-    /// Looks up the key at `key` on the stack. Leaves a pointer to its value in R0, or continues at
-    /// `absent`.
+    /// Looks up the key at stack offset `key` in a map. Leaves a pointer to its value in R0, or
+    /// jumps to `absent`.
     fn look_up(&mut self, map: MapSymbol, key: i16, absent: Label) {
         self.asm.load_map(R1, map).set(R2, R10).compute(Arithmetic::Add, R2, i32::from(key));
         self.asm.call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, absent);
     }
 
-    /// Checks that the frame has at least this many bytes at R7.
+    /// Checks that the frame has at least `bytes` bytes from R7 on; otherwise the frame is best
+    /// effort.
     fn need(&mut self, bytes: usize) {
         self.asm.set(R1, R7).compute(Arithmetic::Add, R1, constant(bytes));
         self.asm.jump_if(Condition::Greater, R1, R8, self.labels.best_effort);
     }
 }
 
-/// Returns the constant for a 16-bit field in network order, as it is loaded from a frame.
+/// Returns the constant that equals a 16-bit field in network order after its load from a frame.
 fn network(field: u16) -> i32 {
     i32::from(field.to_be())
 }
 
-/// Returns a header's length as a constant.
+/// Returns the length of a header as a constant.
 fn constant(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }

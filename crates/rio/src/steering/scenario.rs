@@ -1,7 +1,7 @@
 //! Steering tables and frames from arbitrary bytes, for property tests and the fuzz target.
 //!
-//! Most frames are well formed except for a few bytes, because purely random bytes never get past
-//! the Ethernet type.
+//! Most frames are well formed except for a few bytes, because purely random bytes never have a
+//! known Ethernet type.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -13,10 +13,10 @@ use crate::frame::{ConnectionKey, build};
 const MAX_FRAMES: usize = 16;
 /// Maximum number of connections in the tables of one scenario.
 const MAX_CONNECTIONS: u32 = 6;
-/// Ports of the server and of the client.
+/// Port of the server, and port of the client.
 const PORTS: [u16; 2] = [2809, 40001];
 
-/// A frame with its receive queue and time of arrival.
+/// A frame, with its receive queue and its time of arrival.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) frame: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
     pub(crate) now: u64,
 }
 
-/// Tables, and the frames to be steered by them.
+/// Steering tables, and the frames to steer with them.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) steering: Steering,
@@ -36,7 +36,7 @@ pub(crate) struct Scenario {
     pub(crate) arrivals: Vec<Arrival>,
 }
 
-/// A supply of numbers from arbitrary bytes. After their end it yields zeros.
+/// A source of numbers from arbitrary bytes. After the last byte it returns zeros.
 struct Bytes<'b>(&'b [u8]);
 
 impl Bytes<'_> {
@@ -126,7 +126,7 @@ impl Scenario {
     }
 }
 
-/// Returns the two ends of a connection of one of the clients.
+/// Returns the remote and the local end of a client's connection.
 fn ends(version: u8, client: u8, port: u16) -> (SocketAddr, SocketAddr) {
     let (remote, local) = match version {
         4 => ([10, 0, 0, client].into(), [10, 0, 0, 9].into()),

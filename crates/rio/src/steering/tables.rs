@@ -1,4 +1,4 @@
-//! The tables and the decision in plain Rust: the specification of the XDP program.
+//! The steering tables and the decision in plain Rust: the specification of the XDP program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use corelane_sched::task::Nanos;
 use super::{Delivery, PortRule, StreamCounts, StreamEntry, StreamId, TableError, TableSizes};
 use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
-/// The stream of a frame, and the table that named it.
+/// The stream of a frame, with the table that determined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The kernel handles the frame in the receive context.
@@ -32,19 +32,19 @@ impl Verdict {
     }
 }
 
-/// The next step of a frame.
+/// The next step on a frame's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The kernel continues with the frame in the receive context.
     Pass,
     /// The frame waits in the AF_XDP ring of this slot.
     Ring {
-        /// The slot: stream and receive queue.
+        /// The slot, a combination of stream and receive queue.
         slot: u32,
     },
     /// The frame waits for a kernel thread.
     Thread {
-        /// The stream whose CPUMAP has the thread.
+        /// The stream whose CPUMAP contains the thread.
         stream: StreamId,
         /// The thread's processor.
         processor: u32,
@@ -70,7 +70,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Creates empty tables. Every frame passes or goes to best effort, which has no place to wait.
+    /// Creates empty tables. Every frame passes or goes to best effort, for which no queue is set.
     #[must_use]
     pub fn new(table_sizes: TableSizes) -> Self {
         let slots = usize::try_from(table_sizes.slots()).unwrap_or(0);
@@ -113,7 +113,7 @@ impl Steering {
     /// Adds a connection, or moves it to another stream.
     ///
     /// # Errors
-    /// [`TableError::NoSuchStream`], [`TableError::TooManyConnections`].
+    /// [`TableError::NoSuchStream`] or [`TableError::TooManyConnections`].
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
         let most = self.table_sizes.max_connections;
@@ -125,7 +125,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Removes a connection. Returns true if it was there.
+    /// Removes a connection. Returns true if the table had it.
     pub fn remove_connection(&mut self, key: &ConnectionKey) -> bool {
         self.connections.remove(key).is_some()
     }
@@ -140,10 +140,10 @@ impl Steering {
         Ok(())
     }
 
-    /// Records whether a slot has an AF_XDP socket.
+    /// Sets if a slot has an AF_XDP socket.
     ///
     /// # Errors
-    /// [`TableError::NoSuchStream`], [`TableError::NoSuchQueue`].
+    /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
     pub fn set_ring(&mut self, stream: StreamId, queue: u32, is_present: bool) -> Result<(), TableError> {
         let slot = self.slot(stream, queue)?;
         if is_present {
@@ -154,10 +154,10 @@ impl Steering {
         Ok(())
     }
 
-    /// Sets the processor of a slot's kernel thread, and whether that thread exists.
+    /// Sets the processor of a slot's kernel thread, and if that thread exists.
     ///
     /// # Errors
-    /// [`TableError::NoSuchStream`], [`TableError::NoSuchQueue`].
+    /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
     pub fn set_thread(
         &mut self,
         stream: StreamId,
@@ -178,7 +178,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Finds the stream of a frame.
+    /// Determines the stream of a frame.
     #[must_use]
     pub fn classify(&self, frame: &[u8]) -> Verdict {
         let key = match parse(frame) {
@@ -195,7 +195,7 @@ impl Steering {
         }
     }
 
-    /// Finds the next step of a frame that arrived on `queue` at `now`, and counts it.
+    /// Determines the next step of a frame that arrived on `queue` at `now`, and counts the frame.
     pub fn steer(&mut self, frame: &[u8], queue: u32, now: Nanos) -> Route {
         let Some(stream) = self.classify(frame).stream() else {
             self.passed = self.passed.wrapping_add(1);
@@ -222,8 +222,8 @@ impl Steering {
         self.passed
     }
 
-    /// Finds the place where a frame of `stream` waits, and counts the result. `None` if there is
-    /// no such place.
+    /// Determines the queue for a frame of `stream`, and counts the result. `None` if the stream
+    /// has no queue.
     fn deliver(&mut self, stream: StreamId, queue: u32, now: Nanos) -> Option<Route> {
         let entry = *self.streams.get(usize::from(stream.0))?;
         let slot = self.table_sizes.slot(stream, queue);
@@ -261,7 +261,7 @@ impl Steering {
         self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
-    /// Returns the tables, for conversion into the form of the kernel's maps.
+    /// Returns the tables, from which tests build the interpreter's maps.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn parts(&self) -> Parts<'_> {
         Parts {

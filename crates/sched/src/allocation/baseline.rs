@@ -1,4 +1,4 @@
-//! Other allocators and global scheduling, for comparison only. [`admit`](super::admit) accepts
+//! Other allocators and global scheduling, for comparisons only. [`admit`](super::admit) accepts
 //! more tasks.
 
 use super::DEFAULT_MAX_LEVELS;
@@ -7,14 +7,14 @@ use crate::analysis::Steps;
 use crate::task::{Task, Timing, Utilization};
 
 /// Places each task in turn on the core with the most room. Returns the index of each task's core;
-/// `None` for a task that does not fit there.
+/// `None` for a task that does not fit on that core.
 #[must_use]
 pub fn worst_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
     fit(tasks, cores, discipline, |rooms| (0..rooms.len()).max_by_key(|&core| rooms[core]).into_iter().collect())
 }
 
-/// Places each task in turn on the first core that takes it. Returns the index of each task's core;
-/// `None` for a task that fits on no core.
+/// Places each task in turn on the first core on which it fits. Returns the index of each task's
+/// core; `None` for a task that fits on no core.
 #[must_use]
 pub fn first_fit(tasks: &[Task], cores: usize, discipline: Discipline) -> Vec<Option<usize>> {
     fit(tasks, cores, discipline, |rooms| (0..rooms.len()).collect())
@@ -39,7 +39,7 @@ fn fit(
     tasks.iter().map(place).collect()
 }
 
-/// Returns true if global earliest deadline first is schedulable by a bound on densities (Goossens,
+/// Returns true if the tasks pass a density bound for global earliest deadline first (Goossens,
 /// Funk and Baruah 2003).
 ///
 /// The sum of the densities must be at most m - (m - 1) times the largest density.
@@ -54,13 +54,13 @@ pub fn global_edf_by_density(timings: &[Timing], cores: u32) -> bool {
     bound.is_some_and(|bound| cores > 0 && sum <= bound) && timings.iter().all(is_undelayed)
 }
 
-/// Returns true if global earliest deadline first is schedulable by the test of Bertogna, Cirinei
-/// and Lipari (2005). False if a deadline exceeds its period.
+/// Returns true if the tasks pass the interference test for global earliest deadline first
+/// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period.
 #[must_use]
 pub fn global_edf_by_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
         let Some(slack) = task.deadline.checked_sub(task.execution) else { return false };
-        // More interference than this leaves too little time before the deadline.
+        // With more interference, too little time is left before the deadline.
         let most = u128::from(slack) + 1;
         let others = timings.iter().enumerate().filter(|(other, _)| *other != place);
         let sum: u128 = others.map(|(_, other)| u128::from(work_before(other, task.deadline)).min(most)).sum();
@@ -68,8 +68,8 @@ pub fn global_edf_by_interference(timings: &[Timing], cores: u32) -> bool {
     })
 }
 
-/// Returns the longest execution time of a task's jobs within an interval that ends at one of their
-/// deadlines.
+/// Returns the maximum execution time of a task's jobs within an interval that ends at a deadline
+/// of the task.
 fn work_before(task: &Timing, interval: u64) -> u64 {
     let period = task.period.max(1);
     let whole = interval.checked_sub(task.deadline).map_or(0, |room| room / period + 1);
@@ -77,8 +77,9 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
     whole.saturating_mul(task.execution).saturating_add(carried)
 }
 
-/// Returns true if global rate-monotonic scheduling is schedulable by the bound of Bertogna, Cirinei
-/// and Lipari (2005): U <= m / 2 (1 - U_max) + U_max. False where a deadline is below its period.
+/// Returns true if the tasks pass a bound for global rate-monotonic scheduling: U <= m / 2 (1 -
+/// U_max) + U_max (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline is below its
+/// period.
 #[must_use]
 pub fn global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
@@ -90,8 +91,8 @@ pub fn global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
         && timings.iter().all(|task| task.deadline >= task.period && is_undelayed(task))
 }
 
-/// Returns true if neither jitter nor blocking delays the task. These tests do not take them into
-/// account.
+/// Returns true if neither jitter nor blocking delays the task. The tests of this module do not
+/// model them.
 fn is_undelayed(task: &Timing) -> bool {
     task.jitter == 0 && task.blocking == 0
 }
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_heavy_task_defeats_global_scheduling() {
-        // Dhall's effect: the light tasks run first, and the heavy one misses its deadline at a
+        // Dhall's effect: the light tasks run first, and the heavy task misses its deadline at a
         // utilization just above 1.
         let heavy = [Timing::new(2, 100), Timing::new(2, 100), Timing::new(100, 101)];
         assert!(!global_edf_by_density(&heavy, 2));
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn jobs_that_end_with_the_interval_count_whole() {
-        // Two jobs of the second task lie within the 16 of the first.
+        // Two jobs of the second task lie within the 16 units of the first task.
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 16), 6);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 4), 3);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 12), 5);

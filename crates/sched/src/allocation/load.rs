@@ -1,27 +1,27 @@
-//! The tasks of one core, and the test whether the core can take another one.
+//! The tasks of one core, and the test if the core has room for another task.
 
 use crate::analysis::priorities::{audsley_below, deadline_key, shared_levels};
 use crate::analysis::response_time::{follow, response_time};
 use crate::analysis::{Steps, bounds, demand};
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 
-/// The schedulability test of a core.
+/// Schedulability test of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Discipline {
-    /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds;
-    /// tested by exact response times.
+    /// Fixed priorities in deadline-monotonic order, or in an order that Audsley's algorithm finds.
+    /// The test is by exact response times.
     #[default]
     FixedPriority,
-    /// Rate-monotonic priorities, tested by the bound of Liu and Layland, as in the MC-ORB paper.
+    /// Rate-monotonic priorities. The test is the bound of Liu and Layland, as in the MC-ORB paper.
     LiuLayland,
-    /// Earliest deadline first, tested by the exact processor demand.
+    /// Earliest deadline first. The test is by exact processor demand.
     EarliestDeadlineFirst,
 }
 
-/// One in the fixed-point numbers of the hyperbolic bound.
+/// The number one in the fixed-point format of the hyperbolic bound.
 const ONE: u128 = 1 << 62;
 
-/// A timing with the numbers that the quick tests need.
+/// A timing, with the numbers that the quick tests need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charged {
     pub(super) timing: Timing,
@@ -29,7 +29,7 @@ pub(super) struct Charged {
     pub(super) floor: Utilization,
     /// Utilization, rounded up.
     ceiling: Utilization,
-    /// The task's part in the numerator of Bini's bound, in billionths of nanoseconds.
+    /// The task's summand in the numerator of Bini's bound, in billionths of nanoseconds.
     weight: u128,
     /// 1 plus the utilization, rounded up, as a multiple of 1 / [`ONE`].
     factor: u128,
@@ -39,7 +39,7 @@ impl Charged {
     pub(super) fn new(timing: Timing) -> Self {
         let (floor, ceiling) = (timing.utilization_floor(), timing.utilization());
         let one = u128::from(Utilization::ONE.0);
-        // A task without jitter has not released its next job when a lower one completes.
+        // A task without jitter has not released its next job when a lower job completes.
         let counted = if timing.jitter == 0 { one.saturating_sub(u128::from(floor.0)) } else { one };
         // Each product fits into 128 bits; their sum need not.
         let weight =
@@ -48,14 +48,14 @@ impl Charged {
         Self { timing, floor, ceiling, weight, factor }
     }
 
-    /// Returns true if the bounds by utilization apply: the deadline is the period, and nothing
-    /// delays the task.
+    /// Returns true if the bounds by utilization apply: the deadline equals the period, and neither
+    /// jitter nor blocking delays the task.
     fn is_simple(&self) -> bool {
         self.timing.deadline == self.timing.period && self.timing.jitter == 0 && self.timing.blocking == 0
     }
 }
 
-/// The sums of Bini's response-time bound over the tasks with higher priority.
+/// Sums for Bini's response-time bound, over the tasks with higher priority.
 #[derive(Clone, Copy, Default)]
 struct Above {
     weight: u128,
@@ -68,26 +68,26 @@ impl Above {
         self.ceiling += u128::from(charged.ceiling.0);
     }
 
-    /// Returns true if Bini's bound proves that `task`, below the tasks of these sums, meets its
-    /// deadline before its second job arrives.
+    /// Returns true if Bini's bound proves that `task`, at a lower priority than the tasks of these
+    /// sums, meets its deadline before its second job arrives.
     fn proves(&self, task: &Timing) -> bool {
         let one = u128::from(Utilization::ONE.0);
         let latest = task.deadline.min(task.period).saturating_sub(task.jitter);
         let own = (u128::from(task.execution) + u128::from(task.blocking)) * one;
         let Some(rest) = one.checked_sub(self.ceiling) else { return false };
-        // A sum that saturated exceeds any product of two 64-bit numbers.
+        // A saturated sum exceeds every product of two 64-bit numbers.
         self.weight.saturating_add(own) <= u128::from(latest) * rest
     }
 }
 
-/// The tasks of one core, and their cost there.
+/// The tasks of one core, with the results of its analysis.
 #[derive(Clone, Debug)]
 pub(super) struct CoreLoad {
     discipline: Discipline,
     capacity: Utilization,
     max_levels: u32,
-    /// Work that the core does before every task: the manager, connection threads, lanes above the
-    /// pool.
+    /// Work that the core does before every task: the manager, connection threads, lanes with a
+    /// higher priority.
     interference: Vec<Charged>,
     /// The timings of the interference, then those of the tasks.
     timings: Vec<Timing>,
@@ -95,14 +95,13 @@ pub(super) struct CoreLoad {
     tasks: Vec<(Task, Charged)>,
     /// For each task, a lower bound of its first completion in deadline-monotonic order.
     completions: Vec<Nanos>,
-    /// The number of tasks, from the first one, that are known to meet their deadlines in this
-    /// order.
+    /// Number of leading tasks that are known to meet their deadlines in this order.
     verified: usize,
     /// The sum of the utilizations, each rounded down.
     share: Utilization,
 }
 
-/// The priority of a task on its core.
+/// Priority level and response time of a task on its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Assigned {
     pub(super) task: TaskId,
@@ -125,7 +124,7 @@ impl CoreLoad {
         }
     }
 
-    /// Returns the share of the core that is left for further tasks.
+    /// Returns the share of the core that is free for further tasks.
     pub(super) fn room(&self) -> Utilization {
         self.capacity.minus(self.share)
     }
@@ -143,7 +142,7 @@ impl CoreLoad {
         self.capacity
     }
 
-    /// Returns true if, with one more task, each task could still have a priority level of its own.
+    /// Returns true if one more task could have a priority level of its own.
     pub(super) fn has_free_level(&self) -> bool {
         self.tasks.len() < self.max_levels as usize
     }
@@ -155,14 +154,14 @@ impl CoreLoad {
         self.timings.insert(self.interference.len() + place, charged.timing);
         self.completions.insert(place, 0);
         for completion in &mut self.completions[place + 1..] {
-            // At least one more job interferes.
+            // At least one more job of the new task interferes.
             *completion = completion.saturating_add(charged.timing.execution);
         }
         self.verified = self.verified.min(place);
         self.share = self.share.plus(charged.floor);
     }
 
-    /// Removes the task at `place`, which must exist.
+    /// Removes the task at index `place`, which must exist.
     pub(super) fn remove(&mut self, place: usize) -> (Task, Charged) {
         let removed = self.tasks.remove(place);
         self.timings.remove(self.interference.len() + place);
@@ -179,7 +178,7 @@ impl CoreLoad {
     }
 
     /// Repeats the analysis of the tasks that are not known to meet their deadlines. Later tests
-    /// start from its results.
+    /// start from the results.
     pub(super) fn refresh(&mut self, steps: &mut Steps) {
         if self.discipline != Discipline::FixedPriority {
             return;
@@ -198,7 +197,7 @@ impl CoreLoad {
         }
     }
 
-    /// Returns true if, together with this task, the core's own tasks meet all deadlines.
+    /// Returns true if the core's own tasks and `added` meet all deadlines.
     pub(super) fn fits_with(&self, added: &Charged, steps: &mut Steps) -> bool {
         self.holds(Some(added), steps)
     }
@@ -227,8 +226,8 @@ impl CoreLoad {
         }
     }
 
-    /// Tests in this order: hyperbolic bound, Bini's bound, exact response times from earlier
-    /// results. Then searches for another order or for shared levels.
+    /// Applies the hyperbolic bound, then Bini's bound, then exact response times from earlier
+    /// results. If all fail, searches for another order or for shared levels.
     fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut Steps) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
@@ -299,12 +298,12 @@ impl CoreLoad {
         with.assigned().into_iter().find(|assigned| assigned.task == task.id).and_then(|assigned| assigned.response)
     }
 
-    /// Returns the priority level of each task, 0 the most urgent, and its worst-case response time
-    /// at that level.
+    /// Returns the priority level of each task (0 is the most urgent), with its worst-case response
+    /// time at this level.
     ///
-    /// If the deadlines do not hold at any priorities, the order is deadline-monotonic. Tasks
-    /// beyond the last level then share it. Under earliest deadline first there is one level, and
-    /// no response time.
+    /// If the deadlines hold at no priorities, the order is deadline-monotonic, and tasks beyond
+    /// the last level share it. Under earliest deadline first there is one level, and no response
+    /// time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
         let timings = self.timings_with(None);
         let steps = &mut Steps::default();
@@ -325,7 +324,7 @@ impl CoreLoad {
         self.tasks.iter().enumerate().map(assign).collect()
     }
 
-    /// Returns shared levels if the tasks outnumber the levels.
+    /// Returns shared levels if there are more tasks than levels.
     fn shared(&self, timings: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
         if self.has_levels(None) {
             return None;
@@ -334,7 +333,7 @@ impl CoreLoad {
         levels.iter().all(|level| *level < self.max_levels).then_some(levels)
     }
 
-    /// Returns the levels of an order by Audsley's algorithm if the deadline-monotonic order fails.
+    /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails.
     fn searched(&self, timings: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
         if !needs_search(timings) || self.meets_in_order(None, steps) {
             return None;
@@ -351,7 +350,7 @@ impl CoreLoad {
         &self.timings[..self.interference.len()]
     }
 
-    /// Returns the timings of all tasks and the added one, in deadline-monotonic order.
+    /// Returns the timings of all tasks and of the added task, in deadline-monotonic order.
     fn timings_with(&self, added: Option<&Charged>) -> Vec<Timing> {
         let mut timings = self.timings[self.interference.len()..].to_vec();
         if let Some(added) = added {
@@ -372,7 +371,7 @@ fn needs_search(timings: &[Timing]) -> bool {
     timings.iter().any(|timing| timing.deadline > timing.period || timing.blocking != blocking)
 }
 
-/// Returns true if no task has a shorter period than the interference above it.
+/// Returns true if no task has a shorter period than the interference.
 ///
 /// The bound of Liu and Layland only holds if priorities are rate-monotonic.
 fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
@@ -380,8 +379,8 @@ fn have_longer_periods(tasks: &[Timing], interference: &[Timing]) -> bool {
     tasks.iter().all(|task| task.period >= longest)
 }
 
-/// Returns true if a task meets its deadline below `timings` and one more task. Tries Bini's bound
-/// first, then the exact test.
+/// Returns true if a task meets its deadline below `timings` and one more task. Applies Bini's
+/// bound first, then the exact test.
 fn meets(
     task: &Timing,
     above: &Above,
@@ -427,8 +426,8 @@ mod tests {
 
     #[test]
     fn bound_of_liu_and_layland_needs_interference_with_the_shortest_periods() {
-        // The interference runs first although its period is longer: a job of 10 ms waits for 20
-        // ms.
+        // The interference runs first although its period is longer. So a job with a deadline of 10
+        // ms waits for 20 ms.
         let mut load = empty(Discipline::LiuLayland, &[Timing::new(20 * MS, 100 * MS)]);
         assert!(!fits_with(&load, Timing::new(MS, 10 * MS)));
         assert!(fits_with(&load, Timing::new(MS, 100 * MS)));
@@ -439,7 +438,7 @@ mod tests {
 
     #[test]
     fn tasks_beyond_the_last_level_share_it() {
-        // Each task needs a level of its own, and there are two.
+        // Each task needs a level of its own, and only two exist.
         let mut load = CoreLoad::new(Discipline::FixedPriority, Utilization::ONE, 2, &[]);
         for (id, deadline) in [(1, 3), (2, 6), (3, 9)] {
             let timing = Timing::new(3 * MS, 10 * MS).with_deadline(deadline * MS);
@@ -454,12 +453,12 @@ mod tests {
 
     #[test]
     fn each_discipline_has_its_test() {
-        // Utilization 1, harmonic: exact tests accept it, the bound does not.
+        // Utilization 1, harmonic periods: exact tests accept the set, the bound does not.
         let harmonic = [task(1, 5, 10), task(2, 10, 20)];
         assert!(fits(&load(Discipline::FixedPriority, &harmonic)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &harmonic)));
         assert!(!fits(&load(Discipline::LiuLayland, &harmonic)));
-        // Utilization 0.97, not harmonic: only earliest deadline first accepts it.
+        // Utilization 0.97, no harmonic periods: only earliest deadline first accepts the set.
         let uneven = [task(1, 5, 10), task(2, 7, 15)];
         assert!(!fits(&load(Discipline::FixedPriority, &uneven)));
         assert!(fits(&load(Discipline::EarliestDeadlineFirst, &uneven)));
@@ -468,7 +467,7 @@ mod tests {
     #[test]
     fn interference_comes_before_every_task_in_each_discipline() {
         for discipline in [Discipline::FixedPriority, Discipline::EarliestDeadlineFirst] {
-            // Two interfering tasks: neither has a deadline that the other could make it miss.
+            // Two interfering tasks, which have no deadlines that they could make each other miss.
             let manager = Timing::new(MS, 100 * MS);
             let mut load = empty(discipline, &[manager, manager]);
             load.insert(task(1, 8, 10), Charged::new(task(1, 8, 10).timing));
@@ -517,12 +516,12 @@ mod tests {
         }
         let assigned = load.assigned();
         assert_eq!(assigned.iter().map(|one| one.level).collect::<Vec<_>>(), [0, 1, 1]);
-        // The two tasks of the lower level wait for each other: 2 + 9 and two jobs of the first
-        // task.
+        // The two tasks of the lower level interfere with each other: 2 + 9 and two jobs of the
+        // first task.
         assert_eq!(assigned[1].response, assigned[2].response);
         assert_eq!(assigned[2].response, Some(15 * MS));
         assert!(!load.has_free_level());
-        // With one level the first task would wait for the last.
+        // With one level the first task would wait for the last task.
         let one_level = CoreLoad { max_levels: 1, ..load };
         assert!(!fits(&one_level));
     }
@@ -542,7 +541,7 @@ mod tests {
         load.remove_task(TaskId(5)).expect("it is there");
         assert_eq!(load.verified, 4);
         assert!(fits(&load));
-        // Earlier results do not help: the budget covers the whole test.
+        // Earlier results give no help: the budget must cover the whole test.
         assert!(!load.fits_with(&Charged::new(Timing::new(8 * MS, 40 * MS)), &mut Steps::new(1)));
     }
 }

@@ -1,11 +1,11 @@
 //! Allocation of tasks to cores, and admission of further tasks.
 //!
-//! [`admit`] looks for a core that keeps all deadlines with the new task on it. If there is none,
-//! it looks for moves of other tasks that make room. It begins with the cheapest
+//! [`admit`] looks for a core on which the new task fits without a missed deadline. If there is
+//! none, it looks for moves of other tasks that make room. It begins with the cheapest
 //! [`AllocationStep`].
 //!
-//! Invariant: a plan that is carried out leaves every core with all deadlines held, by the test of
-//! its discipline. Pinned tasks never move. [`Machine::max_steps`] bounds the work of a decision.
+//! Invariant: after a plan is carried out, all deadlines hold on every core, by the test of its
+//! discipline. Pinned tasks never move. [`Machine::max_steps`] bounds the work of a decision.
 
 mod load;
 mod search;
@@ -23,20 +23,20 @@ use crate::task::{CoreId, Nanos, Task, TaskId, Timing, Utilization};
 use load::{Charged, CoreLoad};
 use search::Search;
 
-/// The default share of a core that may be promised. It is below 1 because the kernel keeps the
-/// rest from real-time threads.
+/// Default share of a core that tasks may use. It is below 1, because the kernel reserves a part of
+/// each core for ordinary threads.
 pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 
-/// The default bound on the steps of one search for moves.
+/// Default maximum number of steps in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
-/// The bound on the steps of a search for moves that must not take longer than some 200 us.
+/// Maximum number of steps in a search for moves that must end within some 200 us.
 pub const INLINE_STEPS: u32 = 1 << 15;
 
-/// The default number of native priority levels for the tasks of one core.
+/// Default number of native priority levels for the tasks of one core.
 pub const DEFAULT_MAX_LEVELS: u32 = 98;
 
-/// The largest number of cores that [`Machine::with_cores`] puts into one cluster.
+/// Maximum number of cores that [`Machine::with_cores`] puts into one cluster.
 pub const MAX_CLUSTER: u32 = 8;
 
 /// A core that runs tasks.
@@ -44,41 +44,41 @@ pub const MAX_CLUSTER: u32 = 8;
 pub struct Core {
     /// The host, and the processor's number on that host.
     pub id: CoreId,
-    /// The share that may be promised.
+    /// The share of the core that tasks may use.
     pub capacity: Utilization,
-    /// Work that the core does before every task: the manager, connection threads, real-time threads
-    /// of other processes.
+    /// Work that the core does before every task: the manager, connection threads, real-time
+    /// threads of other processes.
     pub interference: Vec<Timing>,
-    /// The number of the core's cluster. Tasks move only within a cluster, such as the cores that
-    /// share a cache.
+    /// The number of the core's cluster. Tasks move only within a cluster, for example between
+    /// cores that share a cache.
     pub cluster: u32,
 }
 
 impl Core {
-    /// Creates a core with the default capacity, in cluster 0, that does no other work.
+    /// Creates a core with the default capacity, in cluster 0, without other work.
     #[must_use]
     pub fn new(id: CoreId) -> Self {
         Self { id, capacity: DEFAULT_CAPACITY, interference: Vec::new(), cluster: 0 }
     }
 }
 
-/// The time that the system adds to each job.
+/// Overheads that the system adds to each job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheads {
     /// The time of one context switch, including the reload of the caches. Each job is charged for
-    /// two.
+    /// two switches.
     pub context_switch: Nanos,
     /// The time to hand a request over from one thread to another; 0 if connections are bound to
     /// threads.
     pub hand_off: Nanos,
-    /// Longest time from a request's arrival until its thread is ready: queueing and wake-up.
+    /// Longest time from a request's arrival until its thread is ready, by queueing and wake-up.
     pub release_jitter: Nanos,
     /// Longest section of the ORB that cannot be preempted.
     pub blocking: Nanos,
 }
 
 impl Overheads {
-    /// Returns the timing that the analysis uses in place of the declared one.
+    /// Returns the timing that the analysis uses instead of the declared timing.
     #[must_use]
     pub fn charge(&self, timing: &Timing) -> Timing {
         let per_job = self.context_switch.saturating_mul(2).saturating_add(self.hand_off);
@@ -86,34 +86,35 @@ impl Overheads {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
-            // A late job comes closer to a later one that is not late.
+            // A late job comes closer to a later job that is not late.
             min_distance: timing.min_distance.saturating_sub(self.release_jitter),
             ..*timing
         }
     }
 }
 
-/// The cores that tasks may run on, and their scheduling.
+/// The cores that tasks may run on, with their scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// All cores, of one host or of several.
+    /// All cores, of one or several hosts.
     pub cores: Vec<Core>,
-    /// The scheduling of each core.
+    /// The schedulability test of each core.
     pub discipline: Discipline,
-    /// The cost of each job beyond its execution time.
+    /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
-    /// Priority levels for the tasks of one core. Tasks that outnumber them share some.
+    /// Number of priority levels for the tasks of one core. If more tasks run there, some share a
+    /// level.
     pub max_levels: u32,
-    /// Bound on the steps of the schedulability tests that look for moves. The tests of the cores
-    /// as they are have a bound of their own.
+    /// Maximum number of steps of the tests that look for moves. Tests without moves have a bound
+    /// of their own.
     pub max_steps: u32,
     /// The most expensive step that a decision may use.
     pub max_allocation_step: AllocationStep,
 }
 
 impl Machine {
-    /// Creates a machine of `cores` cores of host 0 under fixed priorities, without overheads, in
-    /// clusters of at most [`MAX_CLUSTER`].
+    /// Creates a machine with `cores` cores of host 0, under fixed priorities and without
+    /// overheads. Clusters have at most [`MAX_CLUSTER`] cores.
     #[must_use]
     pub fn with_cores(cores: u32) -> Self {
         let core = |core| Core { cluster: core / MAX_CLUSTER, ..Core::new(CoreId { core, ..CoreId::default() }) };
@@ -127,11 +128,12 @@ impl Machine {
         }
     }
 
-    /// Returns the machine with the bounds of a decision within some 200 us.
+    /// Returns the machine with bounds for decisions that take at most some 200 us.
     ///
-    /// They allow a search on 2 cores, up to [`AllocationStep::Repack`] on 8, and [`AllocationStep::Swap`] on more. A
-    /// rejection that is not [exhaustive](Rejection::is_exhaustive) is worth a second decision
-    /// without these bounds, on another thread.
+    /// The bounds allow a search on 2 cores, up to [`AllocationStep::Repack`] on 8, and
+    /// [`AllocationStep::Swap`] on more. After a rejection that is not
+    /// [exhaustive](Rejection::is_exhaustive), a second decision without these bounds, on another
+    /// thread, may still succeed.
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.max_allocation_step = match self.cores.len() {
@@ -147,7 +149,7 @@ impl Machine {
         self.cores.iter().position(|other| other.id == core)
     }
 
-    /// Returns the cores without tasks.
+    /// Returns the loads of the cores before any task is placed.
     fn loads(&self) -> Vec<CoreLoad> {
         let load = |core: &Core| CoreLoad::new(self.discipline, core.capacity, self.max_levels, &core.interference);
         self.cores.iter().map(load).collect()
@@ -158,17 +160,17 @@ impl Machine {
     }
 }
 
-/// The tasks that were admitted, and the core of each.
+/// The admitted tasks, with the core of each.
 ///
-/// A set made by [`TaskSet::on`] keeps the results of each core's analysis, so that decisions about
-/// the same machine start from them.
+/// A set made by [`TaskSet::on`] keeps the analysis of each core, so that later decisions about its
+/// machine start from the results.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
     placed: Vec<(Task, CoreId)>,
     warm: Option<Warm>,
 }
 
-/// The analysis of a set on one machine.
+/// The analysis of a task set on one machine, kept between decisions.
 #[derive(Clone, Debug)]
 struct Warm {
     machine: Machine,
@@ -185,13 +187,13 @@ impl PartialEq for TaskSet {
 impl Eq for TaskSet {}
 
 impl TaskSet {
-    /// Creates an empty set that keeps its analysis on `machine` from decision to decision.
+    /// Creates an empty set that keeps its analysis on `machine` between decisions.
     #[must_use]
     pub fn on(machine: &Machine) -> Self {
         Self { placed: Vec::new(), warm: Some(Warm { machine: machine.clone(), loads: machine.loads() }) }
     }
 
-    /// Returns the set with its analysis on `machine`, which replaces any other.
+    /// Returns the set with its analysis on `machine`, which replaces an earlier analysis.
     #[must_use]
     pub fn moved_to(self, machine: &Machine) -> Self {
         let mut loads = self.loads(machine).into_owned();
@@ -199,7 +201,7 @@ impl TaskSet {
         Self { placed: self.placed, warm: Some(Warm { machine: machine.clone(), loads }) }
     }
 
-    /// Tasks and cores, in the order in which they were admitted.
+    /// Iterates over tasks and their cores, in the order of their admission.
     pub fn iter(&self) -> impl Iterator<Item = (&Task, CoreId)> {
         self.placed.iter().map(|(task, core)| (task, *core))
     }
@@ -222,7 +224,7 @@ impl TaskSet {
         self.placed.iter().find(|(other, _)| other.id == task).map(|(_, core)| *core)
     }
 
-    /// Carries out a plan: its moves, and the new task on its core.
+    /// Carries out a plan: moves tasks as planned, and adds the new task to its core.
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.moves {
             if let Some(task) = self.take(step.task) {
@@ -243,7 +245,7 @@ impl TaskSet {
         }
     }
 
-    /// Removes a task. Returns true if it was in the set.
+    /// Removes a task. Returns true if the task was in the set.
     pub fn withdraw(&mut self, task: TaskId) -> bool {
         self.take(task).is_some()
     }
@@ -260,7 +262,7 @@ impl TaskSet {
         Some(task)
     }
 
-    /// Returns the loads of the machine's cores: those that are kept, or new ones.
+    /// Returns the loads of the machine's cores, either kept ones or new ones.
     fn loads(&self, machine: &Machine) -> Cow<'_, [CoreLoad]> {
         match &self.warm {
             Some(warm) if warm.machine.cores == machine.cores && warm.suits(machine) => Cow::Borrowed(&warm.loads),
@@ -278,7 +280,7 @@ impl TaskSet {
 }
 
 impl Warm {
-    /// Returns true if the analysis holds for this machine, whatever bounds its decisions have.
+    /// Returns true if the analysis also holds for `machine`. Bounds of decisions do not matter.
     fn suits(&self, machine: &Machine) -> bool {
         self.machine.discipline == machine.discipline
             && self.machine.overheads == machine.overheads
@@ -286,48 +288,48 @@ impl Warm {
     }
 }
 
-/// The ways to find room, from the cheapest to the most expensive.
+/// Steps by which a search finds room, from the cheapest to the most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocationStep {
-    /// A core takes the task as it is.
+    /// A core has room for the task without moves.
     Direct,
     /// One other task moves to another core.
     Move,
-    /// Two other tasks change places.
+    /// Two other tasks exchange their cores.
     Swap,
-    /// All tasks of a cluster are placed anew, by decreasing utilization.
+    /// All tasks of a cluster are placed again, by decreasing utilization.
     Repack,
-    /// Branch and bound over all placements of a cluster.
+    /// Branch and bound over all placements of a cluster's tasks.
     Search,
 }
 
-/// A task that changes its core.
+/// A change of a task's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The task.
     pub task: TaskId,
-    /// The task's core until now.
+    /// The task's core before the move.
     pub from: CoreId,
-    /// The task's core from now on.
+    /// The task's core after the move.
     pub to: CoreId,
 }
 
-/// The way to admit a task.
+/// Placement of a new task, with the moves that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The new task.
     pub task: Task,
     /// The new task's core.
     pub core: CoreId,
-    /// Other tasks that move first.
+    /// Moves of other tasks that must come first.
     pub moves: Vec<Move>,
-    /// The way in which the room was found.
+    /// The allocation step that found the room.
     pub found_by: AllocationStep,
     /// The task's worst-case response time from its arrival, if the discipline has one.
     pub response: Option<Nanos>,
 }
 
-/// The test that a rejected task failed on the core with the most room.
+/// The test that a rejected task failed, on the core with the most room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionTest {
     /// The core's share would exceed its capacity.
@@ -337,13 +339,13 @@ pub enum AdmissionTest {
     /// The share fits, but the core's tasks outnumber its priority levels, and sharing them would
     /// miss a deadline.
     Levels,
-    /// No core exists that the task may run on.
+    /// The machine has no core on which the task may run.
     NoCore,
-    /// A task of this name is in the set.
+    /// The set has a task with this name.
     Name,
 }
 
-/// A task that cannot be promised.
+/// The reason why a task was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The task.
@@ -352,12 +354,12 @@ pub struct Rejection {
     pub test: AdmissionTest,
     /// The core with the most room.
     pub core: Option<CoreId>,
-    /// The part by which that core's share would exceed its capacity; 0 if only a deadline fails.
+    /// The amount by which that core's share would exceed its capacity; 0 if only a deadline fails.
     pub excess: Utilization,
-    /// An execution time that would be admitted with this period and deadline, without moves. It is
-    /// the longest, to within a thousandth of the core's room.
+    /// An execution time with which the task would be admitted without moves. It is the longest
+    /// one, to within a thousandth of the core's room.
     pub longest_execution: Option<Nanos>,
-    /// True if every way was tried. False if [`Machine::max_steps`] or
+    /// True if all placements were tried. False if [`Machine::max_steps`] or
     /// [`Machine::max_allocation_step`] ended the search.
     pub is_exhaustive: bool,
 }
@@ -401,10 +403,10 @@ impl Rejection {
 
 impl std::error::Error for Rejection {}
 
-/// Decides whether `task` can run beside `set` on `machine`, and on which core.
+/// Decides if `task` can run beside `set` on `machine`, and on which core.
 ///
 /// # Errors
-/// [`Rejection`] if no rung finds room.
+/// [`Rejection`] if no allocation step finds room.
 ///
 /// # Examples
 /// ```
@@ -452,7 +454,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     Rejection { task: task.id, test, core: Some(machine.cores[place].id), excess, longest_execution, is_exhaustive }
 }
 
-/// Admits tasks one after another. Returns the tasks that were admitted, and the rejections.
+/// Admits tasks one after another. Returns the admitted tasks, and the rejections of the others.
 #[must_use]
 pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
     let mut set = TaskSet::on(machine);
@@ -466,25 +468,25 @@ pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task
     (set, rejections)
 }
 
-/// The place of a task in the schedule of a machine.
+/// Core, priority and response time of a task on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskPlacement {
     /// The task.
     pub task: TaskId,
     /// The task's core.
     pub core: CoreId,
-    /// The task's priority level on that core, 0 the most urgent. Tasks may share one.
+    /// The task's priority level on its core; 0 is the most urgent. Tasks may share a level.
     pub level: u32,
     /// The task's worst-case response time from its arrival, with the machine's overheads. `None`
-    /// if there is no bound, and under earliest deadline first.
+    /// if it has no bound, and under earliest deadline first.
     pub response: Option<Nanos>,
-    /// True if the task's deadline holds. Under earliest deadline first, and in the mode of Liu and
-    /// Layland, the test is for all tasks of the core together.
+    /// True if the task meets its deadline. Under earliest deadline first, and under the bound of
+    /// Liu and Layland, the test is for all tasks of the core together.
     pub is_kept: bool,
 }
 
-/// Returns the priority and the response time of every task, by core. Tasks on cores that the
-/// machine does not have are left out.
+/// Returns the placement of every task, by core. Tasks on cores that the machine does not have are
+/// omitted.
 #[must_use]
 pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     let mut promises = Vec::with_capacity(set.len());
@@ -504,7 +506,7 @@ pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     promises
 }
 
-/// Returns true if every core keeps all deadlines of its tasks.
+/// Returns true if all deadlines hold on every core.
 #[must_use]
 pub fn is_schedulable(set: &TaskSet, machine: &Machine) -> bool {
     let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());

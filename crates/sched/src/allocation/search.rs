@@ -1,4 +1,4 @@
-//! The rungs of the ladder: the ways to find room for one more task.
+//! The search for room for one more task, in steps of increasing cost.
 
 use std::cmp::Reverse;
 
@@ -7,19 +7,20 @@ use super::{AllocationStep, Machine, Move, Plan};
 use crate::analysis::Steps;
 use crate::task::{Task, Utilization};
 
-/// The steps of the first rung, which tests each core once: enough for 1,000 tasks on 16 cores.
+/// Steps of the first allocation step, which tests each core once: enough for 1,000 tasks on 16
+/// cores.
 const DIRECT_STEPS: u32 = 1 << 17;
 
-/// A decision in progress. Cores are named by their index in the machine.
+/// A search in progress. Cores are identified by their index in the machine.
 pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
     steps: Steps,
-    /// True if a bound kept the search from trying a core or a rung.
+    /// True if a bound kept the search from trying a core or an allocation step.
     is_cut: bool,
 }
 
-/// A task to be placed, and its present core, if it has one.
+/// A task to be placed, with its present core, if it has one.
 #[derive(Clone, Copy)]
 struct PlacedTask {
     task: Task,
@@ -27,10 +28,10 @@ struct PlacedTask {
     from: Option<usize>,
 }
 
-/// Room for the new task: its core, and the moves that come first.
+/// A placement for the new task: its core, and the moves that must come first.
 type Room = (usize, Vec<Move>);
 
-/// A way to find room on the cores of one cluster.
+/// A function that looks for room on the cores of one cluster.
 type Finder<'a> = fn(&mut Search<'a>, &PlacedTask, &[usize]) -> Option<Room>;
 
 impl<'a> Search<'a> {
@@ -38,12 +39,12 @@ impl<'a> Search<'a> {
         Self { machine, loads, steps: Steps::new(machine.max_steps), is_cut: false }
     }
 
-    /// Returns true if the search tried every way.
+    /// Returns true if the search has tried all placements.
     pub(super) fn is_exhaustive(&self) -> bool {
         !self.is_cut && !self.steps.is_exhausted()
     }
 
-    /// Looks for room, from the cheapest rung to the most expensive.
+    /// Looks for room, from the cheapest allocation step to the most expensive.
     pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
         let item = PlacedTask { task: *task, charged: *charged, from: None };
         let all: Vec<usize> = (0..self.loads.len()).collect();
@@ -108,10 +109,10 @@ impl<'a> Search<'a> {
         load.response_with(&item.task, &item.charged)
     }
 
-    /// Returns the cores of each cluster that may have room for the task, the cluster with the most
-    /// room first.
+    /// Returns the cores of each cluster that may have room for the task. The cluster with the most
+    /// room comes first.
     ///
-    /// A cluster whose cores together have less room than the task needs is left out.
+    /// A cluster is omitted if all its cores together have less room than the task needs.
     fn clusters(&self, item: &PlacedTask) -> Vec<Vec<usize>> {
         let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
         numbers.sort_unstable();
@@ -133,7 +134,7 @@ impl<'a> Search<'a> {
         task.pinned.is_none_or(|pinned| self.machine.cores[core].id == pinned)
     }
 
-    /// Returns, among the cores that take the task as it is, the one with the least room.
+    /// Returns the core with the least room on which the task fits without moves.
     fn best_fit(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<usize> {
         let loads = self.loads;
         let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
@@ -146,7 +147,7 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core and puts the new task in its place.
+    /// Moves one task to another core, so that the new task fits on the first core.
     fn with_one_move(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -171,15 +172,15 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns the load of `core` with the new task in place of the one at index `place`. `None` if
-    /// that task may not move, a deadline would be missed, or the steps run out.
+    /// Returns the load of `core` in which the new task replaces the task at index `place`. `None`
+    /// if that task may not move, a deadline would be missed, or the steps run out.
     fn rest_with(&mut self, item: &PlacedTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
         if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
             return None;
         }
-        // A copy of the load costs about as much as one step for each of its tasks.
+        // Copying a load costs about as much as one step for each of its tasks.
         if !self.steps.take(load.tasks().len()) {
             return None;
         }
@@ -192,7 +193,7 @@ impl<'a> Search<'a> {
         Some(rest)
     }
 
-    /// Exchanges two tasks of different cores and gives the new one to the first core.
+    /// Exchanges two tasks of different cores, so that the new task fits on the first core.
     fn with_a_swap(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
@@ -200,8 +201,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             for place in 0..loads[core].tasks().len() {
-                // If the new task does not fit even after this task has moved away, no exchange
-                // helps.
+                // If the new task does not fit even without this task, no exchange of it helps.
                 let Some(rest) = self.rest_with(item, core, place) else { continue };
                 let (task, charged) = loads[core].tasks()[place];
                 for &other in cores.iter().filter(|&&other| other != core) {
@@ -209,7 +209,7 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the returning task is smaller.
+                        // An exchange makes room only if the task that comes back is smaller.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
         items
     }
 
-    /// Returns the loads of these cores without the tasks that may move.
+    /// Returns the loads of these cores, without the tasks that may move.
     fn emptied(&self, cores: &[usize]) -> Vec<CoreLoad> {
         let empty = |core: &usize| {
             let mut load = self.loads[*core].clone();
@@ -255,8 +255,8 @@ impl<'a> Search<'a> {
         cores.iter().map(empty).collect()
     }
 
-    /// Places all tasks of the cluster anew: each on the core where it fits best, the largest task
-    /// first.
+    /// Places all tasks of the cluster again, the largest task first, each on the core where it
+    /// fits best.
     fn repacked(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
         self.moves(&items, &places, cores)
     }
 
-    /// Returns the moves that lead to this placement, and the core of the new task.
+    /// Returns the moves that lead to this placement, with the core of the new task.
     fn moves(&self, items: &[PlacedTask], places: &[usize], cores: &[usize]) -> Option<Room> {
         let mut core = None;
         let mut moves = Vec::new();
@@ -286,8 +286,8 @@ impl<'a> Search<'a> {
         core.map(|core| (core, moves))
     }
 
-    /// Searches all placements of the cluster's tasks by branch and bound, the largest task first
-    /// and the fullest core first.
+    /// Searches all placements of the cluster's tasks by branch and bound. The largest task and the
+    /// fullest core come first.
     fn searched(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
@@ -314,7 +314,8 @@ impl<'a> Search<'a> {
             if self.steps.is_exhausted() {
                 return false;
             }
-            // Among equal empty cores one try is enough, unless a later task is pinned.
+            // Empty cores are alike, so one try is enough, unless a later task is pinned to one of
+            // them.
             let load = &loads[place];
             if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
             {
@@ -340,7 +341,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the indices of the loads, the load with the least room first.
+/// Returns the indices of the loads, sorted by increasing room.
 fn by_room(loads: &[CoreLoad]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..loads.len()).collect();
     places.sort_by_key(|&place| loads[place].room());

@@ -5,7 +5,7 @@ const MS: Nanos = 1_000_000;
 
 #[test]
 fn the_longest_overheads_are_refused_without_overflow() {
-    // A task file may contain these values: each is a time of 64 bits.
+    // A task file may contain these values, because each is a time of 64 bits.
     let mut machine = Machine::with_cores(2);
     machine.overheads = Overheads { context_switch: u64::MAX, release_jitter: u64::MAX, ..Overheads::default() };
     let task = Task::new(TaskId(1), Timing::new(50_000, 100_000)).expect("in range");
@@ -20,7 +20,7 @@ fn release_jitter_shortens_the_distance_of_jobs() {
     let charged = |distance| overheads.charge(&Timing::new(1, 10).with_jitter(9).with_min_distance(distance));
     assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
     assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
-    // The first job is late by 4; the next one is not late.
+    // The first job is late by 4, and the next job is not late.
     assert_eq!(crate::analysis::arrivals(&charged(5), 2), 2);
 }
 
@@ -36,7 +36,7 @@ fn whole(cores: u32) -> Machine {
     machine
 }
 
-/// Admits tasks one after another; every plan must leave all deadlines held.
+/// Admits tasks one after another. After every plan all deadlines must hold.
 fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
     let mut set = TaskSet::default();
     for task in tasks {
@@ -61,7 +61,7 @@ fn the_fullest_core_that_fits_takes_the_task() {
     assert!(!set.withdraw(TaskId(3)));
 }
 
-/// Creates a machine of two cores with these tasks on each.
+/// Creates a set in which each of two cores has the given tasks.
 fn placed(machine: &Machine, cores: [&[Task]; 2]) -> TaskSet {
     let mut set = TaskSet::default();
     for (core, tasks) in machine.cores.iter().zip(cores) {
@@ -87,8 +87,8 @@ fn a_task_moves_to_make_room() {
 fn two_tasks_change_places_to_make_room() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 50, 100), task(2, 20, 100)], &[task(3, 60, 100), task(4, 10, 100)]]);
-    // The cores have room for 30 and 30. No single move makes room for 40: only an exchange of 50
-    // and 60, or of 20 and 10.
+    // The cores have room for 30 and 30. No single move makes room for 40. Exchanging 50 and 60, or
+    // 20 and 10, does.
     let plan = admit(&set, &machine, &task(5, 40, 100)).expect("room after a swap");
     assert!(plan.found_by <= AllocationStep::Swap, "{:?}", plan.found_by);
     let mut after = set.clone();
@@ -100,7 +100,7 @@ fn two_tasks_change_places_to_make_room() {
 fn a_search_finds_what_the_cheap_rungs_miss() {
     let machine = whole(2);
     // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start many tasks are
-    // misplaced.
+    // on the wrong core.
     let set = placed(
         &machine,
         [&[task(1, 40, 100), task(2, 50, 100)], &[task(3, 40, 100), task(4, 30, 100), task(5, 20, 100)]],
@@ -222,7 +222,7 @@ fn a_kept_analysis_decides_as_a_new_one() {
         assert_eq!(task_placements(&warm, &machine), task_placements(&cold, &machine));
     }
     assert_eq!(warm, cold);
-    // For another machine the analysis is repeated.
+    // For another machine the analysis is done again.
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
     assert_eq!(task_placements(&warm, &slower), task_placements(&cold, &slower));
@@ -234,7 +234,7 @@ fn a_kept_analysis_decides_as_a_new_one() {
 fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
     let mut machine = whole(2);
     machine.max_allocation_step = AllocationStep::Search;
-    // The new task must go to the second core, so that both others share the first. Only this
+    // The new task must go to the second core, so that both other tasks share the first. No other
     // placement is complete.
     let set = placed(&machine, [&[task(1, 40, 100)], &[task(2, 50, 100)]]);
     let mut new = task(3, 60, 100);
@@ -255,7 +255,7 @@ fn a_core_without_levels_names_them() {
     let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
     assert_eq!(rejection.test, AdmissionTest::Levels);
     assert!(rejection.to_string().contains("no priority level left"), "{rejection}");
-    // Fixed priorities can share it.
+    // Under fixed priorities two tasks can share a level.
     machine.discipline = Discipline::FixedPriority;
     assert!(admit(&set, &machine, &task(2, 10, 100)).is_ok());
     assert_eq!(admit(&set, &machine, &task(2, 10, 15)).expect_err("it cannot wait for 10").test, AdmissionTest::Levels);

@@ -1,24 +1,25 @@
-//! Sufficient tests: a set that passes is schedulable under rate-monotonic priorities; a set that
-//! fails may be schedulable too.
+//! Sufficient schedulability tests for rate-monotonic priorities: a set that passes is schedulable.
+//! A set that fails may be schedulable too.
 //!
-//! Shares are rounded up and bounds down, so that rounding never accepts a set.
+//! Shares are rounded up and bounds are rounded down, so that rounding never accepts a set.
 
 use crate::task::{Nanos, Timing, Utilization};
 
-/// One in the fixed-point numbers of this module.
+/// The number one in the fixed-point format of this module.
 const SCALE: u128 = 1_000_000_000_000_000_000;
 
 /// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks: n
 /// (2^(1/n) - 1).
 ///
-/// It applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it is a
-/// whole processor.
+/// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
+/// is a whole processor.
 #[must_use]
 pub fn liu_layland(tasks: u32) -> Utilization {
     largest_periodic_load(tasks, 2 * SCALE)
 }
 
-/// Returns the largest U with (1 + U / n)^n <= `bound`, a number in the fixed point of [`SCALE`].
+/// Returns the largest U with (1 + U / n)^n <= `bound`, a number in the fixed-point format of this
+/// module.
 pub(super) fn largest_periodic_load(tasks: u32, bound: u128) -> Utilization {
     let tasks = tasks.max(1);
     let (mut low, mut high) = (0, Utilization::ONE.0 + 1);
@@ -35,8 +36,8 @@ pub(super) fn largest_periodic_load(tasks: u32, bound: u128) -> Utilization {
     Utilization(low)
 }
 
-/// Returns `base` to the power of `exponent`, rounded up. If the power exceeds `bound`, may return
-/// any number above `bound`.
+/// Returns `base` to the power of `exponent`, rounded up. If the power exceeds `bound`, the result
+/// is any number above `bound`.
 fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
     let mut result = SCALE;
     while exponent > 0 {
@@ -50,7 +51,7 @@ fn power(mut base: u128, mut exponent: u32, bound: u128) -> u128 {
         if exponent > 0 {
             base = product(base, base);
             if base > bound {
-                // The exponent's highest bit is still to be processed, so the power is at least
+                // The highest bit of the exponent is not processed yet, so the power is at least
                 // `base`.
                 return base;
             }
@@ -66,15 +67,15 @@ pub(super) fn product(one: u128, other: u128) -> u128 {
     one.saturating_mul(other).div_ceil(SCALE)
 }
 
-/// Returns a utilization plus one, in the fixed point of this module.
+/// Returns a utilization plus one, in the fixed-point format of this module.
 pub(super) fn one_plus(share: Utilization) -> u128 {
     SCALE + u128::from(share.0) * (SCALE / u128::from(Utilization::ONE.0))
 }
 
-/// Two in the fixed point of this module.
+/// The number two in the fixed-point format of this module.
 pub(super) const TWO: u128 = 2 * SCALE;
 
-/// Returns the quotient of two numbers in the fixed point of this module, rounded down.
+/// Returns the quotient of two fixed-point numbers of this module, rounded down.
 pub(super) fn quotient(one: u128, other: u128) -> u128 {
     one.saturating_mul(SCALE) / other.max(1)
 }
@@ -87,10 +88,10 @@ pub fn passes_liu_layland(tasks: &[Timing]) -> bool {
     tasks.iter().all(is_simple) && Utilization::total(tasks) <= liu_layland(count)
 }
 
-/// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001): the
-/// product of all (U + 1) is at most 2.
+/// Returns true if the set passes the hyperbolic test: the product of all (U + 1) is at most 2
+/// (Bini, Buttazzo and Buttazzo 2001).
 ///
-/// It accepts every set that [`passes_liu_layland`] accepts.
+/// The test accepts every set that [`passes_liu_layland`] accepts.
 #[must_use]
 pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     let mut all = SCALE;
@@ -106,8 +107,8 @@ pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     true
 }
 
-/// Returns true if the bounds by utilization apply to this task: its deadline is its period, and
-/// neither jitter nor blocking delays it.
+/// Returns true if the bounds by utilization apply to this task: its deadline equals its period,
+/// and neither jitter nor blocking delays it.
 fn is_simple(task: &Timing) -> bool {
     task.deadline == task.period && task.jitter == 0 && task.blocking == 0
 }
@@ -115,8 +116,8 @@ fn is_simple(task: &Timing) -> bool {
 /// Returns an upper bound of a task's worst-case response time from its arrival, in linear time
 /// (Bini and Baruah 2007).
 ///
-/// `None` if the bound does not apply: the tasks above take the whole processor, or a second job
-/// may become ready before the first completes.
+/// `None` if the bound does not apply: the tasks above use the whole processor, or a second job may
+/// become ready before the first job completes.
 #[must_use]
 pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);
@@ -125,7 +126,7 @@ pub fn response_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     for other in above {
         let utilization = u128::from(other.utilization().0);
         share += utilization;
-        // A task without jitter has not released its next job when a lower one completes.
+        // A task without jitter has not released its next job when a lower job completes.
         let counted = if other.jitter == 0 { one.saturating_sub(u128::from(other.utilization_floor().0)) } else { one };
         work = work.checked_add(u128::from(other.execution) * counted)?;
         work = work.checked_add(u128::from(other.jitter) * utilization)?;

@@ -1,9 +1,9 @@
 //! End-to-end response times of chains of tasks over several processors (Tindell and Clark 1994).
 //!
-//! A stage is ready when its predecessor completes. This moment varies between the best and the
-//! worst response time, and the difference is the jitter of the stage. Jitter lengthens response
-//! times, and response times lengthen jitter, so the analysis repeats until nothing changes. A
-//! chain without a fixed point is not schedulable.
+//! A stage is ready when its predecessor completes. This time varies between the best and the worst
+//! response time, and the difference is the jitter of the stage. Jitter lengthens response times,
+//! and response times lengthen jitter, so the analysis repeats until neither changes. A chain
+//! without a fixed point is not schedulable.
 
 use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
@@ -16,39 +16,38 @@ pub const MAX_ROUNDS: u32 = 1 << 12;
 pub struct Stage {
     /// The processor that runs the stage.
     pub processor: usize,
-    /// The stage's priority there; a larger number is more urgent. Stages of one priority interfere
-    /// with each other.
+    /// The stage's priority on its processor; a larger number is more urgent. Stages with equal
+    /// priority interfere with each other.
     pub priority: u32,
     /// The stage's timing; the deadline counts from the chain's arrival. In a first stage, the
-    /// jitter is that of the chain's arrival; in others it is added to the jitter from the
-    /// predecessor.
+    /// jitter is that of the chain's arrival. In later stages, the jitter is added to the jitter
+    /// from the predecessor.
     pub timing: Timing,
-    /// Shortest execution time of the stage's jobs. It is a lower bound of their response times,
-    /// and of the time between two completions.
+    /// Shortest execution time of the stage's jobs. It is also a lower bound of their response
+    /// times, and of the time between two completions.
     pub best: Nanos,
     /// Index of the predecessor, if it has one.
     pub after: Option<usize>,
-    /// Maximum clock difference between the hosts of this stage and its predecessor. It is 0 on one
-    /// host.
+    /// Maximum clock difference between the hosts of this stage and its predecessor; 0 on one host.
     pub clock_error: Nanos,
 }
 
-/// The response times of a stage.
+/// Response times of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageResponse {
-    /// Worst-case time from ready to completion.
+    /// Worst-case time from ready to completion of the stage's job.
     pub response: Nanos,
-    /// Worst-case time from the chain's arrival to completion.
+    /// Worst-case time from the chain's arrival to the completion of the stage's job.
     pub end_to_end: Nanos,
-    /// Jitter of the stage.
+    /// Release jitter of the stage.
     pub jitter: Nanos,
 }
 
-/// The reason why stages have no response times.
+/// The reason why the stages of a system have no response times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainError {
     /// The stage at this index follows a stage that does not exist, or it follows itself, directly
-    /// or through others.
+    /// or indirectly.
     Order(usize),
     /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
     /// round.
@@ -69,7 +68,7 @@ impl std::error::Error for ChainError {}
 /// Returns the response times of all stages.
 ///
 /// # Errors
-/// [`ChainError`] if a stage has none.
+/// [`ChainError`] if a stage has no response time.
 pub fn end_to_end(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
     let order = predecessors_first(stages)?;
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
@@ -106,10 +105,11 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
     response_time(&timings[place], &others).map(|response| response.from_ready)
 }
 
-/// Returns the shortest time between two jobs of a stage that become ready.
+/// Returns the shortest time between two successive jobs of a stage that become ready.
 ///
-/// Because the predecessor's response time varies, jobs leave it closer together than they arrived,
-/// but one after the other. The jitter of the step to this stage brings them closer still.
+/// The predecessor's response time varies. So jobs complete in the predecessor closer together than
+/// they arrived, but one after the other. The jitter of the step to this stage brings them closer
+/// again.
 fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
     let Some(before) = stage.after else { return stage.timing.min_distance };
@@ -122,13 +122,13 @@ fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
     found[place].response.saturating_sub(shortest(&stages[place]))
 }
 
-/// Returns the shortest execution time of a stage's jobs. If it exceeds the worst-case execution
-/// time, that is returned instead.
+/// Returns the shortest execution time of a stage's jobs, or the worst-case execution time if that
+/// is smaller.
 fn shortest(stage: &Stage) -> Nanos {
     stage.best.min(stage.timing.execution)
 }
 
-/// Derives the jitter and the end-to-end time of a stage from its predecessor's.
+/// Derives the response of a stage from the response of its predecessor.
 fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
     let stage = &stages[place];
     let own = stage.timing.jitter;
@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
     }
 
-    /// Returns a chain whose jobs arrive in bursts, over the processors 0, 1 and so on, and a task
-    /// below its last stage.
+    /// Returns a chain over the processors 0, 1 and so on, whose jobs arrive in bursts. A further
+    /// task runs below its last stage.
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
         let mut chain: Vec<Stage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn jobs_leave_a_stage_closer_together_than_they_came() {
-        // The first stage completes a job every 5; the second takes 3 for one job and 1 for the
-        // next.
+        // The first stage completes a job every 5 units. The second stage takes 3 for one job and 1
+        // for the next job.
         let found = end_to_end(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
-        // Two jobs of the last stage, 3 apart, and the task's own execution of 2.
+        // Two jobs of the last stage, 3 units apart, and the task's own execution time of 2.
         assert_eq!(found[3].response, 6);
     }
 
@@ -226,7 +226,8 @@ mod tests {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
         stages[0].best = 50;
         let found = end_to_end(&stages).expect("a fixed point");
-        // Three jobs are 5 apart, and the task's own execution of 1 comes after the first.
+        // Three jobs are 5 units apart, and the task's own execution time of 1 comes after the
+        // first job.
         assert_eq!(found[2].response, 3);
         stages[2].timing.execution = 4;
         assert_eq!(end_to_end(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);

@@ -1,16 +1,16 @@
 //! The exact test for earliest deadline first on one core: Quick Processor-demand Analysis (Zhang
 //! and Burns 2009).
 //!
-//! A set is schedulable if the demand at every deadline in the first busy period fits into the time
-//! until that deadline. The demand is the sum of three parts: the jobs that arrive and have their
-//! deadlines up to then, the longest blocking, and the work above all tasks.
+//! A set is schedulable if, for every deadline in the first busy period, the demand fits into the
+//! time until the deadline. The demand is the sum of three parts: jobs whose arrivals and deadlines
+//! lie in this time, the longest blocking, and the work above all tasks.
 
 use super::{Steps, work};
 use crate::task::{Nanos, Timing, Utilization};
 
 /// Returns true if all deadlines hold under earliest deadline first.
 ///
-/// Returns false too if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// Also returns false if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
 pub fn schedulable(tasks: &[Timing]) -> bool {
     schedulable_below(&[], tasks, &mut Steps::default())
@@ -18,8 +18,8 @@ pub fn schedulable(tasks: &[Timing]) -> bool {
 
 /// Returns the result of [`schedulable`] for a core that runs `interference` before every task.
 ///
-/// The deadlines of the interference are not tested. Returns false too if the budget ends before
-/// the result is known.
+/// The deadlines of the interference are not tested. Also returns false if the step budget ends
+/// before the result is known.
 #[must_use]
 pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> bool {
     if tasks.is_empty() {
@@ -41,20 +41,20 @@ pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut 
         }
         let needed = demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
         let Some(needed) = needed.filter(|needed| *needed <= time) else { return false };
-        // No deadline between `needed` and `time` can be missed, because the demand there is no
+        // No deadline between `needed` and `time` can be missed, because the demand at it is not
         // greater.
         deadline = last_deadline_before(tasks, if needed < time { needed + 1 } else { time });
     }
     true
 }
 
-/// Returns true if the utilization alone decides about this task.
+/// Returns true if the utilization alone decides if the task is schedulable.
 fn is_plain(task: &Timing) -> bool {
     task.deadline >= task.period && task.jitter == 0 && task.blocking == 0
 }
 
-/// Returns the execution time that must complete within the first `time` of a busy period, with the
-/// longest blocking there. `None` if it exceeds the range.
+/// Returns the execution time that must complete within the first `time` of a busy period,
+/// including the longest blocking in it. `None` if it exceeds the range.
 #[must_use]
 pub fn demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     let mut sum = 0_u64;
@@ -68,7 +68,7 @@ pub fn demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     sum.checked_add(blocking)
 }
 
-/// Returns the first deadline of a task whose first job is delayed by its whole jitter.
+/// Returns the first deadline of a task whose first job has the maximum jitter.
 fn first_deadline(task: &Timing) -> Nanos {
     task.deadline.saturating_sub(task.jitter)
 }
@@ -82,8 +82,8 @@ fn last_deadline_before(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     tasks.iter().filter_map(last).max()
 }
 
-/// Returns an interval that contains a missed deadline if there is any. It is the shorter of the
-/// first busy period and the bound by utilization; `None` if neither is found.
+/// Returns the length of an interval that contains a missed deadline if any is missed. It is the
+/// shorter of the first busy period and the bound by utilization; `None` if neither is found.
 fn longest_interval(
     interference: &[Timing],
     tasks: &[Timing],
@@ -111,7 +111,8 @@ fn busy_period(interference: &[Timing], tasks: &[Timing], longest: Option<Nanos>
     None
 }
 
-/// Returns the bound of Baruah, Rosier and Howell (1990), but at least the latest first deadline.
+/// Returns the interval bound of Baruah, Rosier and Howell (1990), but at least the latest first
+/// deadline.
 ///
 /// The bound is (blocking + sum of (T - D + J) U over the tasks + sum of (T + J) U over the
 /// interference) / (1 - U).
@@ -168,7 +169,7 @@ mod tests {
             let task = Timing::new(execution, 100).with_deadline(deadline);
             schedulable_below(&above, &[task], &mut Steps::default())
         };
-        // The demand is 3 within the first 10, and 3 more from 10 on.
+        // The demand is 3 within the first 10 units, and 3 more from then on.
         assert!(fits(7, 10));
         assert!(!fits(8, 10));
         assert!(!fits(8, 13));

@@ -1,5 +1,4 @@
-//! Schedulability analysis on one core: which deadlines hold, and the worst-case response time of
-//! each task.
+//! Schedulability analysis on one core: tests of deadlines, and worst-case response times.
 //!
 //! | module | contents |
 //! |---|---|
@@ -12,7 +11,7 @@
 //! | [`sensitivity`] | the largest execution times that keep all deadlines |
 //!
 //! Invariant: integers only, no sum wraps, and [`Steps`] or [`MAX_STEPS`] bounds every loop. An
-//! analysis that reaches its bound answers "not schedulable", never "schedulable".
+//! analysis that reaches its bound returns "not schedulable", never "schedulable".
 
 pub mod bounds;
 pub mod chain;
@@ -24,12 +23,12 @@ pub mod server;
 
 use crate::task::{Nanos, Timing};
 
-/// The number of steps after which an analysis without its own budget gives up.
+/// Number of steps after which an analysis without its own budget gives up.
 pub const MAX_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
 ///
-/// A step is one evaluation of the jobs of one task within an interval: some nanoseconds.
+/// A step is one evaluation of the jobs of one task within an interval. It takes some nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
     left: u32,
@@ -48,8 +47,8 @@ impl Steps {
         Self { left: steps }
     }
 
-    /// Takes the steps for one evaluation of this many tasks, at least one step. Returns false if
-    /// no step was left. The last evaluation may exceed the budget.
+    /// Takes the steps for one evaluation of `tasks` tasks, at least one step. Returns false if no
+    /// step was left. The last evaluation may exceed the budget.
     pub fn take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));
@@ -63,11 +62,11 @@ impl Steps {
     }
 }
 
-/// Returns the largest number of jobs of a task that become ready in a half-open interval of this
-/// length.
+/// Returns the largest number of jobs of a task that become ready in a half-open interval of length
+/// `length`.
 ///
-/// The periodic bound with jitter is ceil((length + jitter) / period). If jobs have a minimum
-/// distance, at most ceil(length / distance) of them fit.
+/// The periodic bound with jitter is ceil((length + jitter) / period). With a minimum distance
+/// between jobs, at most ceil(length / distance) jobs become ready.
 #[must_use]
 pub fn arrivals(timing: &Timing, length: Nanos) -> u64 {
     if length == 0 {

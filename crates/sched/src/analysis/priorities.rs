@@ -1,6 +1,6 @@
-//! Priority assignment.
+//! Priority assignment for the tasks of one core.
 //!
-//! The functions that return an order return the indices of the tasks, highest priority first.
+//! The functions that return an order return indices of tasks, highest priority first.
 
 use super::Steps;
 use super::response_time::meets_deadline_within;
@@ -8,28 +8,28 @@ use crate::task::Timing;
 
 /// Returns the rate-monotonic order: shorter periods first (Liu and Layland 1973).
 ///
-/// It is optimal if deadlines equal periods.
+/// The order is optimal if deadlines equal periods.
 #[must_use]
 pub fn rate_monotonic(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, |task| task.period)
 }
 
-/// Returns the deadline-monotonic order: the key is the deadline minus the release jitter, shorter
+/// Returns the deadline-monotonic order. The key is the deadline minus the release jitter, shorter
 /// first.
 ///
-/// It is optimal if no deadline exceeds its period and all tasks have the same blocking time
+/// The order is optimal if no deadline exceeds its period and all tasks have equal blocking times
 /// (Zuhily and Burns 2007).
 #[must_use]
 pub fn deadline_monotonic(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, deadline_key)
 }
 
-/// The key of the deadline-monotonic order.
+/// Returns the sort key of the deadline-monotonic order.
 pub(crate) fn deadline_key(task: &Timing) -> u64 {
     task.deadline.saturating_sub(task.jitter)
 }
 
-/// Returns an order in which every task meets its deadline (Audsley 1991). `None` if there is none.
+/// Returns an order in which every task meets its deadline (Audsley 1991); `None` if no order does.
 #[must_use]
 pub fn audsley(tasks: &[Timing]) -> Option<Vec<usize>> {
     audsley_below(&[], tasks, &mut Steps::default())
@@ -38,8 +38,9 @@ pub fn audsley(tasks: &[Timing]) -> Option<Vec<usize>> {
 /// Returns the result of [`audsley`] for tasks whose priorities are all below those of
 /// `interference`.
 ///
-/// The lowest free priority goes to any task that meets its deadline there. The order of the tasks
-/// above does not affect it. Returns `None` too if the budget ends before an order is known.
+/// Any task that meets its deadline at the lowest free priority may have that priority, because the
+/// order of the tasks above does not matter to it. Also returns `None` if the step budget ends
+/// before an order is known.
 #[must_use]
 pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<usize>> {
     let mut open = deadline_monotonic(tasks);
@@ -55,12 +56,12 @@ pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Step
     Some(lowest_first)
 }
 
-/// Returns the level of each task, 0 the most urgent, with the fewest levels on which every task
-/// meets its deadline. `None` if there is no such assignment, or if the budget ends first.
+/// Returns the level of each task (0 is the most urgent), with the fewest levels on which every
+/// task meets its deadline. `None` if no such assignment exists, or if the budget ends first.
 ///
-/// Tasks of one level interfere with each other, and all of them lie below `interference`. The
+/// Tasks of one level interfere with each other, and all of them are below `interference`. The
 /// levels are filled from the lowest. A task that meets its deadline beside all tasks without a
-/// level can have the lowest free level, because the others of that level already count as
+/// level can have the lowest free level, because the other tasks of this level already count as
 /// interference. It is therefore optimal to take all such tasks.
 #[must_use]
 pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
@@ -83,7 +84,7 @@ pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Step
     Some(from_lowest.into_iter().map(|from_lowest| level - 1 - from_lowest).collect())
 }
 
-/// Returns true if `candidate` meets its deadline below all other tasks that have no priority yet.
+/// Returns true if `candidate` meets its deadline below all other tasks without a priority.
 fn fits_below(interference: &[Timing], tasks: &[Timing], open: &[usize], candidate: usize, steps: &mut Steps) -> bool {
     let others = open.iter().filter(|&&place| place != candidate).map(|&place| tasks[place]);
     let above: Vec<Timing> = interference.iter().copied().chain(others).collect();
@@ -132,10 +133,11 @@ mod tests {
 
     #[test]
     fn tasks_share_a_level_where_their_deadlines_allow() {
-        // Together they take 6, within the shortest deadline of 10, so one level holds them all.
+        // Together the tasks take 6, within the shortest deadline of 10, so one level suffices for
+        // all.
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
         assert_eq!(shared_levels(&[], &light, &mut Steps::default()), Some(vec![0, 0, 0]));
-        // The first task cannot wait for a job of the last; the second task can.
+        // The first task cannot wait for a job of the last task. The second task can.
         let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
         assert_eq!(shared_levels(&[], &long, &mut Steps::default()), Some(vec![0, 1, 1]));
         assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut Steps::default()), None);

@@ -18,8 +18,8 @@ pub struct ResponseTime {
     pub from_arrival: Nanos,
     /// Maximum time from the moment at which a job is ready to its completion.
     pub from_ready: Nanos,
-    /// Completion of the first job after a critical instant. With more interference it is a lower
-    /// bound for this task.
+    /// Completion time of the first job after a critical instant. If more interference is added,
+    /// the value remains a lower bound for this task.
     pub first_completion: Nanos,
 }
 
@@ -31,9 +31,9 @@ impl ResponseTime {
     }
 }
 
-/// Returns the worst-case response time of `task` beside the tasks of its priority and above.
+/// Returns the worst-case response time of `task` beside the tasks of equal or higher priority.
 ///
-/// `None` if there is no bound, or if the analysis gives up after [`MAX_STEPS`] steps.
+/// `None` if the response time has no bound, or if the analysis gives up after [`MAX_STEPS`] steps.
 #[must_use]
 pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTime> {
     if has_no_bound(task, interfering) {
@@ -42,38 +42,39 @@ pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTi
     follow(task, interfering, None, 0, None, &mut Steps::default())
 }
 
-/// Returns true if `task` meets its deadline beside the tasks of its priority and above.
+/// Returns true if `task` meets its deadline beside the tasks of equal or higher priority.
 #[must_use]
 pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
     meets_deadline_within(task, interfering, &mut Steps::default())
 }
 
-/// Returns the result of [`meets_deadline`], or false if the budget ends before it is known.
+/// Returns the result of [`meets_deadline`], or false if the budget ends before the result is
+/// known.
 #[must_use]
 pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut Steps) -> bool {
     !has_no_bound(task, interfering)
         && follow(task, interfering, None, 0, Some(task.deadline), steps).is_some_and(|response| response.meets(task))
 }
 
-/// Returns the worst-case response times of tasks in the order of their priorities, highest first.
-/// Each task has a priority of its own.
+/// Returns the worst-case response times of tasks that are listed by priority, highest first. Each
+/// task has a priority of its own.
 #[must_use]
 pub fn response_times(tasks: &[Timing]) -> Vec<Option<ResponseTime>> {
     tasks.iter().enumerate().map(|(place, task)| response_time(task, tasks.get(..place).unwrap_or_default())).collect()
 }
 
-/// Returns true if all of these tasks, in the order of their priorities, meet their deadlines.
+/// Returns true if all of these tasks, listed by priority, meet their deadlines.
 #[must_use]
 pub fn all_meet_deadlines(tasks: &[Timing]) -> bool {
     let above = |place| tasks.get(..place).unwrap_or_default();
     tasks.iter().enumerate().all(|(place, task)| meets_deadline(task, above(place)))
 }
 
-/// Runs the busy-window analysis of `task`.
+/// Runs the busy-window analysis of one task.
 ///
-/// `interfering` and `more` are the tasks of the same or a higher priority. `at_least` is a lower bound
+/// `interfering` and `more` are the tasks of equal or higher priority. `at_least` is a lower bound
 /// of the first job's completion, for example the result before another task was added. With a
-/// `deadline` the analysis ends with `None` as soon as a job is known to miss it.
+/// `deadline` the analysis returns `None` as soon as a job is known to miss it.
 pub(crate) fn follow(
     task: &Timing,
     interfering: &[Timing],
@@ -113,8 +114,8 @@ pub(crate) fn follow(
     None
 }
 
-/// Returns the time from a job's arrival to its completion at `done`. `window_start` is where the
-/// periods of the earlier jobs in the busy window end.
+/// Returns the time from a job's arrival to its completion at `done`. `window_start` is the end of
+/// the periods of the earlier jobs in the busy window.
 fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
     match done.checked_sub(window_start) {
         Some(in_period) => in_period.saturating_add(task.jitter),
@@ -130,10 +131,9 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 /// Returns worst-case response times for jobs that are not preempted, as on a CAN bus (Davis,
 /// Burns, Bril and Lukkien 2007).
 ///
-/// The tasks are in the order of their priorities, highest first. The longest job of a lower
-/// priority is the blocking time, so [`Timing::blocking`] is not read. `granularity` is the
-/// shortest time between two decisions of the scheduler, one bit on CAN. It is at least one unit of
-/// time.
+/// The tasks are listed by priority, highest first. The longest job of a lower priority is the
+/// blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest time between
+/// two decisions of the scheduler, one bit on CAN. It must be at least one unit of time.
 #[must_use]
 pub fn non_preemptive(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -229,11 +229,11 @@ mod tests {
     fn jitter_of_others_and_own_blocking_delay_a_task() {
         let high = Timing::new(2, 10).with_jitter(9);
         let low = Timing::new(4, 40).with_blocking(3);
-        // Blocking of 3, the own execution of 4, and three jobs of `high`: two within the first
-        // nanoseconds, one at 11.
+        // Blocking of 3, the own execution time of 4, and three jobs of `high`: two within the
+        // first nanoseconds, one at 11.
         assert_eq!(response_time(&low, &[high]).expect("a bound").from_arrival, 3 + 4 + 2 * 2);
         assert_eq!(response_time(&high, &[]).expect("a bound").from_arrival, 11);
-        // The second job is ready 1 after the first, and done at 4.
+        // The second job is ready 1 unit after the first, and completes at 4.
         assert_eq!(response_time(&high, &[]).expect("a bound").from_ready, 3);
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let tasks = set(&[(5, 10), (5, 9)]);
         assert_eq!(response_times(&tasks)[1], None);
         assert!(!all_meet_deadlines(&tasks));
-        // Three thirds make the whole processor, however their shares are rounded.
+        // Three thirds make the whole processor, even with rounded shares.
         assert_eq!(from_arrival(&set(&[(1, 3), (1, 3), (1, 3)])), [1, 2, 3]);
     }
 
@@ -253,12 +253,12 @@ mod tests {
         assert_eq!(response_time(&huge, &[huge]), None);
         assert_eq!(response_time(&Timing::new(u64::MAX - 1, u64::MAX).with_blocking(2), &[]), None);
         assert_eq!(response_time(&Timing::new(1, 0), &[]), None);
-        // The part of the period before the window compensates jitter that would otherwise exceed
-        // the range.
+        // The part of the period before the window compensates for jitter that would otherwise
+        // exceed the range.
         let half = 1 << 63;
         let late = Timing::new(1, half).with_jitter(half + 5);
         assert_eq!(super::from_arrival(half, &late, half), half + 5);
-        // Each step comes closer by a billionth of the rest, so the analysis gives up.
+        // Each step approaches the result by a billionth of the distance, so the analysis gives up.
         let slow = Timing::new(1 << 30, u64::MAX);
         assert_eq!(response_time(&slow, &[Timing::new(999_999_999, 1_000_000_000)]), None);
     }

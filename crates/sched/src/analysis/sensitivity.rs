@@ -1,17 +1,17 @@
-//! The largest execution times that keep all deadlines.
+//! Sensitivity analysis: the largest execution times with which all deadlines hold.
 
 use crate::task::{Nanos, Timing, Utilization};
 
-/// A factor of execution times in thousandths.
+/// Factor for execution times, in thousandths.
 pub type Thousandths = u64;
 
-/// The largest factor that [`largest_factor`] tries: 1,000.
+/// The largest factor that [`largest_factor`] tries, 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
-/// Returns the largest factor by which all execution times may be multiplied such that `schedulable`
-/// still holds. `None` if it holds at no factor.
+/// Returns the largest factor for all execution times with which `schedulable` returns true. `None`
+/// if it returns true for no factor.
 ///
-/// Products are rounded up.
+/// Products of factor and execution time are rounded up.
 pub fn largest_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
     let scaled = |factor: Thousandths| -> Vec<Timing> {
         let stretch = |task: &Timing| {
@@ -23,8 +23,8 @@ pub fn largest_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -
     largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
 }
 
-/// Returns the longest execution time that the task at `place` may have such that `schedulable`
-/// still holds. `None` if no execution time satisfies it.
+/// Returns the longest execution time of the task at `place` with which `schedulable` returns true.
+/// `None` if it returns true for no execution time.
 pub fn longest_execution(
     tasks: &[Timing],
     place: usize,
@@ -40,8 +40,8 @@ pub fn longest_execution(
     })
 }
 
-/// Returns an execution time that fits and needs at most the share `room`. It is the longest, to
-/// within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
+/// Returns an execution time that fits and needs at most the share `room`. It is the longest one,
+/// to within a 1,024th of the maximum that `room` and the deadline allow. `None` if none fits.
 pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMut(&Timing) -> bool) -> Option<Nanos> {
     const PARTS: u64 = 1_024;
     let most = u128::from(task.period) * u128::from(room.0) / u128::from(Utilization::ONE.0);
@@ -52,8 +52,8 @@ pub(crate) fn longest_part(room: Utilization, task: &Timing, mut fits: impl FnMu
     parts.map(execution)
 }
 
-/// Returns the largest number from `least` to `most` that fits. `fits` must hold for every number
-/// below one for which it holds.
+/// Returns the largest number from `least` to `most` for which `fits` returns true. If `fits`
+/// returns true for a number, it must do so for all smaller numbers.
 fn largest(least: u64, most: u64, mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     if most < least || !fits(least) {
         return None;
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_task_may_grow_until_another_misses() {
         let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
-        // Two jobs of the first and one of the second fill the 8,000.
+        // Two jobs of the first task and one of the second fill the 8,000 units.
         assert_eq!(longest_execution(&tasks, 0, all_meet_deadlines), Some(3_000));
         assert_eq!(longest_execution(&tasks, 1, all_meet_deadlines), Some(6_000));
         assert_eq!(longest_execution(&tasks, 2, all_meet_deadlines), None);

@@ -1,14 +1,14 @@
-//! Servers: periodic tasks that serve aperiodic requests and bound their processor time.
+//! Servers: periodic tasks that serve aperiodic requests with bounded processor time.
 
 use super::bounds::{TWO, largest_periodic_load, one_plus, product, quotient};
 use crate::task::{Nanos, Timing, Utilization};
 
-/// The rule by which a server keeps its budget.
+/// Rule for when a server loses and regains its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
     /// The server loses its unused budget if no request waits at the start of its period.
     Polling,
-    /// The server keeps its budget until the end of its period, so two budgets may be used back to
+    /// The server keeps its budget until the end of its period, so it may use two budgets back to
     /// back.
     Deferrable,
     /// The server regains used budget one period after its use (sporadic and constant-bandwidth
@@ -19,16 +19,16 @@ pub enum ServerKind {
 /// A server for aperiodic requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// The rule by which it keeps its budget.
+    /// The rule for the server's budget.
     pub kind: ServerKind,
-    /// Execution time in each period.
+    /// Execution time of the server in each period.
     pub budget: Nanos,
-    /// Interval at which the budget is refilled.
+    /// Interval at which the server regains its budget.
     pub period: Nanos,
 }
 
 impl Server {
-    /// Returns the periodic task that interferes as much as this server.
+    /// Returns a periodic task that interferes with lower tasks as much as this server.
     #[must_use]
     pub fn as_timing(self) -> Timing {
         let timing = Timing::new(self.budget, self.period);
@@ -41,9 +41,9 @@ impl Server {
 
 /// Returns the utilization up to which `tasks` periodic tasks are schedulable beside a server.
 ///
-/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest one.
-/// Polling: n ((2 / (Us + 1))^(1/n) - 1); deferrable: n (((Us + 2) / (2 Us + 1))^(1/n) - 1); both
-/// rounded down.
+/// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest
+/// priority. The result is rounded down. Polling: n ((2 / (Us + 1))^(1/n) - 1). Deferrable: n (((Us
+/// + 2) / (2 Us + 1))^(1/n) - 1).
 ///
 /// No task may have a shorter period than the server. Beside a deferrable server, no task may have
 /// a shorter period than the sum of the server's period and budget. Otherwise two budgets back to
@@ -61,9 +61,9 @@ pub fn periodic_load_beside(kind: ServerKind, server: Utilization, tasks: u32) -
     largest_periodic_load(tasks, bound)
 }
 
-/// Returns true if aperiodic requests that pass through stages of these utilizations meet their
-/// deadlines under deadline-monotonic priorities. The sum of U (1 - U / 2) / (1 - U) over the
-/// stages must be at most 1 (Abdelzaher, Thaker and Lardieri 2004).
+/// Returns true if aperiodic requests through stages with these utilizations meet their deadlines
+/// under deadline-monotonic priorities. The sum of U (1 - U / 2) / (1 - U) over the stages must be
+/// at most 1 (Abdelzaher, Thaker and Lardieri 2004).
 #[must_use]
 pub fn aperiodic_stages_fit(stages: &[Utilization]) -> bool {
     let unit = one_plus(Utilization::default());
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn periodic_loads_beside_servers() {
         let load = |kind, tenths: u64| {
-            // With many tasks, the bounds in thousandths are these, rounded to the nearest.
+            // Bounds for many tasks, in thousandths, rounded to the nearest.
             (periodic_load_beside(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
         };
         assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Polling, tenths)), [598, 511, 431]);
@@ -118,7 +118,7 @@ mod tests {
             let fits = |thousandths: &u64| aperiodic_stages_fit(&vec![Utilization(thousandths * 1_000_000); stages]);
             (1..1000).rev().find(fits).expect("some utilization fits")
         };
-        // Published as .586/.382/.279/.219/.180, rounded to the nearest.
+        // The published bounds, rounded to the nearest, are .586/.382/.279/.219/.180.
         assert_eq!([1, 2, 3, 4, 5].map(cap), [585, 381, 279, 219, 180]);
         assert!(!aperiodic_stages_fit(&[Utilization::ONE]));
         assert!(aperiodic_stages_fit(&[]));

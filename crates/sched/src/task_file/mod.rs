@@ -5,7 +5,7 @@
 //! | TOML, the project's own | [`toml::read`] | [`toml::write`] |
 //! | JSON of rt-app | [`rt_app::read`] | [`rt_app::write`] |
 //!
-//! Input is text of bounded size. An error names the field, and the line if it is known.
+//! A reader accepts text of bounded size. An error names the field, and the line if it is known.
 
 pub mod rt_app;
 pub mod toml;
@@ -15,16 +15,16 @@ use std::fmt;
 use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads};
 use crate::task::{CoreId, Task, TimingError, Utilization};
 
-/// The size in bytes beyond which a task file is refused.
+/// Maximum size of a task file in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// The number of tasks beyond which a task file is refused.
+/// Maximum number of tasks in a task file.
 pub const MAX_TASKS: usize = 10_000;
 
-/// The number of cores beyond which a task file is refused.
+/// Maximum number of cores in a task file.
 pub const MAX_CORES: u32 = 1_024;
 
-/// The length in bytes beyond which a task's name is refused.
+/// Maximum length of a task's name in bytes.
 pub const MAX_NAME: usize = 64;
 
 /// A task with its name.
@@ -32,26 +32,26 @@ pub const MAX_NAME: usize = 64;
 pub struct NamedTask {
     /// The name: 1 to [`MAX_NAME`] bytes, no control characters, unique in its file.
     pub name: String,
-    /// The task. Its id is its place in the file.
+    /// The task. Its id is its position in the file.
     pub task: Task,
 }
 
-/// The machine that a task file describes. Fields that the file leaves out are `None`.
+/// The machine that a task file describes. Fields that the file omits are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTable {
     /// The number of cores.
     pub cores: Option<u32>,
-    /// The scheduling of each core.
+    /// The schedulability test of each core.
     pub discipline: Option<Discipline>,
-    /// The share of each core that may be promised.
+    /// The share of each core that tasks may use.
     pub capacity: Option<Utilization>,
-    /// The cost of each job beyond its execution time.
+    /// The costs of each job beyond its execution time.
     pub overheads: Overheads,
 }
 
 impl MachineTable {
-    /// Returns the machine. It has as many cores as the table declares, else as many as the pinned
-    /// tasks need, else one.
+    /// Returns the machine. It has as many cores as the table declares. Without a declaration it
+    /// has the cores that pinned tasks need, at least one.
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
         let pinned = tasks.iter().filter_map(|named| named.task.pinned).map(|core| core.core.saturating_add(1));
@@ -74,12 +74,12 @@ pub struct TaskFile {
     pub tasks: Vec<NamedTask>,
 }
 
-/// A task file that cannot be read.
+/// Error of a task file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFileError {
-    /// The line, counted from 1, if it is known.
+    /// The line in the file, counted from 1, if it is known.
     pub line: Option<usize>,
-    /// The field, such as `task.period`; empty if the text as a whole is malformed.
+    /// The field with the error, such as `task.period`; empty if the whole text is malformed.
     pub field: String,
     /// The reason.
     pub reason: String,
@@ -120,7 +120,7 @@ fn name_error(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the core of this number on the file's own host.
+/// Returns the core with this number on the host of the file.
 fn core(number: u32) -> CoreId {
     CoreId { core: number, ..CoreId::default() }
 }

@@ -2,10 +2,10 @@
 //!
 //! A task becomes a thread with one `run` and one `timer` event in an endless loop. When a file is
 //! read, the execution time is the sum of the `run` and `runtime` events. The period is that of the
-//! timer, else `dl-period`. `dl-deadline` is the deadline. A thread's only phase may have these
-//! fields and `cpus` too; they take precedence over those of the thread. Threads that sleep, lock,
-//! signal or have several phases have no period of their own. They are refused, and the error names
-//! the field.
+//! timer, or else `dl-period`. `dl-deadline` is the deadline. These fields and `cpus` may also be
+//! in the thread's only phase, where they take precedence over those of the thread. Threads that
+//! sleep, lock, signal or have several phases have no period of their own. They are refused, and
+//! the error names the field.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,8 @@ const MICROSECOND: u64 = 1_000;
 /// The native priority of the most urgent level in a written file.
 const TOP_PRIORITY: u32 = 98;
 
-/// Properties of threads and phases that affect neither when a task runs nor for how long.
+/// Properties of threads and phases that affect neither the start nor the duration of a task's
+/// jobs.
 const IGNORED: [&str; 16] = [
     "comment",
     "dl-deadline",
@@ -39,11 +40,11 @@ const IGNORED: [&str; 16] = [
     "phases",
 ];
 
-/// Reads a task file of rt-app. A thread with `instance` n becomes n tasks.
+/// Reads a task file of rt-app. A thread whose `instance` is n becomes n tasks.
 ///
 /// # Errors
-/// [`TaskFileError`] with the line of malformed JSON, or the field that has no meaning for a periodic
-/// task or is out of range.
+/// [`TaskFileError`] with the line of malformed JSON, or with a field that is out of range or does
+/// not apply to a periodic task.
 pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
     if let Some(error) = super::size_error(text) {
         return Err(error);
@@ -94,7 +95,7 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
                 period = Some(microseconds(&format!("{field}.period"), time)?);
             }
             "timer" => return Err(wrong(&field, "a periodic task has one timer")),
-            // These are properties of a thread whose events are in a phase.
+            // A thread whose events are in a phase may have these properties.
             _ if IGNORED.contains(&event.as_str()) => {}
             _ => return Err(wrong(&field, "a periodic task has the events run, runtime and timer only")),
         }
@@ -124,7 +125,7 @@ fn read_thread(path: &str, thread: &Map<String, Value>) -> Result<Task, TaskFile
     Ok(Task { pinned, ..task })
 }
 
-/// Returns the events of a thread: those of its only phase, or its own.
+/// Returns the events of a thread: those of its only phase, or those of the thread itself.
 fn only_phase<'t>(
     path: &str,
     thread: &'t Map<String, Value>,
@@ -143,7 +144,7 @@ fn only_phase<'t>(
     }
 }
 
-/// Returns the core of a thread that may run on only one.
+/// Returns the core of a thread that may run on one core only.
 fn only_core(path: &str, thread: &Map<String, Value>) -> Result<Option<CoreId>, TaskFileError> {
     let Some(cpus) = thread.get("cpus") else { return Ok(None) };
     let field = format!("{path}.cpus");
@@ -176,27 +177,27 @@ fn wrong(field: &str, reason: &str) -> TaskFileError {
     TaskFileError::new(None, field, reason)
 }
 
-/// Returns a key of the document for messages, without control characters and cut to
+/// Returns a key of the document for a message: without control characters, and cut to
 /// [`MAX_NAME`](super::MAX_NAME) characters.
 fn shown(key: &str) -> String {
     key.chars().filter(|letter| !letter.is_control()).take(super::MAX_NAME).collect()
 }
 
-/// A task with the core and the priority level that the allocation gives it.
+/// A task with the core and the priority level that the allocation has assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The task.
     pub task: NamedTask,
     /// The task's core, if it is bound to one.
     pub core: Option<u32>,
-    /// The task's priority level on that core, 0 the most urgent.
+    /// The task's priority level on its core; 0 is the most urgent.
     pub level: u32,
 }
 
-/// Writes a task file of rt-app that runs for `seconds` seconds under `SCHED_FIFO`.
+/// Writes a task file of rt-app. Its threads run for `seconds` seconds under `SCHED_FIFO`.
 ///
-/// Times are rounded to microseconds so that the tasks do not become easier to schedule: execution
-/// times up, periods and deadlines down. Jitter, blocking and criticality have no field in rt-app.
+/// Times are rounded to microseconds, and never in favour of a task: execution times up, periods
+/// and deadlines down. rt-app has no fields for jitter, blocking and criticality.
 #[must_use]
 pub fn write(tasks: &[Placed], seconds: u64) -> String {
     let mut threads = Map::new();

@@ -1,7 +1,7 @@
 //! Task files in TOML.
 //!
 //! ```toml
-//! [machine]                       # optional, and each of its fields
+//! [machine]                       # optional, like each of its fields
 //! cores = 2
 //! discipline = "fixed-priority"   # or "liu-layland", "earliest-deadline-first"
 //! capacity = 0.95                 # of each core
@@ -15,7 +15,7 @@
 //! execution = "3ms"
 //! period = "20ms"
 //! deadline = "15ms"               # default: the period
-//! jitter = "1ms"                  # default: 0ns; so are blocking and min_distance
+//! jitter = "1ms"                  # default: 0ns, like blocking and min_distance
 //! criticality = "high"            # or "low"; default: "normal"
 //! core = 1                        # default: any core
 //! ```
@@ -40,7 +40,7 @@ const DISCIPLINES: [(&str, Discipline); 3] = [
 const CRITICALITIES: [(&str, Criticality); 3] =
     [("low", Criticality::Low), ("normal", Criticality::Normal), ("high", Criticality::High)];
 
-/// Returns the discipline with this name. Task files and commands use the same names.
+/// Returns the discipline with this name, as task files and commands use it.
 #[must_use]
 pub fn discipline(name: &str) -> Option<Discipline> {
     DISCIPLINES.iter().find(|(other, _)| *other == name).map(|(_, discipline)| *discipline)
@@ -222,7 +222,7 @@ fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>)
     Ok(NamedTask { name, task: Task { criticality, pinned, ..task } })
 }
 
-/// A table of the document, and its fields that were requested.
+/// A table of the document, with the names of the fields that were read.
 struct TomlTable<'d> {
     text: &'d str,
     path: &'static str,
@@ -254,8 +254,8 @@ impl<'d> TomlTable<'d> {
         TaskFileError::new(Some(line_of(self.text, value.span().start)), self.field(name), reason)
     }
 
-    /// Creates an error about a field. The line is that of the field or, if the field is absent,
-    /// that of the table.
+    /// Creates an error about a field. Its line is the line of the field or, if the field is
+    /// absent, the line of the table.
     fn wrong_field(&self, name: &str, reason: &str) -> TaskFileError {
         match self.table.get(name) {
             Some(value) => self.wrong(name, value, reason),
@@ -312,7 +312,7 @@ impl<'d> TomlTable<'d> {
     }
 }
 
-/// Returns the number of the line, from 1, that contains the byte at `offset`.
+/// Returns the number of the line, counted from 1, that contains the byte at `offset`.
 fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
@@ -380,7 +380,7 @@ period = \"1s\"
         assert_eq!(open.machine(&file.tasks[1..]).cores.len(), 1);
     }
 
-    /// Returns the error for a task with a header, a name and these lines.
+    /// Returns the error for a task with a header, a name and the given lines.
     fn error(lines: &str) -> String {
         read(&format!("[[task]]\nname = 'a'\n{lines}")).expect_err("malformed").to_string()
     }

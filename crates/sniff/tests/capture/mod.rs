@@ -1,21 +1,22 @@
-//! Captures that tests make: TCP segments of given octets in a pcap or pcapng file.
+//! Captures for tests: TCP segments with given octets in a pcap or pcapng file.
 
 use std::net::SocketAddrV4;
 
-/// A packet to be captured.
+/// A segment of a test capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) from: SocketAddrV4,
     pub(crate) to: SocketAddrV4,
     pub(crate) sequence: u32,
-    /// Number of the first octet of the other direction that the sender does not have.
+    /// Acknowledgement number: the first octet of the other direction that the sender has not
+    /// received.
     pub(crate) acknowledges: u32,
-    /// Flags of TCP: FIN 1, SYN 2, RST 4, ACK 16.
+    /// TCP flags: FIN 1, SYN 2, RST 4, ACK 16.
     pub(crate) flags: u8,
     pub(crate) octets: Vec<u8>,
 }
 
-/// Returns an IP packet with the segment.
+/// Returns an IP packet that contains the segment.
 pub(crate) fn ip_packet(sent: &Sent) -> Vec<u8> {
     let total = u16::try_from(40 + sent.octets.len()).expect("a segment fits into a packet");
     let mut packet = vec![0x45, 0];
@@ -32,7 +33,7 @@ pub(crate) fn ip_packet(sent: &Sent) -> Vec<u8> {
     packet
 }
 
-/// Returns a pcap file of packets without a link layer. A millisecond lies between two packets.
+/// Returns a pcap file of IP packets without a link layer, one packet each millisecond.
 pub(crate) fn pcap(packets: &[Sent]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 0x4_0000, 101] {
@@ -51,7 +52,7 @@ pub(crate) fn pcap(packets: &[Sent]) -> Vec<u8> {
     file
 }
 
-/// Returns a pcapng file of packets on Ethernet, with nanoseconds.
+/// Returns a pcapng file of Ethernet packets, with times in nanoseconds.
 pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut block = |kind: u32, body: &[u8]| {
@@ -66,7 +67,7 @@ pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
     for (number, sent) in packets.iter().enumerate() {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
         frame.extend(ip_packet(sent));
-        // Short frames have a padding behind the IP packet.
+        // Short Ethernet frames have padding after the IP packet.
         frame.resize(frame.len().max(60), 0);
         let length = u32::try_from(frame.len()).expect("a frame is short");
         let time = 1_700_000_000_000_000_000 + 1_000_000 * u64::try_from(number).expect("few packets");
@@ -81,7 +82,7 @@ pub(crate) fn pcapng(packets: &[Sent]) -> Vec<u8> {
     file
 }
 
-/// Both directions of a connection.
+/// Both directions of a test connection.
 pub(crate) struct Conversation {
     pub(crate) packets: Vec<Sent>,
     ends: [SocketAddrV4; 2],
@@ -89,7 +90,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins a connection. `first` is the number of the client's first octet.
+    /// Begins a connection. `first` is the client's first sequence number.
     pub(crate) fn begin(client: &str, server: &str, first: u32) -> Self {
         let ends = [client, server].map(|end| end.parse().expect("an address"));
         let mut conversation = Conversation { packets: Vec::new(), ends, next: [first, first.wrapping_add(9_000)] };
@@ -100,7 +101,7 @@ impl Conversation {
         conversation
     }
 
-    /// Sends octets in segments of at most `size`.
+    /// Sends octets in segments of at most `size` octets.
     pub(crate) fn send(&mut self, is_server: bool, octets: &[u8], size: usize) {
         let side = usize::from(is_server);
         for part in octets.chunks(size) {

@@ -1,13 +1,13 @@
 //! Deferred closing of descriptors whose last close may sleep.
 //!
 //! A process at the other end of a Unix socket can pass a descriptor whose closing waits: a TCP
-//! socket with `SO_LINGER` and unsent data, or a file of a file system that its own program serves.
-//! One thread, `sys/close`, closes such descriptors. It runs in the ordinary scheduling class and
-//! ends when it has nothing left to do. No other thread waits for it.
+//! socket with `SO_LINGER` and unsent data, or a file of a file system that the process itself
+//! serves. One thread, `sys/close`, closes such descriptors, so that no other thread waits for the
+//! close. It runs in the ordinary scheduling class and ends when no descriptor is left.
 
 use std::os::fd::OwnedFd;
 
-/// Closes a descriptor that a peer has passed. The caller does not wait until it is closed.
+/// Gives a descriptor that a peer has passed to the closing thread, and returns without waiting.
 ///
 /// If the system refuses a thread, the descriptor stays open until a later call can start one.
 #[cold]
@@ -15,8 +15,8 @@ pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Closes a Unix socket whose receive queue may hold descriptors, in the way of [`close`]. The
-/// caller has shut both directions down.
+/// Gives a Unix socket whose receive queue may hold descriptors to the closing thread, as [`close`]
+/// does. The caller must have shut down both directions.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);
@@ -28,7 +28,7 @@ pub fn pending() -> usize {
     list::pending()
 }
 
-/// The queue in models, which have no descriptors.
+/// The queue in models, which run without descriptors.
 #[cfg(loom)]
 mod list {
     pub(super) fn push(descriptor: std::os::fd::OwnedFd, _has_queue: bool) {
@@ -46,7 +46,8 @@ mod list {
     use crate::{process, socket};
 
     struct CloseQueue {
-        /// Descriptors to close. The flag is true for a socket whose queue may hold more descriptors.
+        /// Descriptors to close. The flag is true for a socket whose queue may hold more
+        /// descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
         /// The [`process::generation`] of the process that has a closing thread; 0 if there is
         /// none.
@@ -76,7 +77,7 @@ mod list {
     }
 
     fn run() {
-        // Leaving a class of fixed priority is never refused.
+        // The kernel lets every thread leave a class with fixed priorities.
         let _ = thread::set_scheduling(None, Scheduling::Other);
         loop {
             let mut waiting = QUEUE.lock();
@@ -90,8 +91,8 @@ mod list {
                     QUEUE.lock().descriptors.push_back((passed, false))
                 });
             }
-            // Most closes that sleep wait for unsent bytes. After this call they do not. Other
-            // sleeping closes hold up this thread.
+            // Most closes that sleep wait for unsent bytes, and this call prevents that. Other
+            // sleeping closes delay this thread.
             socket::disable_linger(descriptor.as_fd());
         }
     }

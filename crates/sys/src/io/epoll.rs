@@ -1,9 +1,9 @@
 //! Readiness of many descriptors.
 //!
-//! An [`Epoll`] maps descriptors to 64-bit tokens chosen by the caller and reports tokens. Several
-//! threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly one of
-//! them per event. An `Epoll` does not own the watched descriptors; the kernel removes one when its
-//! last duplicate is closed.
+//! An [`Epoll`] maps descriptors to 64-bit tokens that the caller chooses, and reports tokens.
+//! Several threads may wait on one `Epoll`: with edge-triggered interest the kernel wakes exactly
+//! one of them per event. An `Epoll` does not own the watched descriptors. The kernel removes a
+//! descriptor when its last duplicate is closed.
 
 use std::io;
 use std::ops::BitOr;
@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use crate::{clock, syscall};
 
-/// The events to report; values combine with `|`. Errors and full hang-ups are always reported.
+/// Events to report for a descriptor; values combine with `|`. Errors and full hang-ups are always
+/// reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(u32);
 
 impl Interest {
-    /// Nothing but errors and full hang-ups.
+    /// No events but errors and full hang-ups.
     pub const NONE: Self = Self(0);
     /// Bytes to read, a connection to accept, or the end of the stream.
     pub const READABLE: Self = Self(libc::EPOLLIN as u32);
@@ -26,7 +27,7 @@ impl Interest {
     pub const WRITABLE: Self = Self(libc::EPOLLOUT as u32);
     /// The peer closed at least its writing side.
     pub const HANG_UP: Self = Self(libc::EPOLLRDHUP as u32);
-    /// Reports each arrival once, instead of as long as the state lasts.
+    /// Reports each event once, instead of as long as the state lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
 
     /// Combines two interests, also in constants.
@@ -44,7 +45,7 @@ impl BitOr for Interest {
     }
 }
 
-/// One report: the token of the descriptor, and the events.
+/// One report of [`Epoll::wait`]: the token of a descriptor, and its events.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct EpollEvent(libc::epoll_event);
@@ -58,7 +59,7 @@ impl EpollEvent {
         self.0.u64
     }
 
-    /// Returns true if there is something to read: bytes, a connection, the end of the stream.
+    /// Returns true if the descriptor can be read: bytes, a connection, or the end of the stream.
     pub fn is_readable(&self) -> bool {
         self.has(libc::EPOLLIN)
     }
@@ -119,7 +120,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
     }
 
-    /// Changes token and interest of a watched descriptor. A pending edge is reported anew.
+    /// Changes token and interest of a watched descriptor. The kernel reports a pending edge again.
     ///
     /// # Errors
     /// `NotFound` if `fd` is not watched.
@@ -127,7 +128,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
     }
 
-    /// Stops watching `fd`. Another thread may still hold a report that it took before.
+    /// Stops watching `fd`. Another thread may still have a report of it from before.
     ///
     /// # Errors
     /// `NotFound` if `fd` is not watched.
@@ -137,8 +138,8 @@ impl Epoll {
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
     ///
-    /// A `timeout` of `None` waits for ever; zero does not wait. No reports mean that the time is
-    /// over or a signal came. With an empty array the call returns at once.
+    /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the time
+    /// is over or a signal came. With an empty array the call returns at once.
     ///
     /// # Errors
     /// When the kernel is out of memory.
@@ -169,8 +170,8 @@ impl Epoll {
         Ok(count as usize)
     }
 
-    /// Waits with `epoll_pwait2`, which takes nanoseconds. Before Linux 5.11 waits in milliseconds,
-    /// rounded up.
+    /// Waits with `epoll_pwait2`, which takes nanoseconds. Kernels before Linux 5.11 wait for whole
+    /// milliseconds, rounded up.
     fn wait_precisely(&self, events: &mut [EpollEvent], timeout: Duration) -> io::Result<usize> {
         static MISSING: AtomicBool = AtomicBool::new(false);
         if !MISSING.load(Ordering::Relaxed) {

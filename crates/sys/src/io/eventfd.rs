@@ -1,7 +1,7 @@
 //! A descriptor that wakes a thread blocked in `epoll_wait` or `ppoll`.
 //!
-//! An [`EventFd`] holds a counter of the kernel. Notifications that have not been drained count as
-//! one, and none is lost. Neither notifying nor draining blocks.
+//! An [`EventFd`] holds a counter of the kernel. Several notifications before a drain count as one,
+//! and none is lost. Neither notifying nor draining blocks.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -29,14 +29,14 @@ impl EventFd {
     pub fn notify(&self) {
         let one = 1u64;
         // SAFETY: `one` lives through the call, which reads its 8 bytes. The only failure of a
-        // valid event descriptor is EAGAIN at a counter of 2^64-2. The descriptor is readable then,
-        // as wanted.
+        // valid event descriptor is EAGAIN at a counter of 2^64-2, and the descriptor is readable
+        // then, too.
         let _ = syscall::retry_interrupted(|| unsafe {
             libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
         });
     }
 
-    /// Makes the descriptor unreadable again. Returns true if there had been a notification.
+    /// Makes the descriptor unreadable again. Returns true if a notification had come.
     pub fn drain(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable bytes, the number that the call may write.

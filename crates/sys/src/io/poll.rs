@@ -1,8 +1,8 @@
 //! Waiting for one descriptor until an absolute deadline, with a high-resolution timer.
 //!
 //! The functions use `ppoll` with a timer slack of one nanosecond. So a wait ends within tens of
-//! microseconds after its deadline, instead of at the next scheduler tick. The slack is set the
-//! first time a thread waits here (one more system call, once per thread).
+//! microseconds after its deadline, instead of at the next scheduler tick. The first wait of a
+//! thread sets the slack, which costs one more system call.
 
 use std::cell::Cell;
 use std::io;
@@ -14,7 +14,7 @@ use crate::syscall;
 /// The result of [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// Reading does not block: there are bytes, the end of the stream, or an error to collect.
+    /// Reading does not block: the descriptor has bytes, the end of the stream, or an error.
     pub readable: bool,
     /// Writing does not block.
     pub writable: bool,
@@ -47,8 +47,8 @@ pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
     Ok(wait(fd, false, true, deadline)?.is_any())
 }
 
-/// Waits until `deadline` for the requested directions. If nothing is ready, the deadline has
-/// passed. Makes one system call unless signals interrupt it.
+/// Waits until one of the requested directions is ready or `deadline` has passed. If none is ready
+/// in the result, the deadline has passed. Makes one system call unless signals interrupt it.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -107,8 +107,8 @@ pub struct HangUp {
     pub both: bool,
 }
 
-/// Waits until one of two descriptors can be read or `deadline` has passed, and returns which. If
-/// neither is readable, the deadline has passed or a signal came.
+/// Waits until one of two descriptors can be read or `deadline` has passed. Returns which of them
+/// are readable. If neither is readable, the deadline has passed or a signal came.
 ///
 /// # Errors
 /// When the kernel is out of memory.
@@ -123,7 +123,7 @@ pub fn wait_either(
 /// Waits like [`wait_either`], for any number of descriptors.
 ///
 /// # Errors
-/// The errors of [`wait_either`].
+/// As for [`wait_either`].
 pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
     if deadline.is_some() {
         minimize_timer_slack();
@@ -141,9 +141,9 @@ pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monot
     }
 }
 
-/// Waits until one of `fds` can be written or `deadline` has passed. For an attempt to connect,
-/// writable means that its outcome is known. Returns the index of the first writable one; `None`
-/// past the deadline.
+/// Waits until one of `fds` can be written or `deadline` has passed. A socket that connects becomes
+/// writable when the attempt has succeeded or failed. Returns the index of the first writable
+/// descriptor, and `None` after the deadline.
 ///
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
@@ -168,15 +168,16 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
     }
 }
 
-/// Sets the calling thread's timer slack to 1 ns, once. The default slack of 50 us delays every
-/// deadline of a thread in the ordinary scheduling class; real-time threads have no slack.
+/// Sets the calling thread's timer slack to 1 ns at the thread's first call. The default slack of
+/// 50 us delays every deadline of a thread in the ordinary scheduling class; real-time threads have
+/// no slack.
 pub fn minimize_timer_slack() {
     thread_local! {
         static SHARP: Cell<bool> = const { Cell::new(false) };
     }
     if !SHARP.replace(true) {
-        // SAFETY: the call takes no pointers. It cannot fail with this option, and a failure would
-        // only leave the default slack.
+        // SAFETY: the call takes no pointers. The kernel does not refuse this option, and a failure
+        // would only leave the default slack.
         let _ = syscall::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) });
     }
 }

@@ -1,7 +1,7 @@
 //! The only module of this crate that enters the kernel.
 //!
-//! It counts each call for the calling thread, converts a failure into the kernel's error, and
-//! restarts interrupted calls if the caller asks for it. It does not interpret results further.
+//! It counts each call for the calling thread, and converts a failure into the kernel's error. It
+//! restarts interrupted calls if the caller asks for this. It does not interpret results further.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub(crate) fn once<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> 
     check(call)
 }
 
-/// Makes one futex call, which has a count of its own beside the system calls.
+/// Makes one futex call. Futex calls have their own counter, apart from the system calls.
 #[cfg_attr(loom, expect(dead_code, reason = "models have a kernel of their own"))]
 pub(crate) fn futex<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     counters::count_futex();
@@ -50,12 +50,12 @@ fn check<R: SyscallResult>(call: impl FnOnce() -> R) -> io::Result<R> {
     if result.is_error() { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes a system call of a transfer, with its arguments in the kernel's order, and repeats it
-/// while signals interrupt it.
+/// Makes the system call of a transfer, and repeats it while signals interrupt it. The arguments
+/// are in the kernel's order.
 ///
-/// Bypasses the C library: its function `syscall` moves all arguments to other registers and
-/// returns the error through `errno`. Its functions for transfers change the thread's cancellation
-/// state.
+/// The function bypasses the C library. The library's function `syscall` moves all arguments to
+/// other registers and returns the error through `errno`. Its functions for transfers change the
+/// thread's cancellation state.
 ///
 /// # Safety
 /// The memory that the kernel reads and writes through the arguments is valid for these accesses.
@@ -80,7 +80,7 @@ fn os_error(result: isize) -> io::Error {
     io::Error::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EIO))
 }
 
-/// Enters the kernel and returns its own result: a count, or the negated error number.
+/// Enters the kernel and returns the kernel's own result: a count, or the negated error number.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 #[inline]
 unsafe fn enter_kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
@@ -118,7 +118,7 @@ unsafe fn enter_by_libc(number: libc::c_long, arguments: [usize; 6]) -> isize {
 #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
 use enter_by_libc as enter;
 
-/// Makes a system call again for as long as a signal interrupts it.
+/// Makes a system call, and repeats it while signals interrupt it.
 #[inline]
 pub(crate) fn retry_interrupted<R: SyscallResult>(mut call: impl FnMut() -> R) -> io::Result<R> {
     loop {
@@ -187,7 +187,7 @@ mod tests {
         let state = format!("/proc/self/task/{}/stat", told.recv().unwrap());
         let sleeps = || std::fs::read_to_string(&state).unwrap().rsplit(')').next().unwrap().starts_with(" S");
         for number in 1..=3 {
-            // The thread sleeps only in the read.
+            // The read is the only call in which the thread sleeps.
             while !sleeps() {
                 std::thread::yield_now();
             }

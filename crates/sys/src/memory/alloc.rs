@@ -1,4 +1,4 @@
-//! The system's allocator with a count, for programs that assert or report how often they allocate.
+//! The system's allocator with a count, for programs that check or report their allocations.
 //!
 //! ```
 //! #[global_allocator]
@@ -12,20 +12,20 @@
 //! ```
 //!
 //! The counts are those of the calling thread, in [`counters`]. Another thread may free memory that
-//! this thread allocated, so only a single-threaded program can derive from them how much memory it
-//! holds.
+//! this thread allocated. So the counts tell how much memory a program holds only if it has one
+//! thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::counters;
 
-/// The system's allocator with a count, for the `#[global_allocator]` of a test or benchmark
+/// The system's allocator with a count, to be the `#[global_allocator]` of a test or benchmark
 /// program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
 /// Simulates an allocator with a lock that all threads share, for tests of threads that wait for
-/// it.
+/// this lock.
 #[cfg(any(test, feature = "testing"))]
 mod shared {
     use std::cell::Cell;
@@ -34,7 +34,7 @@ mod shared {
     use std::time::Duration;
 
     static LOCKED: AtomicBool = AtomicBool::new(false);
-    /// Bytes that all threads together have allocated and not freed.
+    /// Number of bytes that all threads together have allocated and not freed.
     static LIVE: AtomicUsize = AtomicUsize::new(0);
     static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -49,7 +49,8 @@ mod shared {
             PASSES_LOCK.set(true);
         }
 
-        /// Runs `body` with that lock held, like a thread that is preempted in the allocator.
+        /// Runs `body` with the simulated allocator's lock held, like a thread that is preempted in
+        /// the allocator.
         pub fn hold_lock(body: impl FnOnce()) {
             take_lock();
             body();
@@ -64,8 +65,8 @@ mod shared {
             LIVE.load(Ordering::Relaxed)
         }
 
-        /// Returns the maximum of [`live`](Self::live) since the last call of this function, or
-        /// since the start.
+        /// Returns the maximum of [`live`](Self::live) since the last call of this function. The
+        /// first call returns the maximum since the start.
         #[must_use]
         pub fn take_peak() -> usize {
             PEAK.swap(Self::live(), Ordering::Relaxed).max(Self::live())
@@ -108,9 +109,9 @@ fn record_allocated(_: usize) {}
 #[cfg(not(any(test, feature = "testing")))]
 fn record_freed(_: usize) {}
 
-// SAFETY: the system allocator does all the work. Counting and the tests' lock use thread-local
-// cells without initialiser or destructor and an atomic. So they neither allocate nor fail, on any
-// thread at any time of its life.
+// SAFETY: the system allocator does the work. The counters and the tests' lock use an atomic, and
+// thread-local cells without initialiser or destructor. So they neither allocate nor fail, on any
+// thread at any time.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         pass();

@@ -1,18 +1,18 @@
-//! The receive buffer: memory is committed only as far as bytes have arrived.
+//! The receive buffer, whose memory is committed only as far as bytes have arrived.
 //!
 //! Up to 64 KiB a [`Buffer`] is ordinary heap memory that is kept for the next message. A larger
-//! one is a reservation of addresses, whose pages the kernel provides when bytes are written to
-//! them. So a peer that announces 60 MiB and sends nothing costs an entry in a table. (With all
+//! buffer is a reservation of addresses, whose pages the kernel provides when bytes are written to
+//! them. So a peer that announces 60 MiB and sends no bytes costs an entry in a table. (With all
 //! memory locked, reservations are filled at once unless locked with `MCL_ONFAULT`.) New pages cost
 //! more than copying to them, so a program can keep the regions of large messages for the next ones
 //! ([`RegionCache`]).
 //!
 //! Invariant (`window`): `start <= end <= capacity`. Bytes from `start` to `end` have arrived and
-//! were not consumed. All memory is initialised (zero, or earlier contents), so that the spare room
-//! is an ordinary slice.
+//! were not consumed. All memory is initialised (zero, or earlier contents), so that the spare
+//! capacity is an ordinary slice.
 //!
-//! A buffer is an owner of bytes (`AsRef<[u8]> + Send + Sync + 'static`), so reference-counted
-//! slices can share it. Its memory is freed when the last slice is dropped.
+//! A buffer owns its bytes (`AsRef<[u8]> + Send + Sync + 'static`), so reference-counted slices can
+//! share the buffer. Its memory is freed when the last slice is dropped.
 
 mod region;
 
@@ -32,7 +32,8 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// Memory and its owner. The address is stored too, because each message reads it several times.
+/// Memory of a buffer, with its owner. The address is stored too, because each message reads it
+/// several times.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
@@ -40,14 +41,14 @@ struct BufferStorage {
 }
 
 enum StorageOwner {
-    /// A boxed slice with that address and length.
+    /// A boxed slice with the stored address and length.
     Heap,
     Reserved(MappedRegion),
 }
 
-// SAFETY: a `Storage` owns its bytes, and a shared reference gives shared access only.
+// SAFETY: the value owns its bytes, and a shared reference gives shared access only.
 unsafe impl Send for BufferStorage {}
-// SAFETY: a shared reference to a `Storage` gives shared access only.
+// SAFETY: a shared reference gives shared access only.
 unsafe impl Sync for BufferStorage {}
 
 impl BufferStorage {
@@ -69,7 +70,8 @@ impl Deref for BufferStorage {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: these are the owner's bytes, all initialised, for as long as it is borrowed.
+        // SAFETY: these are the owner's bytes, all initialised, and the owner is borrowed for the
+        // slice's lifetime.
         unsafe { slice::from_raw_parts(self.octets.as_ptr(), self.length) }
     }
 }
@@ -77,12 +79,14 @@ impl Deref for BufferStorage {
 impl DerefMut for BufferStorage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: these are the owner's bytes, all initialised, and there is no other borrow.
+        // SAFETY: these are the owner's bytes, all initialised, and `&mut self` excludes other
+        // borrows.
         unsafe { slice::from_raw_parts_mut(self.octets.as_ptr(), self.length) }
     }
 }
 
 impl Drop for BufferStorage {
+    #[inline]
     fn drop(&mut self) {
         if let StorageOwner::Heap = self.owner {
             // SAFETY: `heap` made this pointer from a box that has no other owner.
@@ -91,7 +95,7 @@ impl Drop for BufferStorage {
     }
 }
 
-/// Received bytes that are not consumed yet, and room for more. Dereferences to the bytes.
+/// Received bytes that are not consumed yet, and spare capacity. Dereferences to the bytes.
 pub struct Buffer {
     memory: BufferStorage,
     start: usize,
@@ -107,20 +111,20 @@ impl Buffer {
     /// Creates an empty buffer with room for at least `octets` bytes.
     ///
     /// # Errors
-    /// `OutOfMemory` when no such range of addresses is free.
+    /// `OutOfMemory` if no address range of this size is free.
     pub fn with_capacity(octets: usize) -> io::Result<Self> {
         let mut buffer = Self::new();
         buffer.reserve(octets)?;
         Ok(buffer)
     }
 
-    /// Returns the size of the memory in bytes, used or not.
+    /// Returns the size of the memory in bytes, used or unused.
     pub fn capacity(&self) -> usize {
         self.memory.len()
     }
 
-    /// Returns the number of bytes of committed memory. For heap memory this is all of it; for a
-    /// reservation it is the part that this message or earlier ones have filled.
+    /// Returns the number of bytes of committed memory. For heap memory this is the capacity. For a
+    /// reservation it is the number of bytes that have ever been written.
     pub fn committed(&self) -> usize {
         match &self.memory.owner {
             StorageOwner::Heap => self.capacity(),
@@ -128,20 +132,20 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `total` bytes, counted from the first one not consumed. Moves bytes only if
-    /// necessary, and does not touch memory beyond the bytes that have arrived.
+    /// Makes room for `total` bytes, counted from the first byte that is not consumed. Moves bytes
+    /// only if necessary, and does not touch memory beyond the bytes that have arrived.
     ///
     /// # Errors
-    /// `OutOfMemory` when no such range of addresses is free; the buffer is then unchanged.
+    /// `OutOfMemory` if no address range of this size is free; the buffer is then unchanged.
     pub fn reserve(&mut self, total: usize) -> io::Result<()> {
         self.reserve_with(total, None)
     }
 
     /// Makes room like [`reserve`](Self::reserve). Takes large memory from `spares` if possible,
-    /// and returns it there later.
+    /// and returns the memory to `spares` later.
     ///
     /// # Errors
-    /// The errors of [`reserve`](Self::reserve).
+    /// As for [`reserve`](Self::reserve).
     #[inline]
     pub fn reserve_from(&mut self, total: usize, spares: &RegionCache) -> io::Result<()> {
         self.reserve_with(total, Some(spares))
@@ -168,27 +172,27 @@ impl Buffer {
         Ok(())
     }
 
-    /// Returns the room after the bytes that have arrived.
+    /// Returns the unused memory after the bytes that have arrived.
     #[inline]
     pub fn spare_capacity(&mut self) -> &mut [u8] {
         // SAFETY: the range lies within the memory (window).
         unsafe { self.memory.get_unchecked_mut(self.end..) }
     }
 
-    /// Marks the first `count` bytes of [`spare_capacity`](Self::spare_capacity) as written.
+    /// Marks the first `count` bytes of [`spare_capacity`](Self::spare_capacity) as arrived.
     ///
     /// # Panics
-    /// If there is less room.
+    /// If the spare capacity is smaller than `count`.
     #[inline]
     pub fn advance(&mut self, count: usize) {
         assert!(count <= self.capacity() - self.end, "more octets than room");
         self.end += count;
     }
 
-    /// Drops the first `count` bytes.
+    /// Removes the first `count` bytes from the buffer.
     ///
     /// # Panics
-    /// If there are fewer bytes.
+    /// If the buffer has fewer bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "more octets than there are");
@@ -199,10 +203,11 @@ impl Buffer {
         }
     }
 
-    /// Receives once into the spare room. Zero means the end of the stream, or no room.
+    /// Receives once into the spare capacity. Zero means the end of the stream, or no spare
+    /// capacity.
     ///
     /// # Errors
-    /// The errors of [`socket::recv`].
+    /// As for [`socket::recv`].
     #[inline]
     pub fn receive(&mut self, fd: BorrowedFd<'_>, wait: WaitMode) -> io::Result<usize> {
         let count = socket::recv(fd, self.spare_capacity(), wait)?;
@@ -210,14 +215,14 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Moves all bytes from `at` on to the buffer `other`, which is emptied first. The message
-    /// before `at` leaves with this buffer, and reading continues in the other.
+    /// Moves all bytes from `at` on to the buffer `other`, which is emptied first. The caller
+    /// passes this buffer on with the message before `at`, and continues reading with `other`.
     ///
     /// # Errors
-    /// `OutOfMemory`; then nothing has changed except that `other` is empty.
+    /// `OutOfMemory`; `other` is then empty, and this buffer is unchanged.
     ///
     /// # Panics
-    /// If there are fewer than `at` bytes.
+    /// If the buffer has fewer than `at` bytes.
     pub fn split_off_into(&mut self, at: usize, other: &mut Self) -> io::Result<()> {
         let surplus = &self[at..];
         other.clear();

@@ -1,7 +1,7 @@
-//! References whose type is erased, and checked when they are read back.
+//! References with an erased type, which is checked when they are read back.
 //!
-//! `dyn Any` cannot do this for borrows. For unsized owned values, such as `dyn Trait`, it would
-//! need another box.
+//! `dyn Any` needs `'static` values, so it cannot hold borrows. For an unsized owned value, such as
+//! `dyn Trait`, it would need another box.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Room for a reference to anything: an address and the metadata of unsized types.
+/// Space for any reference: an address, and the metadata of an unsized type.
 type Words = [MaybeUninit<usize>; 2];
 
-/// A `&'s T` for an erased type `T`.
+/// A `&'s T` whose type `T` is erased.
 ///
 /// # Examples
 /// ```
@@ -49,13 +49,13 @@ impl<'s> ErasedRef<'s> {
         if self.of != TypeId::of::<T>() {
             return None;
         }
-        // SAFETY: `new` wrote a `&'s T` of this very type here: `TypeId` tells types apart, and `T`
-        // has no lifetime of its own.
+        // SAFETY: `new` wrote a `&'s T` of the same type: `TypeId` distinguishes types, and `T` has
+        // no lifetime of its own.
         Some(unsafe { self.words.as_ptr().cast::<&'s T>().read() })
     }
 }
 
-/// An `Arc<T>` for an erased type `T`. Reading its value takes no function call.
+/// An `Arc<T>` whose type `T` is erased. Reading the value takes no function call.
 ///
 /// # Examples
 /// ```
@@ -67,15 +67,15 @@ impl<'s> ErasedRef<'s> {
 /// assert_eq!(erased.get::<[u8]>(), None);
 /// ```
 pub struct ErasedArc {
-    /// A reference into the value that `_owner` keeps alive. It never leaves this type with this
-    /// lifetime.
+    /// A reference into the value that `_owner` keeps alive. No method returns it with the
+    /// `'static` lifetime.
     value: ErasedRef<'static>,
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the value is `Send` and `Sync`, as `new` demands; `value` is only a reference to it.
+// SAFETY: the value is `Send` and `Sync`, as `new` demands, and `value` only refers to it.
 unsafe impl Send for ErasedArc {}
-// SAFETY: the value is `Send` and `Sync`, as `new` demands; `value` is only a reference to it.
+// SAFETY: the value is `Send` and `Sync`, as `new` demands, and `value` only refers to it.
 unsafe impl Sync for ErasedArc {}
 
 impl ErasedArc {

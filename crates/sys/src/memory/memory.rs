@@ -1,13 +1,12 @@
-//! Memory locking and pre-faulting, so that a real-time thread has no page faults that read from
-//! disk.
+//! Locking of memory and prefaulting of stacks, so that a real-time thread has no page faults.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::syscall;
 
-/// Locks all pages that the process has touched or will touch. Untouched reservations cost nothing
-/// (`MCL_ONFAULT`), so announced message lengths and unused stack stay free.
+/// Locks all pages that the process has touched or will touch. Untouched reservations take no
+/// memory (`MCL_ONFAULT`), so buffers for announced message lengths and unused stack stay free.
 ///
 /// # Errors
 /// `PermissionDenied` or `OutOfMemory` when the process may not lock as much (`RLIMIT_MEMLOCK`,
@@ -21,8 +20,9 @@ pub fn lock_all() -> io::Result<()> {
 
 static TRIMS: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the C library's allocator return unused memory to the system, if it can (glibc). It locks
-/// each arena of the allocator for a while, so threads with deadlines must not allocate meanwhile.
+/// Makes the C library's allocator return unused memory to the system, if it can (glibc). The call
+/// locks each arena of the allocator for a while, so threads with deadlines must not allocate
+/// during the call.
 pub fn trim() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
@@ -38,8 +38,8 @@ pub fn trim_count() -> u64 {
     TRIMS.load(Ordering::Relaxed)
 }
 
-/// Touches the next 128 KiB of the calling thread's stack, so that calls of that depth cause no
-/// page fault later. The stack must be larger than that.
+/// Touches the next 128 KiB of the calling thread's stack, so that later calls within this depth
+/// cause no page fault. The stack must be larger than 128 KiB.
 #[inline(never)]
 pub fn prefault_stack() {
     let mut room = [0u8; 128 * 1024];

@@ -25,8 +25,7 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, up to 10 ms ago. Takes about 5 ns, for uses
-/// that tolerate this lag.
+/// Returns the time of the kernel's last clock tick, up to 10 ms ago. The call takes about 5 ns.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -37,9 +36,9 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the maximum by which [`coarse_now`] lags, and by which the kernel's own time-outs may
-/// end early: two clock ticks. The current tick counts as passed, and a tick that was left out
-/// while the machine was idle may be counted late.
+/// Returns the maximum lag of [`coarse_now`], two clock ticks. The kernel's own time-outs may end
+/// early by the same amount. The kernel counts the current tick as passed, and may count a tick
+/// late that it left out while the machine was idle.
 #[cold]
 pub fn coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
@@ -55,11 +54,11 @@ pub fn coarse_lag() -> Duration {
 }
 
 impl Monotonic {
-    /// Later than every other point in time.
+    /// The latest point in time, for deadlines that are never reached.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// Returns the point `nanoseconds` after the clock's origin; for virtual time in simulations
-    /// and tests.
+    /// Returns the point `nanoseconds` after the clock's origin. Simulations and tests use it for
+    /// virtual time.
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
@@ -75,17 +74,17 @@ impl Monotonic {
         now()
     }
 
-    /// Returns the time from `earlier` to `self`, zero if `earlier` is in fact later.
+    /// Returns the time from `earlier` to `self`, zero if `earlier` is later than `self`.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the time passed since `self`, zero if it lies ahead.
+    /// Returns the time passed since `self`, zero if `self` is in the future.
     pub fn elapsed(self) -> Duration {
         now().since(self)
     }
 
-    /// Returns the time left until `self`, zero if it has passed.
+    /// Returns the time left until `self`, zero if `self` has passed.
     pub fn remaining(self) -> Duration {
         self.since(now())
     }

@@ -1,10 +1,10 @@
 //! Counters of the calling thread's operations: system calls, locks, futex calls, hand-offs,
 //! allocations.
 //!
-//! They are always on, because a count is one addition to a thread-local cell without
+//! The counters are always on, because a count is one addition to a thread-local cell without
 //! initialisation or destructor. Counts are per thread and never summed. A test takes a
-//! [`snapshot`] before and after, on the thread that it measures, and subtracts. No function here
-//! locks, allocates or enters the kernel.
+//! [`snapshot`] before and after the measured code, on the same thread, and subtracts. No function
+//! here locks, allocates or enters the kernel.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -12,17 +12,18 @@ use std::ops::Sub;
 /// Counts of one thread since it began, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// System calls made through this crate. Readings of the clock, which user space answers, and
-    /// the standard library's own calls (thread creation, files) are not counted.
+    /// System calls made through this crate. Readings of the clock in user space are not counted,
+    /// and neither are the standard library's own calls (thread creation, files).
     pub syscalls: u64,
-    /// Locks taken, of any scope, shared or exclusive, at once or after a wait.
+    /// Locks taken, of any scope, shared or exclusive, with or without a wait.
     pub locks: u64,
     /// Locks taken whose scope is the lane.
     pub lane_locks: u64,
     /// Locks taken whose scope is the whole ORB. Zero in a steady-state call.
     pub orb_locks: u64,
-    /// Futex operations: waits for a lock held by another thread, waits and wake-ups of a condition
-    /// variable. Each is one more entry into the kernel, beside [`syscalls`](Self::syscalls).
+    /// Futex operations: waits for a lock held by another thread, waits for and notifications of a
+    /// condition variable. They enter the kernel, and [`syscalls`](Self::syscalls) does not include
+    /// them.
     pub futex: u64,
     /// Pieces of work handed to another thread.
     pub handoffs: u64,
@@ -86,12 +87,12 @@ thread_local! {
     };
 }
 
-/// Counters of all threads together.
+/// Counters of all threads of the process together.
 #[cfg(any(test, feature = "testing"))]
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// Set by the first request for totals. Without it the atomic additions are left out, because
+    /// Set by the first request for totals. Before it the atomic additions are left out, because
     /// benchmarks count atomic instructions.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -118,8 +119,8 @@ mod process {
     };
 }
 
-/// Returns the counts of all threads of the process since the first call of this function, without
-/// the bytes of allocations. For tests of the work of several threads.
+/// Returns the counts of all threads of the process since the first call, without the bytes of
+/// allocations. Tests use it to measure the work of several threads.
 #[cfg(any(test, feature = "testing"))]
 pub fn process_snapshot() -> Counters {
     use std::sync::atomic::Ordering;
@@ -139,7 +140,7 @@ pub fn process_snapshot() -> Counters {
     }
 }
 
-/// Counts one operation in the calling thread. In tests it is also counted in the process.
+/// Counts one operation of the calling thread. Test builds also count it for the process.
 macro_rules! bump {
     ($which:ident) => {{
         CELLS.with(|cells| cells.$which.set(cells.$which.get().wrapping_add(1)));

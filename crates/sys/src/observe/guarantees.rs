@@ -1,5 +1,5 @@
-//! Real-time guarantees that this machine gives to this process. Each is found by reading the
-//! machine's state or by trying.
+//! Real-time guarantees that this machine gives to this process. A check reads the machine's state
+//! or makes a trial.
 //!
 //! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends. The
 //! texts are for people; programs use [`Guarantee`] and [`GuaranteeReport::holds`].
@@ -18,14 +18,14 @@ pub enum Holds {
     Yes,
     /// The guarantee does not hold.
     No,
-    /// The machine does not tell, or the process may not read it.
+    /// The machine does not report the state, or the process may not read it.
     Unknown,
 }
 
-/// A real-time guarantee that a machine may give to a process: its name, and the check behind it.
+/// A real-time guarantee that a machine may give to a process: its name and its check.
 ///
 /// The constants are the guarantees that programs on Linux commonly need. A transport or a service
-/// makes its own with [`new`](Self::new).
+/// defines further guarantees with [`new`](Self::new).
 #[derive(Clone, Copy)]
 pub struct Guarantee {
     name: &'static str,
@@ -161,7 +161,7 @@ impl Guarantee {
     /// Makes a guarantee from its name, its property, its remedy and its check.
     ///
     /// `name` must not change later. `wanted` is a sentence that states the property. `remedy` is a
-    /// sentence that tells what to change where the property does not hold. `check` returns the
+    /// sentence that says how to change the machine so that the property holds. `check` returns the
     /// state and its finding, and makes no lasting change.
     #[must_use]
     pub const fn new(
@@ -185,7 +185,7 @@ impl Guarantee {
         self.name
     }
 
-    /// Reads the machine's state, and makes trials where the state does not tell.
+    /// Reads the machine's state, and makes trials where the state gives no answer.
     #[must_use]
     pub fn check(&self) -> GuaranteeReport {
         let (holds, found) = (self.check)();
@@ -210,7 +210,7 @@ impl fmt::Display for Guarantee {
 pub struct GuaranteeReport {
     /// The stable name of the guarantee.
     pub name: &'static str,
-    /// The state here and now.
+    /// The state of the guarantee on this machine, now.
     pub holds: Holds,
     /// The finding of the check, for people.
     pub found: String,
@@ -384,7 +384,7 @@ fn cpu_budget() -> (Holds, String) {
     (holds, found)
 }
 
-/// Returns the first budget that is set, from the group upwards.
+/// Returns the first budget that is set, from the control group upwards.
 fn tightest_budget(group: &str) -> Option<String> {
     Path::new(group).ancestors().find_map(|group| {
         let directory = Path::new("/sys/fs/cgroup").join(group.strip_prefix("/").unwrap_or(group));
@@ -441,8 +441,7 @@ fn kernel_release() -> Option<String> {
     text("/proc/sys/kernel/osrelease")
 }
 
-/// Compares the kernel's release with a version. The result holds if the release is that version or
-/// a later one.
+/// Returns [`Holds::Yes`] if the kernel's release is the given version or a later one.
 fn since(release: Option<&str>, (major, minor): (u32, u32)) -> Holds {
     let parsed = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -486,15 +485,15 @@ mod tests {
         assert_eq!(slack.holds, Holds::Yes, "{slack:?}");
     }
 
-    /// The user's page about real time names every guarantee, in its table and in examples, and no
-    /// other.
+    /// The user's page about real time names every guarantee, in its table and in examples. It
+    /// names no other guarantee.
     #[test]
     fn documentation_names_every_guarantee_and_no_other() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");
         let page = fs::read_to_string(page).unwrap();
         let (mut rows, mut others) = (std::collections::BTreeSet::new(), Vec::new());
         for line in page.lines() {
-            // Between two backticks or quotation marks: every second part.
+            // Names are between two backticks or quotation marks, so they are every second piece.
             let is_name = |word: &&str| {
                 word.contains('-') && word.chars().all(|character| character.is_ascii_lowercase() || character == '-')
             };

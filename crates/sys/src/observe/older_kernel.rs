@@ -2,8 +2,8 @@
 //! tests of the fall-backs.
 //!
 //! [`emulate`] makes the kernel refuse to the calling thread all features that an older kernel does
-//! not have (seccomp). So tests run the shipped code, which has no switch for them. docs/kernels.md
-//! has the table for people; a test compares it with [`FEATURES`].
+//! not have (seccomp). So tests run the shipped code, which needs no switch to select a fall-back.
+//! The table in docs/kernels.md lists the features for users; a test compares it with [`FEATURES`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ pub type KernelRelease = (u32, u32);
 /// The oldest version that has all features without a fall-back.
 pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
 
-/// A feature that kernels before a version do not know.
+/// A kernel feature that versions before a certain one do not have.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelFeature {
     /// Name in the documentation.
@@ -26,10 +26,10 @@ pub struct KernelFeature {
     pub since: KernelRelease,
     /// Number of the system call.
     call: libc::c_long,
-    /// The argument that selects the feature: its index, the bits that count, and their value.
+    /// The argument that selects the feature: its index, the relevant bits, and their value.
     /// `None`: every call uses the feature.
     argument: Option<(u32, u32, u32)>,
-    /// Error of older kernels.
+    /// Error number that older kernels return.
     error: libc::c_int,
     /// Uses the feature once, to get the kernel's answer.
     ask: fn() -> io::Result<()>,
@@ -38,8 +38,8 @@ pub struct KernelFeature {
 const FUTEX_OPERATION: u32 = !(libc::FUTEX_PRIVATE_FLAG as u32);
 const FUTEX_LOCK_PI2: u32 = 13;
 
-/// Features that are used where the kernel has them, by version. Those up to [`OLDEST_SUPPORTED`]
-/// are required; the others have a fall-back.
+/// Features that the crate uses where the kernel has them, by version. Features up to
+/// [`OLDEST_SUPPORTED`] are required; the others have a fall-back.
 pub const FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",
@@ -107,7 +107,7 @@ pub const FEATURES: [KernelFeature; 8] = [
     },
 ];
 
-/// Makes the kernel answer like `release`, with regard to [`FEATURES`].
+/// Makes the kernel answer like `release` to uses of the [`FEATURES`].
 ///
 /// This affects the calling thread, and the threads and programs that it starts from now on. It
 /// cannot be undone.
@@ -136,7 +136,7 @@ pub fn emulate(release: KernelRelease) -> io::Result<()> {
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
-    // SAFETY: the call takes integers. Threads without privileges may install filters only after
+    // SAFETY: the call takes integers. A thread without privileges may install a filter only after
     // it.
     syscall::once(|| unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
     // SAFETY: the filter points to the number of instructions that it states, and the kernel copies
@@ -154,8 +154,8 @@ fn argument_at(index: u32) -> u32 {
     16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
 
-/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`). Calls of another architecture
-/// are not filtered, because their numbers have other meanings.
+/// Returns the kernel's number of the architecture (`AUDIT_ARCH_*`). The filter ignores calls of
+/// other architectures, because their numbers have other meanings.
 fn architecture() -> io::Result<u32> {
     if cfg!(all(target_arch = "x86_64", target_pointer_width = "64")) {
         Ok(0xc000_003e)
@@ -184,8 +184,8 @@ fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filt
     libc::sock_filter { code, jt: then, jf: otherwise, k: value }
 }
 
-/// Returns the [`FEATURES`] that the kernel has for the calling thread, by trying them. Tests use
-/// it to check on which kernel they run.
+/// Returns the names of the [`FEATURES`] that the kernel has for the calling thread, by trying
+/// them. Tests use it to check the emulated kernel.
 #[must_use]
 pub fn supported_features() -> Vec<&'static str> {
     let is_known = |newer: &&KernelFeature| {
@@ -206,7 +206,7 @@ fn probe_memfd() -> io::Result<()> {
     made_memory(libc::MFD_CLOEXEC)
 }
 
-/// Locks the present memory for a moment, because the flag alone is not permitted.
+/// Locks the present memory for a moment, because `MCL_ONFAULT` alone is not permitted.
 fn probe_locks_on_fault() -> io::Result<()> {
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
@@ -242,7 +242,7 @@ fn probe_noexec_seal() -> io::Result<()> {
     made_memory(libc::MFD_NOEXEC_SEAL | libc::MFD_CLOEXEC)
 }
 
-/// Tries `RWF_NOWAIT` on a pipe, where the kernel supported it last.
+/// Tries `RWF_NOWAIT` on a pipe: pipes support it only since the version in [`FEATURES`].
 fn probe_nowait_writes() -> io::Result<()> {
     let (_reader, writer) = io::pipe()?;
     let octets = [0u8; 1];

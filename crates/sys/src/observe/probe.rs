@@ -21,7 +21,7 @@ use crate::clock;
 use crate::shim::{AtomicPtr, AtomicU64, Ordering, fence};
 use crate::thread;
 
-/// Number of records that a thread keeps.
+/// Number of records that the ring of a thread keeps.
 pub const RECORDS_PER_THREAD: usize = 4096;
 
 /// Marks a point on the request path: `probe!("name")` or `probe!("name", id)`.
@@ -39,12 +39,12 @@ macro_rules! probe {
     }};
 }
 
-/// A record: one thread passed one point.
+/// One passage of a thread through a point on the request path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The kernel's number of the thread.
     pub thread: u32,
-    /// Time of passing, in nanoseconds of the monotonic clock.
+    /// Time at which the thread passed the point, in nanoseconds of the monotonic clock.
     pub at: u64,
     /// Name of the point.
     pub point: &'static str,
@@ -55,37 +55,36 @@ pub struct Record {
 /// True while probes are recorded. While it is false, a probe only reads this flag.
 static ON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Records a point; called by [`probe!`].
+/// Records that the calling thread passes a point; [`probe!`] calls it.
 #[inline(always)]
 pub fn record(name: &'static &'static str, id: impl FnOnce() -> u64) {
-    // Relaxed: the flag publishes no other data. A point near the moment of switching may be kept
-    // or not.
+    // Relaxed: the flag publishes no other data. Near the moment of switching a record may be lost.
     if ON.load(Ordering::Relaxed) {
         std::hint::cold_path();
         record_enabled(name, id());
     }
 }
 
-/// Keeps points from now on, and discards earlier ones.
+/// Starts recording, and discards earlier records.
 pub fn enable() {
     let mut rings = rings();
     rings.began = ClockSample::now();
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Stops keeping points; kept ones can still be [collected](collect).
+/// Stops recording. [`collect`] still returns the existing records.
 pub fn disable() {
     ON.store(false, Ordering::Relaxed);
 }
 
-/// Returns true if points are kept.
+/// Returns true while points are recorded.
 pub fn is_enabled() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
 /// Returns the records of all threads since [`enable`], by time, as far as the rings still hold
-/// them. Soon after `enable` it waits a few milliseconds, to relate the processor's counter to the
-/// clock.
+/// them. A call soon after `enable` waits a few milliseconds, to measure the rate of the
+/// processor's counter.
 pub fn collect() -> Vec<Record> {
     let (began, all) = {
         let rings = rings();
@@ -104,7 +103,7 @@ pub fn collect() -> Vec<Record> {
     records
 }
 
-/// Returns the names of the threads that have passed points.
+/// Returns kernel number and name of the threads that have passed points.
 pub fn thread_names() -> Vec<(u32, String)> {
     rings().names.clone()
 }
@@ -128,7 +127,7 @@ fn rings() -> MutexGuard<'static, RecordRings> {
     RINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread's ring, returned when the thread ends.
+/// The ring of a thread; back in [`RecordRings`] when the thread ends.
 struct ThreadRecords {
     ring: Arc<RecordRing>,
     thread: u32,
@@ -162,7 +161,7 @@ thread_local! {
 
 #[inline(never)]
 fn record_enabled(name: &'static &'static str, id: u64) {
-    // A thread that is ending records no more points.
+    // A thread whose thread-local data is destroyed records no more points.
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
@@ -200,8 +199,8 @@ impl RecordRing {
         &self.slots[number as usize & (self.slots.len() - 1)]
     }
 
-    /// Appends a record. Only the ring's thread calls it; calls by several would only mix up their
-    /// records.
+    /// Appends a record. Only the ring's thread calls it. Calls by several threads would mix up
+    /// their records, without undefined behaviour.
     #[inline]
     fn push(&self, ticks: u64, name: &'static &'static str, thread: u64, id: u64) {
         let number = self.announced.load(Ordering::Relaxed);
@@ -239,7 +238,7 @@ impl RecordRing {
     }
 }
 
-/// One moment on both clocks.
+/// One moment, as both clocks show it.
 #[derive(Clone, Copy)]
 struct ClockSample {
     ticks: u64,
@@ -247,14 +246,14 @@ struct ClockSample {
 }
 
 impl ClockSample {
-    /// Takes the shortest of several attempts, because a thread that is interrupted between the
-    /// readings would be wrong by microseconds.
+    /// Takes the shortest of several attempts, because an interruption between the readings would
+    /// make the sample wrong by microseconds.
     fn now() -> Self {
         let attempt = || {
             let before = clock::now().as_nanos();
             let ticks = ticks();
             let after = clock::now().as_nanos();
-            // The counter was read in the middle of the two readings.
+            // The counter was read midway between the two readings of the clock.
             (after - before, ClockSample { ticks, nanoseconds: before + (after - before) / 2 })
         };
         (0..16)
@@ -303,8 +302,8 @@ fn ticks() -> u64 {
     clock::now().as_nanos()
 }
 
-/// Returns true if the kernel keeps time by the counter. The counter then runs at one rate and is
-/// the same on all cores.
+/// Returns true if the kernel keeps time by the processor's counter. The counter then runs at one
+/// rate and is the same on all cores.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter_is_trusted() -> bool {
@@ -319,7 +318,7 @@ fn counter_is_trusted() -> bool {
 mod tests {
     use super::*;
 
-    /// All checks are in one test, because the switch is global to the process.
+    /// All checks are in one test, because enabling is global to the process.
     #[test]
     fn points_are_recorded_while_probes_are_enabled() {
         let mut computed = 0;
@@ -364,7 +363,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A reader sees only records whose parts belong together, wherever it meets the writer.
+    /// A reader returns only complete records, in every interleaving with the writer.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

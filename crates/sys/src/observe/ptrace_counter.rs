@@ -1,9 +1,9 @@
-//! Counts of the instructions that threads of another process run, and of the atomic ones among
-//! them, by single-stepping the threads.
+//! Counts of the instructions that threads of another process run, and of the atomic instructions
+//! among them. The threads are single-stepped.
 //!
-//! This is for programs that measure. The other process must be a child made for this purpose:
-//! while a [`PtraceCounter`] is attached, it runs some ten thousand times slower. Its blocked
-//! system calls are interrupted once at the beginning and once at the end. It is killed if the
+//! Benchmarks use this module. The other process must be a child made for the measurement: it runs
+//! some ten thousand times slower while a [`PtraceCounter`] is attached. Its blocked system calls
+//! are interrupted once at the beginning and once at the end. The kernel kills the child if the
 //! tracing thread ends first. All waits here are bounded, except the wait for the end of a single
 //! instruction that is not a system call.
 
@@ -25,9 +25,9 @@ use instruction::{InstructionKind, MAX_INSTRUCTION_BYTES};
 pub struct InstructionCounts {
     /// Instructions that were run to their end. A repeated instruction (REP prefix) counts once.
     pub instructions: u64,
-    /// Instructions with a LOCK prefix, exchanges with memory, and full fences. On x86-64, atomic
-    /// loads, and stores that are not sequentially consistent, are ordinary instructions and cost
-    /// the same.
+    /// Instructions with a LOCK prefix, exchanges with memory, and full fences. On x86-64, an
+    /// atomic load is an ordinary instruction. So is an atomic store that is not sequentially
+    /// consistent.
     pub atomics: u64,
     /// Instructions that enter the kernel.
     pub system_calls: u64,
@@ -57,15 +57,15 @@ impl Sub for InstructionCounts {
     }
 }
 
-/// Traced threads of a process, which run only in
-/// [`step_until_all_wait`](Self::step_until_all_wait). Dropping this detaches them.
+/// Traced threads of a process. They run only in
+/// [`step_until_all_wait`](Self::step_until_all_wait). Dropping the value detaches them.
 ///
-/// It is not `Send`, because the kernel regards the thread that made it as the tracer.
+/// The type is not `Send`, because the kernel regards the thread that made the value as the tracer.
 #[derive(Debug)]
 pub struct PtraceCounter {
     process: u32,
     threads: Vec<TracedThread>,
-    /// Kinds of instructions by address. Code does not change while it is stepped through.
+    /// Kinds of instructions by address. The code of the traced process does not change.
     kinds: HashMap<u64, InstructionKind>,
     _here: PhantomData<*const ()>,
 }
@@ -82,27 +82,28 @@ struct TracedThread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
-    /// Stopped before its next instruction. `signal`, if not 0, is delivered to it then.
+    /// The thread is stopped before its next instruction, and gets `signal`, if not 0, when it
+    /// continues. `known`: `kind` is the kind of this instruction.
     Stopped { signal: libc::c_int, known: bool },
-    /// In a system call, or about to repeat one that was interrupted. The thread may wait there for
-    /// ever.
+    /// The thread is in a system call, or is about to repeat an interrupted one. It may wait there
+    /// for ever.
     InKernel,
     /// The thread has ended.
     Ended,
 }
 
-/// Number of instructions of one thread before the others have their turn. A thread that spins
-/// until another acts must not keep that other thread from running.
+/// Number of instructions that one thread runs before the other threads have their turn. A thread
+/// that spins until another thread acts must not keep that thread from running.
 const STEPS_PER_TURN: usize = 2000;
 
-/// Time that the kernel may take to stop a thread.
+/// Maximum time that the kernel takes to stop a thread.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two checks of threads that are all in the kernel.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 impl PtraceCounter {
-    /// Stops these threads of `process`, a child of this process. Its other threads continue.
+    /// Stops the given threads of `process`, a child of this process. Other threads continue.
     ///
     /// # Errors
     /// [`Unsupported`](io::ErrorKind::Unsupported) on other processors, and if the kernel has no
@@ -123,7 +124,7 @@ impl PtraceCounter {
         // If this thread ends without detaching, the kernel kills the traced threads, because they
         // would stay stopped.
         trace(libc::PTRACE_SEIZE as _, id, 0, libc::PTRACE_O_EXITKILL as _)?;
-        // From now on, dropping this value detaches the thread.
+        // From now on, dropping `self` detaches the thread.
         let state = TraceState::InKernel;
         self.threads.push(TracedThread {
             id,
@@ -149,22 +150,22 @@ impl PtraceCounter {
         self.threads.iter().map(|thread| thread.counts)
     }
 
-    /// Returns true if one of the threads is known to have ended.
+    /// Returns true if one of the threads has ended, as far as the kernel has reported.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.threads.iter().any(|thread| thread.state == TraceState::Ended)
     }
 
-    /// Lets the threads run until each of them waits in the kernel or has ended. It does not wait
-    /// long if all threads wait: a caller that expects an event from outside the process calls
-    /// again.
+    /// Lets the threads run until each of them waits in the kernel or has ended. The call returns
+    /// soon if all threads wait already. A caller that expects an event from outside the process
+    /// calls again.
     ///
     /// # Errors
-    /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, up to 2,000 instructions later.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) at `deadline`, or up to 2,000 instructions later.
     pub fn step_until_all_wait(&mut self, deadline: Monotonic) -> io::Result<()> {
         let mut quiet = 0;
-        // Checks twice in a row: a thread can wake one that was checked before it, and then wait
-        // itself.
+        // Two checks in a row must find all threads waiting: a thread can wake another thread that
+        // was checked before it, and then wait itself.
         while quiet < 2 {
             let mut ran = false;
             for thread in &mut self.threads {
@@ -213,7 +214,7 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // Most system calls end at once.
+                // Most system calls end at once. A thread that is still in the call loses its turn.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }
@@ -269,7 +270,7 @@ impl TracedThread {
         }
         self.at = at;
         self.kind = *kinds.entry(at).or_insert_with(|| InstructionKind::decode(&octets(self.id, at)));
-        // After any stop but a step, the kernel may repeat an interrupted system call.
+        // After any other stop, the kernel may repeat an interrupted system call.
         let signal = if event == 0 && !stepped { signal } else { 0 };
         self.state = TraceState::Stopped { signal, known: stepped };
         Ok(true)
@@ -307,8 +308,8 @@ impl TracedThread {
     }
 }
 
-/// Makes one request to the kernel's tracer, without pointers into this process except for requests
-/// that read a word.
+/// Makes one request to the kernel's tracer. Only requests that read a word take a pointer into
+/// this process.
 fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the kernel writes to `data` only for requests that read something, and their callers
     // pass a live word.
@@ -322,7 +323,7 @@ fn trace(request: libc::c_long, id: libc::pid_t, address: usize, data: usize) ->
     }
 }
 
-/// Reads a word of a stopped thread's memory, or of its registers.
+/// Reads a word of a stopped thread's memory, or one of its registers.
 fn peek(request: libc::c_long, id: libc::pid_t, address: usize) -> io::Result<u64> {
     let mut word: libc::c_long = 0;
     trace(request, id, address, (&raw mut word) as usize)?;
@@ -339,7 +340,7 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Returns the bytes at `address`. There are as many as the longest instruction has, or fewer if
+/// Returns the bytes at `address`, as many as the longest instruction has. The result is shorter if
 /// the memory ends before.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;

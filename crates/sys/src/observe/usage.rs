@@ -1,6 +1,6 @@
 //! Resources used by the process or the calling thread: processor time, context switches, memory.
 //!
-//! They serve programs that measure, and operations that declare their processor time.
+//! Programs that measure use these figures, and operations that declare their processor time.
 
 use std::io;
 use std::time::Duration;
@@ -18,11 +18,11 @@ pub struct ResourceUsage {
     pub voluntary_switches: u64,
     /// Context switches because the kernel ran another thread instead.
     pub involuntary_switches: u64,
-    /// Largest resident memory so far, in bytes. It is always that of the whole process.
+    /// Largest resident memory of the whole process so far, in bytes.
     pub peak_resident: u64,
 }
 
-/// Returns the use of all threads of the process, ended ones included.
+/// Returns the resources used by all threads of the process, including threads that have ended.
 ///
 /// # Errors
 /// No error occurs on Linux.
@@ -30,7 +30,7 @@ pub fn process() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_SELF)
 }
 
-/// Returns the use of the calling thread.
+/// Returns the resources used by the calling thread.
 ///
 /// # Errors
 /// No error occurs on Linux.
@@ -44,7 +44,7 @@ pub fn thread_time() -> Duration {
     clock_time(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Reads a thread's processor clock; zero if the thread has ended.
+/// Reads the processor clock of a thread; zero if the thread has ended.
 pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a live, writable timespec; a clock that no longer exists leaves it
@@ -54,7 +54,7 @@ pub(crate) fn clock_time(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns a process's processor time so far, over all threads, ended ones included. Makes one
+/// Returns the processor time that a process has used, including threads that have ended. Makes one
 /// system call.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn process_time(id: u32) -> io::Result<Duration> {
 }
 
 fn query(who: libc::c_int) -> io::Result<ResourceUsage> {
-    // SAFETY: the structure holds integers only, for which zeroes are values.
+    // SAFETY: the structure holds integers only, for which zeroes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is writable and outlives the call.
     syscall::once(|| unsafe { libc::getrusage(who, &mut usage) })?;

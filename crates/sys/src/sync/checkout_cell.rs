@@ -1,4 +1,4 @@
-//! A cell whose value one thread at a time checks out, such as a connection of a pool.
+//! A cell whose value one thread at a time checks out, such as a pooled connection.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -12,16 +12,16 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 /// A value that one thread at a time checks out, without ever waiting.
 ///
 /// Checking out is one compare-and-swap, returning is one store. Each connection of a pool is in a
-/// `CheckoutCell`. Threads that want to wait, for this cell or for one of several, wait at an
-/// [`EventCount`] that the cell notifies when its value is returned. With an event count the store
-/// is an exchange.
+/// `CheckoutCell`. Threads that want to wait for one or several cells wait at an [`EventCount`],
+/// which the cell notifies when its value is returned. With an event count the store is an
+/// exchange.
 ///
-/// `checkout`: the compare-and-swap that sets bits of `HOLDER_MASK` acquires what the store that
-/// cleared them released. So the holder sees all that earlier holders wrote.
+/// `checkout`: a return clears `HOLDER_MASK` with release, and the next checkout sets it with
+/// acquire. So the holder sees all that earlier holders wrote.
 pub struct CheckoutCell<T> {
     /// Holder in the low bits ([`IN_MAINTENANCE`], [`IN_USE`] or neither), use count above. A
-    /// compare-and-swap changes it to check out; afterwards only the holder changes it, until the
-    /// return.
+    /// compare-and-swap checks the value out. While the value is out, only the holder changes the
+    /// state.
     state: AtomicU32,
     name: &'static str,
     scope: Scope,
@@ -29,12 +29,12 @@ pub struct CheckoutCell<T> {
     value: UnsafeCell<T>,
 }
 
-/// The bits that name the holder; all clear while the value is in the cell.
+/// The bits that tell the holder; all clear while the value is in the cell.
 const HOLDER_MASK: u32 = 3;
 
 const IN_MAINTENANCE: u32 = 1;
 
-/// The value is out with a user, whose return counts as a use.
+/// Holder bits while a user has the value. The return counts as a use.
 const IN_USE: u32 = 3;
 
 /// The holder of the value of a [`CheckoutCell`].
@@ -62,40 +62,40 @@ impl<T> CheckoutCell<T> {
         }
     }
 
-    /// Makes the cell notify `gate` whenever its value is returned.
+    /// Makes the cell notify `gate` when its value is returned.
     #[must_use]
     pub fn with_event_count(self, gate: Arc<EventCount>) -> Self {
         Self { returned: Some(gate), ..self }
     }
 
-    /// Checks the value out; `None` if it is out.
+    /// Checks the value out. Returns `None` if it is out already.
     #[inline]
     pub fn try_checkout(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_USE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Checks the value out like [`try_checkout`](Self::try_checkout), with access to the cell
-    /// itself.
+    /// Checks the value out like [`try_checkout`](Self::try_checkout). The guard gives access to
+    /// the cell, too.
     #[inline]
     pub fn try_checkout_arc<'a>(self: &'a Arc<Self>) -> Option<ArcCheckoutGuard<'a, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Borrowed(self) })
     }
 
-    /// Checks the value out and keeps the cell alive; `None` if it is out. The guard can be stored
-    /// and moved to another thread.
+    /// Checks the value out and keeps the cell alive. Returns `None` if the value is out already.
+    /// The guard can be stored and moved to another thread.
     #[inline]
     pub fn try_checkout_owned(self: &Arc<Self>) -> Option<ArcCheckoutGuard<'static, T>> {
         self.check_out(IN_USE).then(|| ArcCheckoutGuard { cell: CellRef::Owned(Arc::clone(self)) })
     }
 
-    /// Checks the value out for maintenance, which returns it soon. Other threads can
-    /// [see](Self::holder) this, and may wait.
+    /// Checks the value out for maintenance, which returns it soon. [`holder`](Self::holder) tells
+    /// other threads about it, so that they may wait.
     #[cold]
     pub fn try_checkout_for_maintenance(&self) -> Option<CheckoutGuard<'_, T>> {
         self.check_out(IN_MAINTENANCE).then(|| CheckoutGuard { cell: self })
     }
 
-    /// Returns the present holder, which may have changed by the time the caller uses the result.
+    /// Returns the present holder, which may change at any time.
     pub fn holder(&self) -> Holder {
         match self.state.load(Ordering::Relaxed) & HOLDER_MASK {
             0 => Holder::None,
@@ -104,8 +104,8 @@ impl<T> CheckoutCell<T> {
         }
     }
 
-    /// Returns the number of times that the value has been returned by users, not by maintenance.
-    /// Wraps around after 2<sup>30</sup>.
+    /// Returns how often users have returned the value; returns by maintenance do not count. Wraps
+    /// around after 2<sup>30</sup>.
     pub fn use_count(&self) -> u32 {
         self.state.load(Ordering::Relaxed) / (HOLDER_MASK + 1)
     }
@@ -135,8 +135,8 @@ impl<T> CheckoutCell<T> {
         match &self.returned {
             None => self.state.store(next, Ordering::Release),
             Some(gate) => {
-                // An exchange instead of a store: the event count needs an exchange, or a fence,
-                // which takes longer.
+                // The event count needs an exchange, or a store and a fence, which take longer
+                // together.
                 self.state.swap(next, Ordering::SeqCst);
                 gate.notify_all_after_swap();
             }
@@ -145,16 +145,16 @@ impl<T> CheckoutCell<T> {
 
     #[inline]
     fn value_ref(&self) -> &T {
-        // SAFETY: called by a guard only, and while it lives `HOLDER_MASK` keeps other guards out.
-        // The guard hands out `&mut` only against its own exclusive borrow.
+        // SAFETY: only a guard calls this, and while it lives `HOLDER_MASK` admits no other guard.
+        // The guard gives out `&mut T` only for an exclusive borrow of itself.
         self.value.with(|value| unsafe { &*value })
     }
 
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the guard's exclusive borrow stands for the cell's")]
     fn value_mut(&self) -> &mut T {
-        // SAFETY: called by a guard that is borrowed exclusively, and `HOLDER_MASK` keeps other
-        // guards out.
+        // SAFETY: only an exclusively borrowed guard calls this, and `HOLDER_MASK` admits no other
+        // guard.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 }
@@ -175,15 +175,15 @@ pub struct CheckoutGuard<'a, T> {
     cell: &'a CheckoutCell<T>,
 }
 
-/// A checked-out value together with its cell; returned on drop. Two words, so that it moves in
-/// registers.
+/// A checked-out value together with its cell; returned on drop. The guard is two words long, so
+/// that it moves in registers.
 #[must_use = "the value is returned at once"]
 pub struct ArcCheckoutGuard<'a, T> {
     cell: CellRef<'a, T>,
 }
 
 enum CellRef<'a, T> {
-    /// Another owner keeps the cell alive: no reference is counted.
+    /// Another owner keeps the cell alive, so no reference is counted.
     Borrowed(&'a Arc<CheckoutCell<T>>),
     Owned(Arc<CheckoutCell<T>>),
 }
@@ -192,8 +192,8 @@ impl<T> ArcCheckoutGuard<'_, T> {
     /// Returns the value without counting a use.
     pub fn return_unused(self) {
         let state = &self.cell().state;
-        // `IN_MAINTENANCE` is not counted either. No other thread changes the state while the value
-        // is out.
+        // A return of `IN_MAINTENANCE` does not count as a use. No other thread changes the state
+        // while the value is out.
         state.store(state.load(Ordering::Relaxed) & !HOLDER_MASK | IN_MAINTENANCE, Ordering::Relaxed);
     }
 
@@ -207,8 +207,8 @@ impl<T> ArcCheckoutGuard<'_, T> {
     }
 }
 
-// SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`. The derived bound (`T:
-// Send`, from the cell) would let two threads reach a `Cell`.
+// SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`. The automatic bound (`T:
+// Send`, from the cell) would be too weak, for example for a `Cell`.
 unsafe impl<T: Send + Sync> Sync for CheckoutGuard<'_, T> {}
 // SAFETY: a shared guard gives `&T` only, so sharing one needs `T: Sync`.
 unsafe impl<T: Send + Sync> Sync for ArcCheckoutGuard<'_, T> {}
@@ -277,7 +277,7 @@ mod tests {
                 && cell.try_checkout_owned().is_none();
             refused && cell.holder() == Holder::User
         };
-        // The question does not change the answer.
+        // Asking for the holder does not change the holder.
         assert!(is_out() && is_out());
         drop(guard);
         let guard = cell.try_checkout_arc().unwrap();
@@ -319,7 +319,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// An unnoticed return would leave the waiter there for ever.
+    /// A waiter that misses the return would wait for ever.
     #[test]
     fn waiter_receives_the_returned_value() {
         explore(|| {

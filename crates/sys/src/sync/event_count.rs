@@ -1,11 +1,11 @@
-//! An event count: threads wait until a condition over lock-free state holds, such as a returned
-//! connection of a pool.
+//! An event count: threads wait until a condition over lock-free state holds, for example until a
+//! connection is back in its pool.
 //!
-//! Notifying costs a fence and a load while no thread waits. `event_count`: the waiter announces
-//! itself before it checks the state, and the notifier changes the state before it checks for
-//! waiters. A sequentially consistent fence on both sides makes at least one of them see the other.
-//! A notifier that changes the state by a sequentially consistent exchange needs no fence of its
-//! own: the exchange and its check are in one order with the waiter's fence.
+//! A notification costs a fence and a load while no thread waits. `event_count`: the waiter
+//! announces itself before it checks the state, and the notifier changes the state before it checks
+//! for waiters. A sequentially consistent fence on both sides makes at least one of them see the
+//! other. A notifier that changes the state by a sequentially consistent exchange needs no fence:
+//! exchange and check are in one order with the waiter's fence.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ pub(crate) use epoch::Epoch;
 use crate::clock::Monotonic;
 use crate::shim::{AtomicU32, Ordering, fence};
 
-/// A place where threads wait for lock-free state to change. Threads of different priorities may
-/// wait, because neither side ever holds a lock that the other waits for.
+/// A queue of threads that wait for lock-free state to change. Threads of different priorities may
+/// wait, because neither waiters nor notifiers hold a lock.
 pub struct EventCount {
     name: &'static str,
     waiters: AtomicU32,
-    /// Counts notifications, so that a notification between check and wait is noticed.
+    /// Number of notifications. A changed number shows a notification between a check and a wait.
     epoch: Epoch,
 }
 
@@ -30,8 +30,8 @@ impl EventCount {
         EventCount { name, waiters: AtomicU32::new(0), epoch: Epoch::new() }
     }
 
-    /// Makes waiting threads check again, after the state has changed. A thread that arrives at
-    /// this moment may take the resource before all of them, so only a deadline bounds a wait.
+    /// Wakes the waiting threads to check the state, which the caller has changed. A thread that
+    /// arrives now may take the resource before all of them, so only a deadline bounds a wait.
     #[inline]
     pub fn notify_all(&self) {
         fence(Ordering::SeqCst);
@@ -48,7 +48,7 @@ impl EventCount {
         // sequentially consistent operations have one order. If the load below does not see the
         // waiter's addition, the load precedes the waiter's fence in this order. The caller's
         // exchange precedes the load, so the waiter's check sees the change. `loom` treats
-        // sequentially consistent accesses as weaker than they are, so its model has a fence here
+        // sequentially consistent accesses as weaker than they are, so the model has a fence here
         // instead.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
@@ -57,7 +57,7 @@ impl EventCount {
         }
     }
 
-    /// Calls `look`, and again after every notification, until it returns a value or `deadline` has
+    /// Calls `look` now and after every notification, until it returns a value or `deadline` has
     /// passed.
     #[cold]
     pub fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
@@ -68,10 +68,10 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // Checked here too: under constant notifications the wait itself never reaches the
-            // deadline.
+            // The deadline is checked here too, because under constant notifications the wait never
+            // reaches it.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
-                // A change that came together with the deadline is in time.
+                // A change that came together with the deadline still counts.
                 break look();
             }
         };
@@ -80,11 +80,11 @@ impl EventCount {
     }
 }
 
-/// The waiters that a notification wakes.
+/// The number of waiters that a notification wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCount {
     All,
-    /// The most urgent waiter; among equals the one that has slept longest.
+    /// The waiter with the highest priority; among equals the longest sleeping one.
     One,
 }
 
@@ -94,7 +94,8 @@ impl fmt::Debug for EventCount {
     }
 }
 
-/// A word of the kernel on which waiters sleep until it changes. The most urgent one wakes first.
+/// A futex word on which waiters sleep until it changes. The waiter with the highest priority wakes
+/// first.
 #[cfg(not(loom))]
 mod epoch {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -112,7 +113,7 @@ mod epoch {
         }
 
         pub(crate) fn current(&self) -> u32 {
-            // Acquire: a thread that sees a notification sees the changes before it.
+            // Acquire: a thread that sees a notification sees the changes before the notification.
             self.0.load(Ordering::Acquire)
         }
 
@@ -122,7 +123,7 @@ mod epoch {
             self.0.fetch_add(1, Ordering::Release);
             let word = self.0.as_ptr();
             let most = if wake == WakeCount::One { 1 } else { libc::c_int::MAX };
-            // SAFETY: `word` is a live, aligned word. The call fails only for words that are not.
+            // SAFETY: `word` is a live, aligned word, and the call fails only for other words.
             let _ = syscall::futex(|| unsafe {
                 libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, most)
             });
@@ -136,9 +137,9 @@ mod epoch {
                 let word = self.0.as_ptr();
                 let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
                 let nothing = std::ptr::null::<u32>();
-                // SAFETY: `word` is a live, aligned word. `until` is null or points to a moment of
-                // the monotonic clock that outlives the call. This operation does not use the
-                // second address.
+                // SAFETY: `word` is a live, aligned word. `until` is null or points to a time of
+                // the monotonic clock that outlives the call. The operation does not use the second
+                // address.
                 let slept = syscall::futex(|| unsafe {
                     libc::syscall(libc::SYS_futex, word, operation, seen, until, nothing, libc::FUTEX_BITSET_MATCH_ANY)
                 });
@@ -151,7 +152,7 @@ mod epoch {
     }
 }
 
-/// The epoch of the models, which have no kernel.
+/// The epoch of the models, which run without a kernel.
 #[cfg(loom)]
 mod epoch {
     use loom::sync::{Condvar, Mutex};
@@ -202,7 +203,7 @@ mod tests {
         assert!(deadline.is_past());
     }
 
-    /// Waiters may have any priority: a preempted waiter does not block the others.
+    /// No lock is taken, so a preempted waiter of low priority does not block the others.
     #[test]
     fn wait_and_notify_take_no_lock() {
         let shared = Arc::new((EventCount::new("test"), AtomicUsize::new(0)));
@@ -263,7 +264,7 @@ mod models {
         tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |left| left.checked_sub(1)).ok()
     }
 
-    /// A waiter gets the returned token. An unnoticed notification would leave it there for ever.
+    /// A waiter gets the returned token. A waiter that missed the notification would wait for ever.
     #[test]
     fn no_notification_is_lost() {
         explore(|| {
@@ -278,8 +279,7 @@ mod models {
         });
     }
 
-    /// Two threads wait and two tokens are returned, one after the other. Neither thread is left
-    /// behind.
+    /// Two threads wait and two tokens are returned, one after the other. Both threads get a token.
     #[test]
     fn both_waiters_receive_a_token() {
         explore(|| {

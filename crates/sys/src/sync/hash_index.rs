@@ -1,22 +1,22 @@
-//! A hash index from byte strings to slot numbers, searched without waiting: the table of
-//! persistent object keys.
+//! A hash index from byte strings to slot numbers, searched without waiting. The POA finds
+//! persistent object keys with it.
 //!
-//! A [`HashIndex`] stores no keys. For each entry it stores half a hash and the number of a slot in
-//! which the caller keeps the key. [`HashIndex::find`] offers the slots whose half hash agrees, and
-//! the caller compares the whole key. With a million entries, about one search in four thousand
-//! gets a wrong slot. The hash (SipHash) is keyed at random per index, so that keys from outside
-//! cannot be chosen to collide.
+//! A [`HashIndex`] stores no keys. Each entry stores half a hash and the number of a slot, in which
+//! the caller keeps the key. [`HashIndex::find`] offers the slots whose half hash agrees, and the
+//! caller compares the whole key. With a million entries, about one search in four thousand offers
+//! a wrong slot. Each index has a random key for its hash (SipHash), so that peers cannot choose
+//! keys that collide.
 //!
-//! Searches never wait, allocate or write to memory that other threads write. Changes go through
-//! the index's one [`HashIndexWriter`], which the caller keeps in a lock of its own.
+//! Searches never wait, allocate or write to memory that other threads write. Only the index's
+//! [`HashIndexWriter`] changes it. The caller keeps the writer in a lock.
 //!
 //! Invariant: a cell goes from empty to used, from used to removed and back, but never to empty
 //! again. So a search that passes over a cell does not miss later entries. At least a quarter of
 //! the cells are empty, so that a search ends after few steps. When too many cells are used or
-//! removed, a new table is made and published as a whole.
+//! removed, the writer publishes a new table.
 //!
-//! `cell`: a change of a cell releases; a search acquires. So a thread that is offered a slot sees
-//! what the caller wrote for it before inserting it.
+//! `cell`: a change of a cell releases, and a search acquires. So a search that finds a slot sees
+//! the data that the caller wrote before it inserted the slot.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::lock::Scope;
 use crate::rcu_cell::RcuCell;
 use crate::shim::{AtomicU64, Ordering};
 
-/// A cell that has never had an entry. A cell with an entry has the upper half of the hash above
-/// and the slot below. The two highest slot numbers mark cells without an entry.
+/// A cell that has never had an entry. A cell with an entry has half of the hash in its upper half
+/// and the slot in its lower half. The two highest slot numbers mark cells without an entry.
 const EMPTY: u64 = u32::MAX as u64;
 const REMOVED: u64 = (u32::MAX - 1) as u64;
 /// The largest slot number.
@@ -34,37 +34,39 @@ pub const MAX_SLOT: u32 = u32::MAX - 2;
 
 #[cfg(not(loom))]
 type HashKeys = std::hash::RandomState;
-/// Keys of models, which must run in the same way each time.
+/// Fixed hash keys of models, which must run in the same way each time.
 #[cfg(loom)]
 type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 const MIN_CELLS: usize = if cfg!(loom) { 4 } else { 16 };
 
-/// The readers' side, made by [`HashIndexWriter::new`]. The module states its guarantees.
+/// The index as readers use it, made by [`HashIndexWriter::new`]. The module's documentation states
+/// its guarantees.
 #[derive(Debug)]
 pub struct HashIndex {
     table: RcuCell<CellTable>,
     keys: HashKeys,
 }
 
-/// The right to change an index. Each index has one, and the caller keeps it in a lock.
+/// The only writer of an index. The caller keeps it in a lock.
 #[derive(Debug)]
 pub struct HashIndexWriter {
     index: Arc<HashIndex>,
     entries: usize,
-    /// Number of cells that are not empty: entries and removed ones.
+    /// Number of cells that are not empty: cells with entries and removed cells.
     used_cells: usize,
 }
 
-/// The cells, a power of two. An entry is in the first cell that was free, starting from its hash.
+/// Table of cells, a power of two in number. An entry is in the first cell that was free, starting
+/// from the position of its hash.
 #[derive(Debug)]
 struct CellTable {
     cells: Box<[AtomicU64]>,
 }
 
 impl HashIndex {
-    /// Offers each slot that was entered under `octets` (and, rarely, a wrong one) to `is_it` until
-    /// it returns true. Returns that slot. May offer a slot that is being removed.
+    /// Calls `is_it` with each slot that is entered under `octets`, until it returns true, and
+    /// returns that slot. In rare cases it offers a wrong slot or a slot that is being removed.
     #[inline]
     pub fn find(&self, octets: &[u8], mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let hash = self.hash(octets);
@@ -85,7 +87,8 @@ impl HashIndex {
 
     #[inline]
     fn hash(&self, octets: &[u8]) -> u64 {
-        // Writes the bytes alone: the key is the whole input, so no length is needed to delimit it.
+        // The hasher gets the bytes alone. The key is the whole input, so no length must delimit
+        // it.
         let mut hasher = self.keys.build_hasher();
         hasher.write(octets);
         hasher.finish()
@@ -107,7 +110,7 @@ impl CellTable {
     }
 
     /// Returns the cells to check, in order. The order depends on the stored half of the hash
-    /// alone, so that a new table can be made from the cells of an old one.
+    /// alone, so that a new table can be made from the cells of an old table.
     #[inline]
     fn probe_sequence(&self, hash_or_cell: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.cells.len() - 1;
@@ -117,14 +120,14 @@ impl CellTable {
 }
 
 impl HashIndexWriter {
-    /// Creates an empty index and the right to change it. Name and scope are those of the lock
-    /// taken when the table is replaced.
+    /// Creates an empty index with its writer. `name` and `scope` describe the lock taken when the
+    /// table is replaced.
     pub fn new(name: &'static str, scope: Scope) -> Self {
         let table = RcuCell::new(name, scope, CellTable::new(MIN_CELLS));
         Self { index: Arc::new(HashIndex { table, keys: HashKeys::default() }), entries: 0, used_cells: 0 }
     }
 
-    /// Returns the readers' side, to share.
+    /// Returns the readers' side, which threads can share.
     pub fn index(&self) -> &Arc<HashIndex> {
         &self.index
     }
@@ -140,7 +143,7 @@ impl HashIndexWriter {
     }
 
     /// Enters `slot`, at most [`MAX_SLOT`], under `octets`. The caller ensures that no equal key is
-    /// entered already. Threads that find the slot see all that was written before this call.
+    /// entered already. Threads that find the slot see all that the caller wrote before this call.
     ///
     /// # Panics
     /// If `slot` is above [`MAX_SLOT`].
@@ -188,7 +191,8 @@ impl HashIndexWriter {
     }
 
     /// Publishes a table without removed cells, at most three fifths full. So a growing table
-    /// doubles. A table of constant size has room for many changes before the next one.
+    /// doubles its size, and a table of constant size has room for many changes before the next
+    /// rebuild.
     fn rebuild(&mut self) {
         let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(MIN_CELLS);
         let new = CellTable::new(length);
@@ -242,7 +246,7 @@ mod tests {
             assert_eq!(found.is_some(), model.contains_key(&probe));
             assert_eq!(writer.len(), model.len());
         }
-        // Removed cells do not accumulate.
+        // Tables do not grow because of removed cells.
         assert!(index.table.load().cells.len() <= 8192);
         assert!(!writer.is_empty());
     }
@@ -319,7 +323,7 @@ mod models {
             writer.remove(b"absent", 9);
             ready.store(1, Ordering::Relaxed);
             writer.insert(b"new", 2);
-            // The third entry of four cells makes a new table.
+            // The third entry of four cells makes the writer publish a new table.
             writer.insert(b"more", 3);
             writer.insert(b"grows", 4);
             reader.join().unwrap();

@@ -1,13 +1,13 @@
-//! Locks that have a name and a scope, and are counted.
+//! Locks with a name and a scope, which count how often they are taken.
 //!
-//! The scope says which threads a lock can make wait: those of one connection, of one lane, or of
+//! The scope says which threads a lock can make wait: threads of one connection, of one lane, or of
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
-//! thread adds a futex call. So a test can check which locks a path takes. A panic while holding a
-//! lock does not poison it: upcalls are isolated elsewhere, and the data under these locks is
-//! consistent at every step that can panic.
+//! thread adds a futex call. So a test can check which locks a path takes. A panic does not poison
+//! a lock that its thread holds: the ORB isolates panics of upcalls elsewhere, and the data under
+//! these locks is consistent at every step that can panic.
 //!
 //! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of
-//! different priorities take. [`CheckoutCell`] is not a lock to wait for: it checks a value out, or
+//! different priorities take. [`CheckoutCell`] never makes a thread wait: it checks a value out, or
 //! reports at once that the value is out.
 
 use std::fmt;
@@ -24,17 +24,17 @@ use crate::shim::{self, const_unless_loom};
 /// The threads that a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Threads that use one connection. Where requests are handed over to other lanes, their
-    /// priorities may differ; then the lock is a [`PiMutex`].
+    /// Threads that use one connection. They may have different priorities where requests are
+    /// handed over to other lanes; in this case the lock is a [`PiMutex`].
     Connection,
-    /// Threads of one lane, and threads of other lanes that hand requests over to it. The lock is a
-    /// [`PiMutex`].
+    /// Threads of one lane, and threads of other lanes that hand requests over to it. The lock must
+    /// be a [`PiMutex`].
     Lane,
     /// Any thread. A steady-state call never takes such a lock.
     Orb,
 }
 
-/// Marks a wait for another thread's lock in traces.
+/// Marks a wait for another thread's lock with probes.
 #[cold]
 pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
     crate::probe!("lock wanted");
@@ -50,7 +50,7 @@ pub struct Mutex<T> {
     inner: shim::Mutex<T>,
 }
 
-/// A guard: the calling thread holds a [`Mutex`] until it drops the guard.
+/// A guard of a [`Mutex`]: the calling thread holds the lock until it drops the guard.
 #[must_use = "the lock is released at once"]
 pub struct MutexGuard<'a, T> {
     inner: shim::MutexGuard<'a, T>,
@@ -64,14 +64,14 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value. No other thread can hold it.
+    /// Returns the value. No other thread can hold the lock, because `self` is owned.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Mutex<T> {
-    /// Takes the lock, waiting for its holder.
+    /// Takes the lock, after a wait if another thread holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         if let Some(guard) = self.try_lock() {
             return guard;
@@ -81,7 +81,7 @@ impl<T> Mutex<T> {
         MutexGuard { inner: wait_traced(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner)) }
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free. Never waits.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = match self.inner.try_lock() {
             Ok(inner) => inner,
@@ -136,7 +136,7 @@ impl Default for Condvar {
 
 impl Condvar {
     const_unless_loom! {
-        /// Creates a condition without waiters.
+        /// Creates a condition variable without waiters.
         pub fn new() -> Self {
             Self(shim::Condvar::new())
         }
@@ -148,8 +148,8 @@ impl Condvar {
         MutexGuard { inner: self.0.wait(guard.inner).unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Waits like [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
-    /// deadline has passed.
+    /// Waits like [`wait`](Self::wait), but at most until `deadline` (`None`: for ever). Returns
+    /// false if the deadline has passed.
     pub fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -180,21 +180,21 @@ impl Condvar {
     }
 }
 
-/// Shared or exclusive access to a value. It is for configuration and tables off the request path,
-/// where readers block writers briefly. The request path uses RCU cells instead.
+/// A lock for shared or exclusive access to a value. It is for configuration and tables off the
+/// request path, where readers block writers briefly. The request path uses RCU cells instead.
 pub struct RwLock<T> {
     name: &'static str,
     scope: Scope,
     inner: shim::RwLock<T>,
 }
 
-/// A guard of shared access; released on drop.
+/// A guard of shared access, which ends on drop.
 #[must_use = "the lock is released at once"]
 pub struct ReadGuard<'a, T> {
     inner: shim::RwLockReadGuard<'a, T>,
 }
 
-/// A guard of exclusive access; released on drop.
+/// A guard of exclusive access, which ends on drop.
 #[must_use = "the lock is released at once"]
 pub struct WriteGuard<'a, T> {
     inner: shim::RwLockWriteGuard<'a, T>,
@@ -210,7 +210,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T> RwLock<T> {
-    /// Takes shared access, waiting for a writer.
+    /// Takes shared access, after a wait if a writer has access.
     pub fn read(&self) -> ReadGuard<'_, T> {
         counters::count_lock(self.scope);
         let inner = match self.inner.try_read() {
@@ -224,7 +224,7 @@ impl<T> RwLock<T> {
         ReadGuard { inner }
     }
 
-    /// Takes exclusive access, waiting for readers and writers.
+    /// Takes exclusive access, after a wait if readers or another writer have access.
     pub fn write(&self) -> WriteGuard<'_, T> {
         counters::count_lock(self.scope);
         let inner = match self.inner.try_write() {

@@ -1,24 +1,24 @@
-//! A bounded queue from any thread to a lane, with a descriptor to wake the lane.
+//! A bounded queue from any thread to a lane, with a descriptor that wakes the lane.
 //!
 //! [`Mailbox::send`] allocates nothing and takes no lock. It makes a system call only if a receiver
 //! has announced that it is about to sleep. A full queue returns the value at once instead of
 //! waiting for room.
 //!
-//! The queue is an array of cells, each with a sequence number that tells which side may use it
-//! (Dmitry Vyukov's bounded queue). Position `p` belongs to cell `p % n` of `n`. The sender of
-//! position `p` may fill the cell when its number is `p`. The receiver of `p` may empty it when its
-//! number is `p + 1`, and then sets the number to `p + n`.
+//! The queue is an array of cells, each with a sequence number (Dmitry Vyukov's bounded queue). The
+//! number tells if senders or receivers may use the cell. Position `p` belongs to cell `p % n` of
+//! `n`. The sender of position `p` may fill the cell when its number is `p`. The receiver of `p`
+//! may empty it when its number is `p + 1`, and then sets the number to `p + n`.
 //!
-//! * `cell`: the number is stored with release after the value was written or moved out, and loaded
-//!   with acquire before. A position is taken by one compare-and-swap, so one thread works on a
-//!   cell at a time.
+//! * `cell`: a thread stores the number with release after it has written or moved the value, and loads
+//!   it with acquire before. One compare-and-swap takes a position, so one thread at a time uses a
+//!   cell.
 //! * `sleep`: a receiver announces that it will sleep, then checks the queue. A sender fills the
 //!   queue, then checks for the announcement. A sequentially consistent fence between the two steps
 //!   on both sides makes at least one of them see the other.
 //!
-//! A sender may be preempted between taking its position and filling the cell. Until it runs again,
-//! the receiver does not get the values of later senders. So senders of one mailbox should not
-//! differ much in priority.
+//! A sender may be preempted between taking its position and filling the cell. Until that sender
+//! runs again, the receiver does not get the values of later senders. So senders of one mailbox
+//! should not differ much in priority.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,7 @@ use crate::eventfd::EventFd;
 use crate::poll;
 use crate::shim::{AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// The error of a full queue, which returns the value.
+/// Error of a full queue; it contains the value that was not sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MailboxFull<T>(pub T);
 
@@ -60,8 +60,8 @@ struct Queue<T> {
     receive: PaddedPosition,
 }
 
-// SAFETY: one thread moves a value in and another moves it out; no two share it (`T: Send`). The
-// protocol of the module gives one thread at a time access to a cell.
+// SAFETY: one thread moves a value in and another moves it out, and no two threads share it (`T:
+// Send`). The protocol of the module gives one thread at a time access to a cell.
 unsafe impl<T: Send> Sync for Queue<T> {}
 // SAFETY: moving the queue moves its values.
 unsafe impl<T: Send> Send for Queue<T> {}
@@ -169,16 +169,16 @@ impl<T> Mailbox<T> {
         Ok(Self { queue: Queue::new(capacity), sleeping: AtomicBool::new(false), wake: EventFd::new()? })
     }
 
-    /// Returns the number of values that fit.
+    /// Returns the number of values that the queue can hold.
     pub fn capacity(&self) -> usize {
         self.queue.cells.len()
     }
 
-    /// Sends a value, and wakes a receiver that sleeps. Counted as a hand-off.
+    /// Sends a value, and wakes a sleeping receiver. The call counts as a hand-off.
     ///
     /// # Errors
-    /// [`MailboxFull`], with the value. This also happens while a preempted receiver is still
-    /// emptying the oldest cell.
+    /// [`MailboxFull`], with the value, if the queue is full. A preempted receiver that still
+    /// empties the oldest cell makes the queue full, too.
     pub fn send(&self, value: T) -> Result<(), MailboxFull<T>> {
         self.queue.push(value).map_err(MailboxFull)?;
         counters::count_handoff();
@@ -205,12 +205,12 @@ impl<T> Mailbox<T> {
         self.queue.pop()
     }
 
-    /// Makes the descriptor unreadable again, after it woke the caller.
+    /// Makes the descriptor unreadable again, after it has woken the caller.
     pub fn drain(&self) {
         self.wake.drain();
     }
 
-    /// Takes the oldest value, waiting for one until `deadline` (`None`: for ever).
+    /// Takes the oldest value, and waits for one until `deadline` (`None`: for ever).
     ///
     /// # Errors
     /// When the kernel is out of memory.
@@ -229,8 +229,8 @@ impl<T> Mailbox<T> {
     fn needs_wake(&self) -> bool {
         // Pairs with `receive_or_sleep` (sleep).
         fence(Ordering::SeqCst);
-        // Only one sender wakes the receiver for each announcement. The load saves the other
-        // senders the write.
+        // Only one sender wakes the receiver for each announcement. The load spares the other
+        // senders a write.
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 }
@@ -374,7 +374,7 @@ mod models {
             let here = queue.pop();
             let (there, pushed) = other.join().unwrap();
             assert!(here.is_some() && there.is_some());
-            // The receiver may still be emptying the oldest cell here.
+            // The receiver may still be emptying the oldest cell.
             assert_eq!((queue.pop(), queue.pop()), (pushed.then(|| Box::new(2)), None));
         });
     }

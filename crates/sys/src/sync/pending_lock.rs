@@ -1,15 +1,16 @@
-//! A try-lock with a pending flag: one reader at a time, and no arrival lost.
+//! A try-lock with a pending flag: one reader at a time, and no lost arrival.
 //!
-//! It guards the state of a connection whose readiness may be reported to several threads. A
+//! The lock guards the state of a connection whose readiness may be reported to several threads. A
 //! [`PendingLock`] is free, held, or held with the pending flag set. A thread that gets a report of
 //! an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the lock, the
-//! call sets the pending flag, and the holder finds it when it [leaves](PendingLockGuard::leave).
-//! So an edge-triggered report is never lost although only one thread reads.
+//! call sets the pending flag, and the holder finds the flag when it
+//! [leaves](PendingLockGuard::leave). So no edge-triggered report is lost although only one thread
+//! reads.
 //!
-//! `enter`: the compare-and-swap that takes the lock acquires what the compare-and-swap that freed
-//! it released. `pending`: setting the flag is a read-modify-write with release even if it is set
-//! already, and the holder clears it with acquire. So the holder sees all that the threads which
-//! set the flag had seen.
+//! `enter`: a leave frees the lock with release, and the next entry takes it with acquire.
+//! `pending`: setting the flag is a read-modify-write with release even if the flag is set already,
+//! and the holder clears it with acquire. So the holder sees all that the threads which set the
+//! flag had seen.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -17,23 +18,23 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PENDING: u32 = 2;
 
-/// A value on which one thread at a time works. A thread that finds it held sets the pending flag.
+/// A value that one thread at a time uses. A thread that finds it held sets the pending flag.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the one guard that the state admits reaches the value, so threads pass it on and
-// never share it.
+// SAFETY: only the one guard that the state admits gives access to the value, so threads never
+// share the value.
 unsafe impl<T: Send> Sync for PendingLock<T> {}
 // SAFETY: moving the lock moves the value.
 unsafe impl<T: Send> Send for PendingLock<T> {}
 
-/// A guard: holds the lock until [`leave`](Self::leave) succeeds or it is dropped.
+/// A guard that holds the lock until [`leave`](Self::leave) succeeds or the guard is dropped.
 ///
-/// Dropping it discards the pending flag. A holder may do this if no thread reads any more, or if
-/// the holder lists the connection for reading in any case.
+/// A drop discards the pending flag. A holder may do this if no thread reads any more, or if the
+/// holder lists the connection for reading in any case.
 #[must_use = "the turn is given back at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -47,7 +48,8 @@ impl<T> PendingLock<T> {
         PendingLock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock, or sets the pending flag for the thread that holds it.
+    /// Takes the lock. Returns `None` if another thread holds it, and sets the pending flag for
+    /// that thread.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
@@ -71,13 +73,13 @@ impl<'a, T> PendingLockGuard<'a, T> {
     /// Calls `work` with the value.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: this guard is the only one, and `&mut self` makes this the only borrow through
-        // it.
+        // SAFETY: this guard is the only one, and `&mut self` makes this borrow the only one of the
+        // guard.
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock. If the pending flag was set, returns the guard instead, and the holder
-    /// must check for arrivals again.
+    /// Releases the lock unless the pending flag was set. In that case the caller keeps the lock,
+    /// and must check for arrivals again.
     ///
     /// # Errors
     /// The guard, if the pending flag was set.
@@ -90,8 +92,8 @@ impl<'a, T> PendingLockGuard<'a, T> {
                 Ok(())
             }
             Err(_) => {
-                // Acquire: pairs with `try_enter` (pending). A flag that was set after the exchange
-                // above is cleared too.
+                // Acquire: pairs with `try_enter` (pending). The exchange also clears a flag that
+                // was set after the compare-and-swap above.
                 self.lock.state.swap(HELD, Ordering::Acquire);
                 Err(self)
             }
@@ -133,8 +135,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Each of three threads makes one arrival and reports it. Every arrival is seen under a lock
-    /// that is taken after it.
+    /// Each of three threads makes one arrival and reports it. A thread that takes the lock after
+    /// an arrival sees it.
     #[test]
     fn no_arrival_is_lost() {
         explore(|| {

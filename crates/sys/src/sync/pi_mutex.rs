@@ -1,19 +1,19 @@
 //! A mutex with priority inheritance: its holder runs at the highest priority of its waiters.
 //!
 //! The lock is one word: 0, or the kernel's number of the holding thread. The kernel sets the top
-//! bit when others wait. Without contention, taking and releasing are one compare-and-swap each.
-//! With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority, lends the
-//! highest priority to the holder, and hands the lock over.
+//! bit when other threads wait. Without contention, taking and releasing are one compare-and-swap
+//! each. With contention the kernel (`FUTEX_LOCK_PI2`, Linux 5.14) queues waiters by priority,
+//! lends the highest priority to the holder, and hands the lock over.
 //!
-//! * `holder`: the compare-and-swap that changes the word from 0 acquires what the compare-and-swap
-//!   that set it to 0 released.
+//! * `holder`: a release sets the word to 0 with release ordering, and the next compare-and-swap from 0
+//!   acquires.
 //! * `handed_over`, `taken_over`: a hand-over by the kernel is a read-modify-write between the
 //!   release of `handed_over` and the acquire of `taken_over`.
-//! * A thread releases with a compare-and-swap from exactly its number, which fails when the
-//!   waiters' bit is set. Then only the kernel changes the word, so no waiter is forgotten.
+//! * A thread releases with a compare-and-swap from exactly its number. It fails when the waiters' bit
+//!   is set. Then only the kernel changes the word, so no waiter is forgotten.
 //!
-//! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, with deadlines by the wall clock; `guarantees`
-//! reports this.
+//! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, whose deadlines are times of the wall clock;
+//! `guarantees` reports this.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ use crate::event_count::{Epoch, WakeCount};
 use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
 use crate::thread;
 
-/// Mutual exclusion with priority inheritance.
+/// A mutex with priority inheritance.
 pub struct PiMutex<T> {
     word: LockWord,
     name: &'static str,
@@ -49,11 +49,11 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Takes the lock, waiting for its holder.
+    /// Takes the lock, after a wait if another thread holds it.
     ///
     /// # Panics
-    /// If the calling thread holds it already, or the holder has ended without releasing it (a
-    /// leaked guard).
+    /// If the calling thread holds the lock already, or if its holder has ended without releasing
+    /// it (a leaked guard).
     pub fn lock(&self) -> PiGuard<'_, T> {
         match self.lock_until(None) {
             Some(guard) => guard,
@@ -61,11 +61,11 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Takes the lock, waiting until `deadline` (`None`: for ever). Returns `None` after the
-    /// deadline.
+    /// Takes the lock, and waits for it until `deadline` (`None`: for ever). Returns `None` after
+    /// the deadline.
     ///
     /// # Panics
-    /// The panics of [`lock`](Self::lock).
+    /// In the cases in which [`lock`](Self::lock) panics.
     pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiGuard<'_, T>> {
         match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
             Ok(()) => Some(self.guard()),
@@ -106,24 +106,26 @@ impl<T> fmt::Debug for PiMutex<T> {
     }
 }
 
-/// A guard: the calling thread holds a [`PiMutex`] until it drops the guard, on the same thread.
+/// A guard of a [`PiMutex`]: the calling thread holds the lock until it drops the guard, on the
+/// same thread.
 #[must_use = "the lock is released at once"]
 pub struct PiGuard<'a, T> {
     mutex: &'a PiMutex<T>,
-    /// Makes the guard neither `Send` nor `Sync`: the kernel knows which thread holds the lock.
+    /// Makes the guard neither `Send` nor `Sync`: the lock belongs to one thread in the kernel,
+    /// too.
     here: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` only (`T: Sync`). Its owner, which stays on its thread,
-// releases it.
+// SAFETY: a shared guard gives `&T` only (`T: Sync`). Only the guard's owner, which stays on its
+// thread, releases the lock.
 unsafe impl<T: Sync> Sync for PiGuard<'_, T> {}
 
 impl<T> Deref for PiGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives, the word keeps all other threads out, and this thread
-        // from locking again.
+        // SAFETY: while this guard lives, the word keeps all other threads out and prevents a
+        // second lock by this thread.
         self.mutex.value.with(|value| unsafe { &*value })
     }
 }
@@ -146,8 +148,8 @@ impl<T> Drop for PiGuard<'_, T> {
 /// may end without a notification, so the caller checks its condition in a loop. Sleepers wake in
 /// the order of their priorities.
 ///
-/// `told`: a sleeper reads the epoch, and counts itself as a sleeper, under the lock. A thread that
-/// changes the awaited state under that lock and then notifies sees the sleeper. If the epoch
+/// `told`: a sleeper reads the epoch and adds itself to the sleepers under the lock. A thread that
+/// changes the awaited state under this lock and then notifies sees the sleeper. If the epoch
 /// advances before the sleeper asks the kernel to sleep, the sleeper finds the epoch changed.
 #[derive(Debug)]
 pub struct PiCondvar {
@@ -162,7 +164,7 @@ impl Default for PiCondvar {
 }
 
 impl PiCondvar {
-    /// Creates a condition without waiters.
+    /// Creates a condition variable without waiters.
     #[must_use]
     pub fn new() -> Self {
         PiCondvar { sleepers: AtomicU32::new(0), told: Epoch::new() }
@@ -173,8 +175,8 @@ impl PiCondvar {
         self.wait_until(guard, None).0
     }
 
-    /// Waits like [`wait`](Self::wait), until `deadline` (`None`: for ever). Returns false if the
-    /// deadline has passed.
+    /// Waits like [`wait`](Self::wait), but at most until `deadline` (`None`: for ever). Returns
+    /// false if the deadline has passed.
     pub fn wait_until<'a, T>(&self, guard: PiGuard<'a, T>, deadline: Option<Monotonic>) -> (PiGuard<'a, T>, bool) {
         let (mutex, seen) = (guard.mutex, self.told.current());
         self.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +186,7 @@ impl PiCondvar {
         (mutex.lock(), in_time)
     }
 
-    /// Wakes the most urgent waiting thread. Makes no system call if none waits.
+    /// Wakes the waiting thread with the highest priority. Makes no system call if no thread waits.
     pub fn notify_one(&self) {
         self.notify(WakeCount::One);
     }
@@ -204,7 +206,7 @@ impl PiCondvar {
 /// The bits of the word that hold a thread's number (`FUTEX_TID_MASK`).
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's word and its protocol. The calling thread's number is an argument.
+/// The lock's word and its protocol. Callers pass the calling thread's number.
 struct LockWord(AtomicU32);
 
 impl LockWord {
@@ -214,8 +216,8 @@ impl LockWord {
         }
     }
 
-    /// Returns the kernel's number of the holding thread; 0 if there is none. Relaxed: a thread
-    /// finds its own number here only if it is the holder.
+    /// Returns the kernel's number of the holding thread; 0 if there is none. Relaxed: only the
+    /// holder finds its own number here.
     fn holder(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & TID_MASK
     }
@@ -230,8 +232,8 @@ impl LockWord {
             return Ok(());
         }
         super::lock::wait_traced(|| kernel::lock(&self.0, tid, deadline))?;
-        // Acquire: pairs with `unlock` (holder, taken_over). The kernel has stored this thread's
-        // number.
+        // Acquire: pairs with `unlock` (holder, taken_over). The kernel has already stored this
+        // thread's number.
         self.0.load(Ordering::Acquire);
         Ok(())
     }
@@ -239,7 +241,7 @@ impl LockWord {
     fn unlock(&self, tid: u32) {
         // Release: pairs with `try_lock` (holder).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (handed_over). The operation changes nothing; the kernel's
+            // Release: pairs with `lock` (handed_over). The operation changes no bit. The kernel's
             // next write continues its release sequence.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
@@ -264,7 +266,7 @@ mod kernel {
         static MISSING: AtomicBool = AtomicBool::new(false);
         loop {
             let result = if MISSING.load(Ordering::Relaxed) {
-                // The older operation measures deadlines by the wall clock.
+                // The older operation takes deadlines of the wall clock.
                 let left = deadline.map(Monotonic::remaining);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 operation(word, libc::FUTEX_LOCK_PI, left.map(|left| now.saturating_add(left)))
@@ -276,7 +278,7 @@ mod kernel {
                 Ok(()) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOSYS) if !MISSING.swap(true, Ordering::Relaxed) => {}
-                    // A signal came, or the holder was just ending.
+                    // A signal interrupted the wait, or the holder was just ending.
                     Some(libc::EINTR | libc::EAGAIN) => {}
                     _ => return Err(error),
                 },
@@ -286,16 +288,16 @@ mod kernel {
 
     #[cold]
     pub(super) fn unlock(word: &AtomicU32, _tid: u32) {
-        // The call cannot be interrupted. It fails only if this thread does not own the word, which
-        // the guard excludes.
+        // A signal does not interrupt the call. It fails only if this thread does not hold the
+        // lock, which the guard excludes.
         let _ = operation(word, libc::FUTEX_UNLOCK_PI, None);
     }
 
     fn operation(word: &AtomicU32, operation: libc::c_int, until: Option<Duration>) -> io::Result<()> {
         let until = until.map(clock::timespec);
         let until = until.as_ref().map_or(std::ptr::null(), |until| until as *const libc::timespec);
-        // SAFETY: the kernel changes the word as an atomic, `until` is null or points to a time
-        // that outlives the call, and these operations do not use the remaining arguments.
+        // SAFETY: the kernel changes the word atomically, `until` is null or points to a time that
+        // outlives the call, and these operations do not use the other arguments.
         syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, 0, until)
         })?;
@@ -439,7 +441,7 @@ mod tests {
         });
         let asleep = || {
             let threads = thread::list().unwrap();
-            // A thread that has just ended has no such file.
+            // The file of a thread that has just ended does not exist.
             let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
             let sleeps = |tid| stat(tid).rsplit(')').next().unwrap_or_default().trim_start().starts_with('S');
             threads.iter().filter(|thread| thread.name == "waits" && sleeps(thread.tid.as_raw())).count()
@@ -475,10 +477,10 @@ mod tests {
         assert_eq!(*mutex.lock(), (20_000, 20_000));
     }
 
-    /// The three threads share one core. A low thread takes the lock and wakes the high one. The
-    /// high one runs at once, makes the middle one ready to run and waits for the lock. With
-    /// inheritance the low thread runs next, so the high one has the lock before the middle one
-    /// runs.
+    /// The three threads share one core. A low thread takes the lock and wakes the high thread. The
+    /// high thread runs at once, makes the middle thread ready to run and waits for the lock. With
+    /// inheritance the low thread runs next, so the high thread has the lock before the middle
+    /// thread runs.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {
@@ -548,7 +550,7 @@ mod models {
             let shared = Arc::new((LockWord::new(), UnsafeCell::new(0)));
             let work = |shared: &(LockWord, UnsafeCell<u32>), tid| {
                 shared.0.lock(tid, None).unwrap();
-                // SAFETY: the model checks this access: loom reports accesses that are not ordered.
+                // SAFETY: `loom` reports accesses that are not ordered.
                 shared.1.with_mut(|value| unsafe { *value += 1 });
                 shared.0.unlock(tid);
             };

@@ -1,18 +1,18 @@
-//! A value that many threads read while one at a time replaces it (read-copy-update).
+//! A value that many threads read while a writer replaces it (read-copy-update).
 //!
 //! [`RcuCell::load`] never waits for writers or other readers. It writes to no memory that other
 //! threads write, and allocates nothing after a thread's first load. A reader keeps its version
-//! while it holds the guard; new loads get the newest one.
+//! while it holds the guard. Later loads get the newest version.
 //!
-//! Invariant: *readers never free*. [`RcuCell::store`] keeps the replaced versions until no reader
-//! has them, and later stores free them. So dropping a guard on a real-time thread never runs a
+//! Invariant: *readers never free*. [`RcuCell::store`] keeps a replaced version until no reader has
+//! it, and a later store frees it. So dropping a guard on a real-time thread never runs a
 //! destructor. The price is that the last replaced versions live until the next store or the next
 //! call of [`reclaim`](RcuCell::reclaim).
 //!
 //! The implementation is the `arc-swap` crate, whose readers announce themselves in slots of their
 //! own thread. While a thread holds eight guards at once, further loads change the version's
-//! reference count instead. `loom` cannot look into that crate. For models a plain atomic pointer
-//! replaces it, so that protocols built on this one can be explored.
+//! reference count instead. `loom` cannot model that crate. So models use a plain atomic pointer,
+//! with which protocols built on this cell can be explored.
 
 use std::fmt;
 use std::ops::Deref;
@@ -20,21 +20,21 @@ use std::sync::Arc;
 
 use crate::lock::{Mutex, Scope};
 
-/// A cell whose value is read without a lock. The module states its guarantees.
+/// A cell whose value is read without a lock. The module's documentation states its guarantees.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
     /// Versions that were replaced and may still be read.
     retired: Mutex<Vec<Arc<T>>>,
 }
 
-/// One version of the value, for as long as the guard lives. Guards should be brief, because a
-/// guard delays the freeing of its version.
+/// A guard of one version of the value. Guards should be brief, because a guard delays the freeing
+/// of its version.
 pub struct RcuGuard<T> {
     guard: cell::Guard<T>,
 }
 
 impl<T> RcuCell<T> {
-    /// Creates a cell that holds `value`. Name and scope are those of the lock that writers take.
+    /// Creates a cell that holds `value`. `name` and `scope` describe the lock that writers take.
     pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
         Self { current: cell::Cell::new(Arc::new(value)), retired: Mutex::new(name, scope, Vec::new()) }
     }
@@ -50,7 +50,7 @@ impl<T> RcuCell<T> {
         self.current.load_full()
     }
 
-    /// Replaces the value. Loads that begin after this returns get the new one.
+    /// Replaces the value. Loads that begin after the return of `store` get the new value.
     pub fn store(&self, value: Arc<T>) {
         let mut replaced = self.retired.lock();
         let old = self.current.swap(value);
@@ -61,8 +61,8 @@ impl<T> RcuCell<T> {
         drop(free);
     }
 
-    /// Replaces the value by one computed from it. If all writers use this function, no update is
-    /// lost. `change` must not store into the same cell.
+    /// Replaces the value by the result of `change`, which gets the present value. If all writers
+    /// use `update`, no change is lost. `change` must not store into the cell.
     pub fn update<R>(&self, change: impl FnOnce(&T) -> (T, R)) -> R {
         let mut replaced = self.retired.lock();
         let (value, result) = change(&self.current.load_full());
@@ -73,7 +73,8 @@ impl<T> RcuCell<T> {
         result
     }
 
-    /// Frees replaced versions that no reader uses any more. Returns how many are still in use.
+    /// Frees replaced versions that no reader uses any more. Returns the number of versions still
+    /// in use.
     pub fn reclaim(&self) -> usize {
         let mut replaced = self.retired.lock();
         let free = take_unreferenced(&mut replaced);
@@ -84,9 +85,9 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Takes out the versions that only the list owns. The swap that replaced a version turned its
-/// announced readers into owners, so none is overlooked. A replaced version gets new owners only by
-/// cloning these.
+/// Takes out the versions that only the list owns. The swap that replaced a version made its
+/// readers counted owners, so no reader is missed. A replaced version gets new owners only from its
+/// readers.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }
@@ -139,8 +140,8 @@ mod cell {
     }
 }
 
-/// A cell for models, with exactly the real cell's guarantees: a release store and an acquire load
-/// of a pointer. Versions are freed with the cell.
+/// A cell for models with the real cell's guarantees: a release store and an acquire load of a
+/// pointer. All versions are freed together with the cell.
 #[cfg(loom)]
 mod cell {
     use std::sync::Arc;

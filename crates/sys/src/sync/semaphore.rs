@@ -1,11 +1,12 @@
 //! POSIX's counting semaphore.
 //!
-//! It passes wake-ups between threads. It has no holder, and so no priority inheritance.
+//! Benchmarks pass wake-ups between threads with it. A semaphore has no holder, and so no priority
+//! inheritance.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
-/// A count. A thread waits until the count is above 0.
+/// A counting semaphore: a thread waits until the count is above 0.
 pub struct Semaphore {
     /// The semaphore, boxed, because it must not move once it is initialised.
     inner: Box<UnsafeCell<libc::sem_t>>,
@@ -14,7 +15,7 @@ pub struct Semaphore {
 // SAFETY: the functions of sem_overview(7) may be called by any thread on the same semaphore at the
 // same time.
 unsafe impl Sync for Semaphore {}
-// SAFETY: moving this moves the box, not the semaphore.
+// SAFETY: moving the value moves the box, not the semaphore in it.
 unsafe impl Send for Semaphore {}
 
 impl Semaphore {
@@ -29,14 +30,14 @@ impl Semaphore {
         Semaphore { inner }
     }
 
-    /// Adds one, which wakes the waiting thread with the highest priority.
+    /// Adds one to the count and wakes the waiting thread with the highest priority.
     pub fn post(&self) {
         // SAFETY: the semaphore was initialised in `new` and lives as long as `self`. The call
         // fails only at SEM_VALUE_MAX (2^31 - 1), where a further wake-up changes nothing.
         unsafe { libc::sem_post(self.inner.get()) };
     }
 
-    /// Waits until the count is above 0 and subtracts one.
+    /// Waits until the count is above 0, then subtracts one.
     pub fn wait(&self) {
         // SAFETY: the semaphore was initialised in `new` and lives as long as `self`. The only
         // error is an interruption by a signal, after which the wait begins again.

@@ -1,15 +1,15 @@
 //! A generational slab: a table whose entries are found by slot and generation without waiting. An
 //! entry is removed only when it has no user.
 //!
-//! An entry is named by index and generation, as in an object key. [`GenerationalSlab::get`] is one
-//! atomic addition and a check, whatever other threads do. It never waits, retries or allocates. A
-//! stale or forged name is refused, because the generation of a slot increases each time the slot
-//! is used again. A slot whose generations are used up is never used again.
+//! Index and generation name an entry, as in an object key. [`GenerationalSlab::get`] is one atomic
+//! addition and a check, independent of other threads. It never waits, retries or allocates. It
+//! refuses a stale or forged name, because the generation of a slot increases at each reuse. A slot
+//! whose generations are used up is never used again.
 //!
 //! [`GenerationalSlab::retire`] admits no new users. The last user (or `retire` itself, if there is
-//! none) takes the value out, exactly once. Slots never move: they live in segments of doubling
-//! size. Inserting and retiring take a lock; getting and leaving do not, even when the last user
-//! notifies threads that wait for it.
+//! no user) takes the value out, exactly once. Slots never move: they are in segments of doubling
+//! size. Inserting and retiring take a lock. `get` and the drop of its guard take none, even when
+//! the last user notifies threads that wait for it.
 //!
 //! # Protocol
 //!
@@ -28,29 +28,27 @@
 //!    +----------- pushed on the free list <-- RETIRED|CLAIMED|VACATED <-- RETIRED|CLAIMED <----+
 //! ```
 //!
-//! *Users* counts guards, and for a moment also callers whose `get` is about to fail: each `get`
+//! *Users* counts guards, and for a moment also callers whose `get` is about to fail. Each `get`
 //! adds one, and subtracts it again if generation or flags are not as expected. Hence every change
 //! of generation or flags is an addition or a compare-and-swap that preserves the count.
 //!
-//! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The
-//!   addition of `get` acquires, and after it has seen both it may read the value.
-//! * `release`: the subtraction of a guard releases what its thread did with the value. `claim`
-//!   acquires. All changes of the word are read-modify-writes, so each continues the release
-//!   sequence of the earlier ones. So the claiming thread has synchronised with every guard there
-//!   was.
+//! * `publish`: `insert` writes the value, then sets LIVE and the generation with release. The addition
+//!   of `get` acquires. A `get` that has seen both may read the value.
+//! * `release`: a dropped guard subtracts one with release, after its thread's accesses to the value.
+//!   `claim` acquires. All changes of the word are read-modify-writes, so each continues the release
+//!   sequence of the earlier ones. So the claiming thread has synchronised with every earlier guard.
 //! * *A claimed value has no user.* A thread tries `claim` only if it saw RETIRED together with a
-//!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the
-//!   slot is used again, so no guard can appear: later callers add and subtract themselves, but
-//!   fail.
-//! * *Exactly one thread claims.* Several may see zero, because failing callers come and go. The
-//!   compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED, so only
-//!   one succeeds. A later thread finds CLAIMED or a higher generation and stops; generations do
-//!   not recur.
-//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so
-//!   its thread tries.
-//! * `recycle`: the thread that took the value pushes the slot with release; `insert` takes the
-//!   list with acquire. So the next value is written after the last one was moved out. Pushing is
-//!   lock-free. Taking removes the whole list, so the ABA problem cannot occur.
+//!   count of zero after its own change. At that point no guard exists. RETIRED lasts until the slot
+//!   is used again, so no guard can appear: later calls of `get` fail and subtract their addition.
+//! * *Exactly one thread claims.* Several threads may see zero, because failing callers come and go.
+//!   The compare-and-swap that sets CLAIMED expects the generation and RETIRED without CLAIMED, so
+//!   one thread succeeds. A later thread finds CLAIMED or a higher generation and stops; generations
+//!   do not recur.
+//! * *Some thread claims.* The change that made the count zero under RETIRED saw both at once, so the
+//!   thread that made it tries to claim.
+//! * `recycle`: the thread that took the value out pushes the slot with release; `insert` takes the
+//!   free list with acquire. So the next value is written after the last one was moved out. Pushing
+//!   is lock-free. `insert` removes the whole list at once, so the ABA problem cannot occur.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -63,7 +61,7 @@ use crate::lock::Scope;
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
 /// A priority-inheritance lock, because threads of different priorities insert and retire. Models
-/// have a plain lock: in a model one kernel thread runs all threads.
+/// use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(not(loom))]
 use crate::lock::PiMutex as WriterLock;
 
@@ -76,8 +74,8 @@ const VACATED: u64 = 1 << 28;
 const FLAGS: u64 = LIVE | RETIRED | CLAIMED | VACATED;
 const COUNT: u64 = VACATED - 1;
 /// Number of guards of one slot from which `get` refuses further ones, so that leaked guards cannot
-/// overflow the count. The rest of the count's range is for failing callers, and exceeds the number
-/// of possible threads.
+/// overflow the count. The higher counts are for callers whose `get` is about to fail. They exceed
+/// the number of possible threads.
 const MAX_GUARDS: u64 = 1 << 27;
 
 /// Number of slots in the first segment. Each further segment has twice as many.
@@ -94,8 +92,8 @@ const fn word(generation: u32, flags: u64) -> u64 {
     (generation as u64) << 32 | flags
 }
 
-/// Contents of a slot: a link while it is on the free list, a value while it holds one. The slot's
-/// word and the module's rules tell which.
+/// Contents of a slot: a link while the slot is on the free list, a value while it is occupied. The
+/// slot's word tells which of them is present.
 union SlotContents<T> {
     next: u32,
     value: ManuallyDrop<T>,
@@ -106,10 +104,10 @@ struct SlabSlot<T> {
     contents: UnsafeCell<SlotContents<T>>,
 }
 
-/// State that is used only under the lock, by inserting and retiring.
+/// State that insertions and retirements use under the lock.
 struct SlabWriter {
-    /// The first vacant slot already taken over from `freed`; the others are linked through their
-    /// contents.
+    /// First slot of the list of vacant slots that was taken over from `freed`. Contents of the
+    /// slots are the links.
     vacant: u32,
     /// Lowest index never used.
     unused: u32,
@@ -118,7 +116,8 @@ struct SlabWriter {
 
 type RetiredCallback<T> = Box<dyn Fn(u32, u32, T) + Send + Sync>;
 
-/// A table of values found by index and generation. The module states its guarantees.
+/// A table of values found by index and generation. The module's documentation states its
+/// guarantees.
 pub struct GenerationalSlab<T> {
     segments: [AtomicPtr<SlabSlot<T>>; SEGMENTS],
     freed: AtomicU32,
@@ -130,7 +129,7 @@ pub struct GenerationalSlab<T> {
 }
 
 // SAFETY: guards give `&T` to several threads (`T: Sync`), and the last user, on any thread, takes
-// the value (`T: Send`). The raw pointers are to segments that the table owns alone.
+// the value (`T: Send`). The table alone owns the segments of the raw pointers.
 unsafe impl<T: Send + Sync> Sync for GenerationalSlab<T> {}
 // SAFETY: moving the table moves the values that it owns.
 unsafe impl<T: Send> Send for GenerationalSlab<T> {}
@@ -147,21 +146,21 @@ pub enum RetireResult<T> {
     Stale,
 }
 
-/// The error of a full table, which returns the value.
+/// Error of a full table; it contains the value that was not inserted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SlabFull<T>(pub T);
 
 impl<T> fmt::Display for SlabFull<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the table holds as many entries as it may")
+        f.write_str("the table is full")
     }
 }
 
 impl<T: fmt::Debug> std::error::Error for SlabFull<T> {}
 
 impl<T> GenerationalSlab<T> {
-    /// Creates an empty table of at most `capacity` slots, which are made as needed. A value that
-    /// is retired while in use is dropped by its last user.
+    /// Creates an empty table of at most `capacity` slots, which are allocated as needed. The last
+    /// user of a retired value drops it.
     pub fn new(name: &'static str, scope: Scope, capacity: u32) -> Self {
         Self::with_callback(name, scope, capacity, |_, _, value| drop(value))
     }
@@ -187,15 +186,15 @@ impl<T> GenerationalSlab<T> {
         }
     }
 
-    /// Returns a guard of the entry with this index and generation; `None` if there is none or it
-    /// is retired. Wait-free: one atomic addition. While the guard lives the value stays in place.
+    /// Returns a guard of the entry with this index and generation. Returns `None` if there is no
+    /// such entry or it is retired. Wait-free: one atomic addition. While the guard lives the value
+    /// stays in place.
     #[inline]
     pub fn get(&self, index: u32, generation: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
         // Acquire: pairs with `insert` (publish).
         let before = slot.word.fetch_add(1, Ordering::Acquire);
-        // If generation and flags agree, the remaining bits are the count; if not, they exceed any
-        // count.
+        // If generation and flags agree, the result is the count. If not, it exceeds any count.
         if before ^ word(generation, LIVE) < MAX_GUARDS {
             return Some(SlabGuard { table: self, slot, index, generation });
         }
@@ -203,9 +202,8 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the entry with this index, of any generation, unless it is retired. It
-    /// serves look-ups by key, where the caller compares the key afterwards. Wait-free like
-    /// [`get`](Self::get).
+    /// Returns a guard of the entry with this index, of any generation, unless it is retired. It is
+    /// for look-ups by key: the caller then compares the key. Wait-free like [`get`](Self::get).
     #[inline]
     pub fn get_current(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let slot = self.slot(index)?;
@@ -219,8 +217,8 @@ impl<T> GenerationalSlab<T> {
         None
     }
 
-    /// Returns a guard of the present entry with this index, of any generation, for a caller that
-    /// recognises the value.
+    /// Returns a guard of the present entry with this index, of any generation. It is for callers
+    /// that recognise the value. A slot without an entry is not written to.
     #[inline]
     pub fn peek(&self, index: u32) -> Option<SlabGuard<'_, T>> {
         let word = self.slot(index)?.word.load(Ordering::Relaxed);
@@ -243,7 +241,7 @@ impl<T> GenerationalSlab<T> {
     /// table, because its lock is held.
     ///
     /// # Errors
-    /// [`SlabFull`] when the table holds its capacity; then `make` is not called.
+    /// [`SlabFull`] when the table holds its capacity; `make` is not called in this case.
     pub fn insert_with(&self, make: impl FnOnce(u32, u32) -> T) -> Result<(u32, u32), SlabFull<()>> {
         let mut writer = self.writer.lock();
         let (index, slot) = self.vacant_slot(&mut writer).ok_or(SlabFull(()))?;
@@ -266,7 +264,7 @@ impl<T> GenerationalSlab<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         let before = {
             let mut writer = self.writer.lock();
-            // Generation, LIVE and RETIRED change only under this lock, so the checked state stays.
+            // Generation, LIVE and RETIRED change only under this lock, so the check stays true.
             let before = slot.word.load(Ordering::Relaxed);
             if before & !COUNT != word(generation, LIVE) {
                 return RetireResult::Stale;
@@ -282,7 +280,7 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A failing caller was the last to leave and has claimed the value.
+            // A caller whose `get` failed was the last to leave and has claimed the value.
             None => RetireResult::Deferred,
         }
     }
@@ -293,7 +291,7 @@ impl<T> GenerationalSlab<T> {
         let Some(slot) = self.slot(index) else { return RetireResult::Stale };
         {
             let mut writer = self.writer.lock();
-            // One atomic step: a user is counted before it, or finds the entry retired.
+            // One atomic step: a user is either counted before it or finds the entry retired.
             let (unused, retired) = (word(generation, LIVE), word(generation, RETIRED));
             if slot.word.compare_exchange(unused, retired, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return RetireResult::Stale;
@@ -305,16 +303,17 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A failing caller was the last to leave and has claimed the value.
+            // A caller whose `get` failed was the last to leave and has claimed the value.
             None => RetireResult::Deferred,
         }
     }
 
-    /// Waits until a retired entry's value is out and the callback, if it got the value, has
-    /// returned.
+    /// Waits until a retired entry's value is out of the slot. If the callback gets the value, also
+    /// waits for the callback to return.
     ///
-    /// Returns true then, and also for an entry that never existed. Returns false if `deadline`
-    /// comes first (`None`: waits for ever). If the entry is not retired yet, waits for that too.
+    /// Returns true in this case, and also for an entry that never existed. Returns false if
+    /// `deadline` comes first (`None`: waits for ever). An entry that is not retired yet makes the
+    /// call wait for its retirement.
     pub fn wait_vacated(&self, index: u32, generation: u32, deadline: Option<Monotonic>) -> bool {
         let Some(slot) = self.slot(index) else { return true };
         let idle = || {
@@ -325,12 +324,12 @@ impl<T> GenerationalSlab<T> {
         idle() || self.vacated.wait(deadline, || idle().then_some(())).is_some()
     }
 
-    /// Returns the number of users that the entry has now; 0 if it does not exist. Callers whose
-    /// `get` is about to fail count for a moment.
+    /// Returns the number of users that the entry has now; 0 if it does not exist. The number
+    /// includes callers whose `get` is about to fail.
     ///
-    /// It serves callers that first change state which users read after their `get`. The addition
-    /// of 0 changes the word like `get` does. So a user is counted here, or sees the caller's
-    /// earlier changes.
+    /// A caller may first change state that users read after their `get`, and then call this. The
+    /// addition of 0 is ordered with every `get`. So each user is either counted here or sees the
+    /// change.
     pub fn user_count(&self, index: u32, generation: u32) -> u32 {
         let Some(slot) = self.slot(index) else { return 0 };
         // Acquire: pairs with `release`; release: with the acquire of a later `get`.
@@ -339,10 +338,10 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns true if any entry, retired or not, has a user now. Checks every slot. Callers whose
-    /// `get` is about to fail count for a moment.
+    /// `get` is about to fail count as users.
     ///
-    /// It serves callers that first change some state, like [`user_count`](Self::user_count). A
-    /// user that is counted here sees the caller's earlier changes after it has left.
+    /// A caller may first change some state, as with [`user_count`](Self::user_count). A user that
+    /// is counted here sees the change after it has left.
     pub fn has_users(&self) -> bool {
         let end = self.writer.lock().unused;
         // The addition of 0 makes this an ordered step, as in `user_count`.
@@ -355,8 +354,8 @@ impl<T> GenerationalSlab<T> {
         self.slot(index).map_or(0, |slot| generation_of(slot.word.load(Ordering::Relaxed)))
     }
 
-    /// Iterates over the present entries in the order of their indices. Entries that are inserted
-    /// or retired at the same time may or may not be seen.
+    /// Iterates over the present entries in the order of their indices. The iteration may or may
+    /// not include entries that are inserted or retired at the same time.
     pub fn iter(&self) -> impl Iterator<Item = SlabGuard<'_, T>> {
         let end = self.writer.lock().unused;
         (0..end).filter_map(|index| self.peek(index))
@@ -375,12 +374,12 @@ impl<T> GenerationalSlab<T> {
     /// Returns the slot with this index, if its segment exists.
     #[inline]
     fn slot(&self, index: u32) -> Option<&SlabSlot<T>> {
-        // Counted from FIRST_SEGMENT_LENGTH, segment k begins at FIRST_SEGMENT_LENGTH << k and has
-        // that length.
+        // Positions are counted from FIRST_SEGMENT_LENGTH, so segment k begins at
+        // FIRST_SEGMENT_LENGTH << k and has that length.
         let position = index.checked_add(FIRST_SEGMENT_LENGTH)?;
         let segment = position.ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let offset = position - (FIRST_SEGMENT_LENGTH << segment);
-        // Acquire: pairs with `grow`, which made the slots before it published the segment.
+        // Acquire: pairs with `grow`, which published the segment after it had made the slots.
         let slots = self.segments[segment as usize].load(Ordering::Acquire);
         if slots.is_null() {
             return None;
@@ -417,27 +416,27 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Takes the value out of a retired slot, unless another thread has done so. Only a thread that
-    /// saw a count of zero under RETIRED in this generation may call it.
+    /// saw a count of zero under RETIRED in this generation may call this.
     fn claim(slot: &SlabSlot<T>, generation: u32) -> Option<T> {
         let mut seen = slot.word.load(Ordering::Relaxed);
         loop {
             if seen & !COUNT != word(generation, RETIRED) {
                 return None;
             }
-            // Acquire: pairs with `release`. The count, which may consist of failing callers, is
-            // preserved.
+            // Acquire: pairs with `release`. The exchange keeps the count, because callers whose
+            // `get` is about to fail may have changed it.
             match slot.word.compare_exchange_weak(seen, seen | CLAIMED, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => seen = now,
             }
         }
         // SAFETY: the slot holds a value, because it was LIVE in this generation and no thread has
-        // taken it (CLAIMED was clear). No reference to it exists, because the count has been zero
-        // under RETIRED. CLAIMED makes sure that only this thread takes it.
+        // taken the value (CLAIMED was clear). No reference to the value exists, because the count
+        // has been zero under RETIRED. CLAIMED makes sure that only this thread takes the value.
         Some(slot.contents.with_mut(|contents| unsafe { ManuallyDrop::take(&mut (*contents).value) }))
     }
 
-    /// Frees a slot whose value is out, and notifies threads that wait for this.
+    /// Frees a slot whose value has been taken out, and notifies threads that wait for this.
     fn vacate(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
         // Release: pairs with `wait_vacated`. Only the thread that took the value changes the flags
         // now.
@@ -458,8 +457,8 @@ impl<T> GenerationalSlab<T> {
 
     fn link(slot: &SlabSlot<T>, next: u32) {
         // SAFETY: the caller is the thread that took the value, before the slot is on the list, or
-        // holds the writer's lock for a slot off the list. No other thread accesses the contents. A
-        // union's integer may be written whatever was there.
+        // it holds the writer's lock and the slot is off the list. No other thread accesses the
+        // contents. An integer of a union may be written over any contents.
         slot.contents.with_mut(|contents| unsafe { (*contents).next = next });
     }
 
@@ -486,7 +485,7 @@ impl<T> GenerationalSlab<T> {
         Some((index, self.slot(index)?))
     }
 
-    /// Makes the segment of `index` if it does not exist. The caller holds the writer's lock.
+    /// Makes the segment of `index` if it does not exist. The caller must hold the writer's lock.
     fn grow(&self, index: u32) {
         let segment = (index + FIRST_SEGMENT_LENGTH).ilog2() - FIRST_SEGMENT_LENGTH.ilog2();
         let place = &self.segments[segment as usize];
@@ -503,7 +502,7 @@ impl<T> GenerationalSlab<T> {
         // no other thread accesses the contents. A link is overwritten, which needs no drop.
         slot.contents.with_mut(|contents| unsafe { (*contents).value = ManuallyDrop::new(value) });
         // Only an inserter, under the lock held here, changes the flags of a vacant slot. So the
-        // difference is right, and it leaves the count alone.
+        // addition sets generation and flags, and leaves the count alone.
         let old = slot.word.load(Ordering::Relaxed) & !COUNT;
         // Slots at the last generation are not on the list.
         let generation = generation_of(old) + 1;
@@ -522,7 +521,7 @@ impl<T> GenerationalSlab<T> {
         })
     }
 
-    /// Sets the generation of a vacant slot, for tests of the last one.
+    /// Sets the generation of a vacant slot, so that tests reach the last generation.
     #[cfg(all(test, not(loom)))]
     fn set_generation(&self, index: u32, generation: u32) {
         let slot = self.slot(index).unwrap();
@@ -531,11 +530,12 @@ impl<T> GenerationalSlab<T> {
     }
 }
 
-/// Makes slots of generation 0 without flags. Pages of large segments are not touched before use.
+/// Makes slots of generation 0 without flags. A page of a large segment takes no memory before its
+/// first use.
 #[cfg(not(loom))]
 fn new_segment<T>(length: usize) -> Box<[SlabSlot<T>]> {
-    // SAFETY: a word of zero is valid, and so is any byte of a union that has an integer member and
-    // is not read before it is written.
+    // SAFETY: a word of zero is valid. The union has an integer member, so any bytes are valid, and
+    // it is not read before it is written.
     unsafe { Box::new_zeroed_slice(length).assume_init() }
 }
 
@@ -574,10 +574,10 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
     }
 }
 
-/// A guard that keeps a value of a [`GenerationalSlab`] in its slot. The last guard of a retired
-/// value hands it to the table's callback when dropped. A leaked guard keeps the value for ever,
-/// which is harmless.
-#[must_use = "the value is let go at once"]
+/// A guard that keeps a value of a [`GenerationalSlab`] in its slot. When the last guard of a
+/// retired value is dropped, it gives the value to the table's callback. A leaked guard keeps the
+/// value for ever, which is harmless.
+#[must_use = "the guard is dropped at once"]
 pub struct SlabGuard<'a, T> {
     table: &'a GenerationalSlab<T>,
     slot: &'a SlabSlot<T>,
@@ -585,8 +585,8 @@ pub struct SlabGuard<'a, T> {
     generation: u32,
 }
 
-// SAFETY: a guard is a `&T` (`T: Sync`) that may take the value out on the thread where it is
-// dropped (`T: Send`), and the table itself is `Sync` under the same bounds.
+// SAFETY: a guard gives `&T` (`T: Sync`) and may take the value out on the thread where it is
+// dropped (`T: Send`). The table is `Sync` under the same bounds.
 unsafe impl<T: Send + Sync> Send for SlabGuard<'_, T> {}
 // SAFETY: sharing a guard shares the `&T`.
 unsafe impl<T: Send + Sync> Sync for SlabGuard<'_, T> {}

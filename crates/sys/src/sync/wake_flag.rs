@@ -1,16 +1,16 @@
-//! A flag that makes sure that one of several threads is woken for listed work, and not a second
-//! one before the first has checked the list.
+//! A flag that makes sure that listed work wakes one of several threads, and wakes a second thread
+//! only after the first has checked the list.
 //!
 //! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if the result
-//! is true. A woken thread calls [`WakeFlag::clear`] before it checks the list, and raises the flag
-//! again if it leaves work there.
+//! is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it leaves work
+//! on the list, it raises the flag again.
 //!
 //! `wake_flag`: both swaps are sequentially consistent. A thread that finds the flag raised has
 //! listed its work before the thread that clears the flag checks the list.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 
-/// A flag that is set while a thread has been woken and has not yet checked the list.
+/// A flag that is set from the wake-up of a thread until this thread checks the list.
 #[derive(Debug)]
 pub struct WakeFlag(AtomicBool);
 
@@ -22,13 +22,14 @@ impl WakeFlag {
         }
     }
 
-    /// Raises the flag, after work has been listed. Returns true if the caller must wake a thread.
+    /// Raises the flag, after the caller has listed work. Returns true if the caller must wake a
+    /// thread.
     #[inline]
     pub fn raise(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 
-    /// Clears the flag. The calling thread was woken and is about to check the list.
+    /// Clears the flag. The caller is a woken thread that is about to check the list.
     #[inline]
     pub fn clear(&self) {
         self.0.swap(false, Ordering::SeqCst);
@@ -54,8 +55,8 @@ mod tests {
     }
 }
 
-/// Models the use by a lane's threads. The list is a count, and the wake-up is an edge that one of
-/// the waiting threads takes.
+/// Models how a lane's threads use the flag. The list is a count, and the wake-up is an edge that
+/// one of the waiting threads takes.
 #[cfg(all(test, loom))]
 mod models {
     use std::collections::VecDeque;
@@ -128,8 +129,8 @@ mod models {
             work
         }
 
-        /// Runs a thread until it has done `wanted` pieces of work or the lane stops; returns the
-        /// number done.
+        /// Takes work until `wanted` pieces are done or the lane stops. Returns the number of
+        /// pieces done.
         fn run(&self, wanted: usize) -> usize {
             let mut done = 0;
             while done < wanted && !self.stop.load(Ordering::Acquire) {
@@ -140,13 +141,13 @@ mod models {
                     self.flag.clear();
                 }
             }
-            // The next thread must find the stop flag too.
+            // The next thread must also find the stop flag.
             self.notify();
             done
         }
     }
 
-    /// A lost wake-up would leave the thread waiting for ever.
+    /// A thread whose wake-up is lost would wait for ever.
     #[test]
     fn work_listed_by_two_threads_is_done() {
         explore(|| {
@@ -161,7 +162,7 @@ mod models {
         });
     }
 
-    /// Two threads wait, one piece of work arrives, and the lane stops: both end.
+    /// Two threads wait, one piece of work arrives, and the lane stops. Both threads end.
     #[test]
     fn every_thread_sees_the_stop() {
         explore(|| {

@@ -51,7 +51,7 @@ impl ThreadBuilder {
     }
 
     /// Sets the cores to use if the system still permits them. Otherwise the thread runs on the
-    /// cores of its creator. `None` sets nothing.
+    /// cores of its creator. `None` sets no preference.
     #[must_use]
     pub fn preferred_affinity(mut self, cores: Option<CpuSet>) -> Self {
         self.preferred = cores;
@@ -86,8 +86,8 @@ impl ThreadBuilder {
         Ok(JoinHandle { thread, result: PhantomData })
     }
 
-    /// Starts a thread. The function is not generic, so that the code around the bodies is compiled
-    /// once.
+    /// Starts a thread. The function is not generic, so that its code is compiled once for all
+    /// bodies.
     fn start(self, body: Box<dyn FnOnce() -> BoxedResult + Send>) -> io::Result<InnerHandle> {
         let mut builder = std_thread::Builder::new();
         if let Some(name) = self.name {
@@ -105,13 +105,12 @@ impl ThreadBuilder {
         let report = Arc::clone(&is_prepared);
         let thread = builder.spawn(move || {
             if let Some(cores) = preferred {
-                // A failure is ignored: the system no longer permits these cores.
+                // An error means that the system no longer permits these cores, and is ignored.
                 let _ = set_affinity(None, &cores);
             }
-            // No panic may happen before the report: the thread that waits for it would wait for
-            // ever.
+            // A panic before the report would leave the spawning thread waiting for ever.
             let prepared = prepare(affinity, scheduling);
-            // No other thread sets it.
+            // Only this thread sets the report.
             let _ = report.set(prepared.is_ok());
             drop(report);
             prepared?;
@@ -125,7 +124,7 @@ impl ThreadBuilder {
         }
         match thread.join() {
             Ok(Err(error)) => Err(error),
-            // The thread has reported a refusal.
+            // Not reached: the thread that reported a refusal returns its error.
             Ok(Ok(_)) | Err(_) => Err(io::Error::other("the thread was refused what it asked for")),
         }
     }
@@ -140,7 +139,7 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
         match set_scheduling(None, wanted) {
-            // A process in SCHED_IDLE may not leave that class, so its threads stay in it.
+            // A thread of class SCHED_IDLE may be forbidden to leave the class, so it stays there.
             Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
             set => set?,
         }
@@ -150,10 +149,10 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
 
 /// Calls `start` with the highest fixed priority that is permitted, else with the ordinary class.
 ///
-/// It serves threads that must run before all threads with a fixed priority.
+/// Threads that must preempt all threads with a fixed priority are started in this way.
 ///
 /// # Errors
-/// The error of the last try.
+/// The error of the last call of `start`.
 pub fn at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::Result<T> {
     let limit = memory::priority_limit().ok().flatten().and_then(|limit| u8::try_from(limit).ok());
     let highest = [Some(*Scheduling::PRIORITIES.end()), limit.filter(|limit| Scheduling::PRIORITIES.contains(limit))];
@@ -165,9 +164,9 @@ pub fn at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>
     start(Scheduling::Other)
 }
 
-/// The value that a body returned, of any type.
+/// The value that a thread's body returned, of any type.
 type BoxedResult = Box<dyn Any + Send>;
-/// The standard library's handle. The result is an error if the body did not run.
+/// The standard library's handle of a thread. Its result is an error if the body did not run.
 type InnerHandle = std_thread::JoinHandle<io::Result<BoxedResult>>;
 
 /// A running thread. If the handle is dropped, the thread runs on.
@@ -185,7 +184,8 @@ impl<T: 'static> JoinHandle<T> {
     pub fn join(self) -> std_thread::Result<T> {
         self.thread.join().map(|result| match result.map(|returned| returned.downcast()) {
             Ok(Ok(returned)) => *returned,
-            // `spawn` makes a handle of the body's type, and only for a thread whose body runs.
+            // `spawn` makes a handle only of a thread whose body runs, with the type of the body's
+            // result.
             Ok(Err(_)) | Err(_) => unreachable!("a thread without a body was handed out"),
         })
     }

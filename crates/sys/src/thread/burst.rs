@@ -2,13 +2,14 @@
 //! sleep.
 //!
 //! A thread that works faster alone calls [`BurstRoles::request`]. The next thread that calls
-//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes its *supervisor*. It begins the burst,
-//! checks periodically whether the burst still pays, and ends it. Other threads that call it sleep
-//! until then. So there is no burst without a supervisor, and never a second supervisor.
+//! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes the *supervisor*. The supervisor begins
+//! the burst, checks periodically if the burst still pays, and ends it. Other threads that call
+//! `wait_out_burst` sleep until the end. So there is no burst without a supervisor, and never a
+//! second supervisor.
 //!
-//! `roles`: the supervisor sets the burst's subject before it clears the request, and clears the
-//! subject only when it ends the burst. So a thread that no longer finds its request (acquire)
-//! finds the burst that the request led to (release), unless the burst is over.
+//! `roles`: the supervisor sets the subject of the burst before it clears the request (release). It
+//! clears the subject only when it ends the burst. So a thread whose request is gone (acquire) sees
+//! the burst that the request led to, unless the burst is over.
 
 use std::time::Duration;
 
@@ -18,16 +19,15 @@ use crate::counters;
 use crate::lock::{Condvar, Mutex, MutexGuard, Scope};
 use crate::shim::{AtomicU64, Ordering};
 
-/// The subject while there is no burst.
+/// Value of the subject that stands for no burst.
 pub const NO_BURST: u64 = u64::MAX;
 
-/// The roles of a group's threads.
+/// Roles of a group's threads: the thread that works alone, its supervisor, and sleepers.
 #[derive(Debug)]
 pub struct BurstRoles {
-    /// Subject of the burst. Only the supervisor sets and clears it, except at the end of the
-    /// group.
+    /// Subject of the burst. Only the supervisor and [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
-    /// Subject of a requested burst.
+    /// Subject of a requested burst that no thread supervises yet.
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
     burst_over: Condvar,
@@ -69,15 +69,15 @@ impl BurstRoles {
         self.requested.load(Ordering::Acquire) == subject
     }
 
-    /// Requests that the calling thread work alone on `subject`. Returns false if another thread
-    /// has already requested a burst; the caller may then become the supervisor.
+    /// Requests a burst in which the calling thread works alone on `subject`. Returns false if
+    /// another thread has already requested a burst; the caller may then become the supervisor.
     pub fn request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Sleeps while there is a burst, then supervises a requested burst, if any. Calls `goes_on`
-    /// every `tick`, and ends the burst when it returns false. Returns the subject of the burst
-    /// that the calling thread has supervised.
+    /// Sleeps while there is a burst, then supervises a requested burst, if any. The supervisor
+    /// calls `goes_on` every `tick`, and ends the burst when `goes_on` returns false. Returns the
+    /// subject of the burst that the calling thread has supervised.
     pub fn wait_out_burst(&self, tick: Duration, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut watched = self.has_supervisor.lock();
         while *watched {
@@ -89,7 +89,7 @@ impl BurstRoles {
         }
         *watched = true;
         self.subject.store(subject, Ordering::Relaxed);
-        // Release: pairs with `is_requested_for` (roles). A newer request is kept for the next
+        // Release: pairs with `is_requested_for` (roles). A newer request stays for the next
         // supervisor.
         let _ = self.requested.compare_exchange(subject, NO_BURST, Ordering::Release, Ordering::Relaxed);
         counters::count_burst();
@@ -105,7 +105,7 @@ impl BurstRoles {
         Some(subject)
     }
 
-    /// Waits until a tick is over or the group ends, and returns the lock.
+    /// Waits until a tick is over or the group ends, and returns the lock's guard.
     #[cfg(not(loom))]
     fn wait_tick<'a>(&'a self, tick: Duration, watched: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
@@ -121,7 +121,7 @@ impl BurstRoles {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // The flag changes under the lock under which sleepers check it.
+        // Sleepers check `subject` under this lock, so it changes under the lock too.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);
@@ -187,8 +187,8 @@ mod models {
     const CONNECTION: u64 = 1;
     const TICK: Duration = Duration::ZERO;
 
-    /// A thread that requested a burst and finds neither the request nor the burst has missed it.
-    /// The burst will not come later.
+    /// A requested burst does not begin later once its thread finds neither the request nor the
+    /// burst. Then the burst is already over.
     #[test]
     fn requesting_thread_sees_its_burst() {
         explore(|| {
@@ -201,8 +201,8 @@ mod models {
                     false
                 })
             });
-            // Runs the supervisor first: loom then moves the loads of this thread between the
-            // stores of the other one. It does not move the stores between the loads.
+            // The supervisor runs first. `loom` then moves the loads of this thread between the
+            // stores of the supervisor. It does not move stores between loads.
             thread::yield_now();
             if !shared.0.is_requested_for(CONNECTION) && !shared.0.is_burst_for(CONNECTION) {
                 assert!(shared.1.load(Ordering::Relaxed), "the burst begins without its runner");
@@ -228,7 +228,7 @@ mod models {
                         ticks < 2
                     });
                     if ticks == 1 {
-                        // The end came between two ticks.
+                        // The group ended between two ticks.
                         shared.1.store(false, Ordering::Relaxed);
                     }
                     watched.is_some()
@@ -244,10 +244,10 @@ mod models {
     /// A lane with one connection, served by leaders and followers.
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read. The last but one is done only when the last
-        /// one is done.
+        /// Number of messages that have not been read. The second message is done only after the
+        /// third.
         unread: Mutex<u32>,
-        /// Number of times that the connection is listed for reading.
+        /// Number of listings of the connection for reading that no thread has taken.
         listed: AtomicUsize,
         wake_flag: WakeFlag,
         /// Set while no thread has taken the wake-up.
@@ -381,14 +381,14 @@ mod models {
                 self.step(&mut runs);
                 self.supervise(&mut runs);
             }
-            // The next thread must find the stop flag too.
+            // The next thread must also find the stop flag.
             self.wake();
         }
     }
 
-    /// Three messages, of which the second is done only when the third one is. Any thread may keep
-    /// the remaining messages for itself. Even so, another thread gets to them, every message is
-    /// served, and both threads end.
+    /// Three messages, of which the second is done only after the third. Any thread may keep the
+    /// remaining messages for itself. Even so, another thread reads them, every message is served,
+    /// and both threads end.
     #[test]
     fn request_may_wait_for_a_later_request() {
         explore_within(2, || {

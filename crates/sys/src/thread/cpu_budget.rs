@@ -1,12 +1,13 @@
-//! CPU budgets: a thread that has used up its processor time is lowered in priority while it runs.
+//! CPU budgets: a running thread that has used up its budget of processor time loses its priority.
 //!
-//! Each such thread has a kernel timer over its own processor clock ([`CpuBudget`]). The timer
-//! signals the thread of a [`CpuBudgetMonitor`], and only this thread waits for that signal. No
+//! Each budget has a kernel timer over the processor clock of its thread ([`CpuBudget`]). The timer
+//! signals the thread of a [`CpuBudgetMonitor`], and only this thread waits for the signal. No
 //! handler is installed, and no thread is interrupted. The kernel checks processor clocks at its
-//! own clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never early.
+//! clock ticks, so a thread is lowered up to a tick (1 to 10 ms) late, and never early.
 //!
-//! Invariant: a thread is lowered only under the lock of its budget, and takes that lock to end the
-//! budget. So the thread is not lowered after the budget's end.
+//! Invariant: the monitor lowers a thread only under the lock of the thread's budget, and the
+//! thread takes this lock to end the budget. So the monitor never lowers a thread after the
+//! budget's end.
 
 use std::io;
 use std::marker::PhantomData;
@@ -20,13 +21,13 @@ use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
 
-/// Returns the signal of the timers. It goes to the monitor's thread alone and is blocked there, so
-/// other users of this signal number are not disturbed.
+/// Returns the signal that the timers send. It goes to the monitor's thread alone, which blocks it,
+/// so other users of the signal number are not disturbed.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
 
-/// The thread that lowers other threads.
+/// Thread that lowers the priority of threads whose CPU budget is used up.
 #[derive(Debug)]
 pub struct CpuBudgetMonitor {
     shared: Arc<CpuMonitorShared>,
@@ -36,9 +37,9 @@ pub struct CpuBudgetMonitor {
 #[derive(Debug)]
 struct CpuMonitorShared {
     stop: AtomicBool,
-    /// The monitor's thread, set once it has blocked the signal.
+    /// Id of the monitor's thread, set once the thread has blocked the signal.
     tid: OnceLock<Tid>,
-    /// The budgets, indexed by the number that their timers send.
+    /// The budgets, indexed by the number that their timers send with the signal.
     budgets: PiMutex<Vec<Weak<CpuBudgetState>>>,
 }
 
@@ -52,15 +53,15 @@ struct CpuBudgetState {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The reading of the owner's clock at which it is lowered, and the scheduling that it then
-    /// gets.
+    /// The reading of the owner's processor clock at which the owner is lowered, and the scheduling
+    /// that the owner gets then.
     armed: Option<(Duration, Scheduling)>,
     lowered: Option<Scheduling>,
 }
 
 impl CpuBudgetMonitor {
-    /// Starts the monitor's thread. It has to run before the threads that it lowers, so
-    /// `scheduling` should be above theirs where the system permits.
+    /// Starts the monitor's thread. The thread must preempt the threads that it lowers, so
+    /// `scheduling` should have a higher priority than theirs where the system permits this.
     ///
     /// # Errors
     /// If the system refuses the thread or its scheduling.
@@ -74,7 +75,7 @@ impl CpuBudgetMonitor {
         let own = Arc::clone(&shared);
         let thread = builder.spawn(move || {
             let set = block_signal();
-            // No other thread sets it.
+            // Only this thread sets the id.
             let _ = own.tid.set(current_tid());
             own.run(&set);
         })?;
@@ -83,7 +84,7 @@ impl CpuBudgetMonitor {
 }
 
 fn block_signal() -> libc::sigset_t {
-    // SAFETY: a signal set is integers, for which zeroes are values.
+    // SAFETY: a signal set is integers, for which zeroes are valid.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is live and writable, the signal exists, and the old mask is not requested. So
     // none of these calls can fail.
@@ -98,16 +99,17 @@ fn block_signal() -> libc::sigset_t {
 impl CpuMonitorShared {
     fn run(&self, set: &libc::sigset_t) {
         while !self.stop.load(Ordering::Acquire) {
-            // SAFETY: a siginfo is integers and addresses that are never followed, for which zeroes
-            // are values.
+            // SAFETY: a siginfo consists of integers and of addresses that are never followed, for
+            // which zeroes are valid.
             let mut told: libc::siginfo_t = unsafe { std::mem::zeroed() };
-            // SAFETY: `set` and `told` are live, and `told` is writable. An interruption is
-            // harmless, because the loop waits again.
+            // SAFETY: `set` and `told` are live, and `told` is writable. The loop repeats an
+            // interrupted wait.
             let waited = syscall::once(|| unsafe { libc::sigwaitinfo(set, &mut told) });
             if waited.is_err() || told.si_code != libc::SI_TIMER {
                 continue;
             }
-            // SAFETY: a timer's signal has a value, which is a number here and never followed.
+            // SAFETY: the signal of a timer carries a value. Here it is a number, and it is never
+            // dereferenced.
             let number = unsafe { told.si_value() }.sival_ptr as usize;
             let allowance = self.budgets.lock().get(number).and_then(Weak::upgrade);
             if let Some(allowance) = allowance {
@@ -121,11 +123,12 @@ impl Drop for CpuBudgetMonitor {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         let tid = self.shared.tid.wait().as_raw();
-        // SAFETY: the call takes no pointers. The thread is this monitor's and not joined yet, so
-        // the number still belongs to it.
+        // SAFETY: the call takes no pointers. The monitor's thread is not joined yet, so its number
+        // belongs to no other thread.
         let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal()) });
         if let Some(thread) = self.thread.take() {
-            // The thread does nothing that can panic; if it did, there is nothing left to stop.
+            // The thread runs nothing that can panic. Even after a panic nothing would be left to
+            // stop.
             let _ = thread.join();
         }
     }
@@ -134,13 +137,14 @@ impl Drop for CpuBudgetMonitor {
 impl CpuBudgetState {
     fn expire(&self) {
         let mut inner = self.inner.lock();
-        // A signal of an earlier setting of the timer may arrive only now.
+        // The signal may be late and belong to an earlier setting of the timer, so the clock
+        // decides.
         if let Some((until, to)) = inner.armed
             && clock_time(self.clock) >= until
         {
             inner.armed = None;
-            // The owner has not ended its budget, because it would need the lock for this. Lowering
-            // is never refused.
+            // This thread holds the budget's lock, so the owner has not ended the budget. The
+            // kernel permits a lower priority to every thread.
             if set_scheduling(Some(self.owner), to).is_ok() {
                 inner.lowered = Some(to);
             }
@@ -148,7 +152,7 @@ impl CpuBudgetState {
     }
 }
 
-/// The processor time that its thread may use before a [`CpuBudgetMonitor`] lowers the thread.
+/// Processor time that a thread may use before a [`CpuBudgetMonitor`] lowers its priority.
 #[derive(Debug)]
 pub struct CpuBudget {
     timer: libc::timer_t,
@@ -157,7 +161,7 @@ pub struct CpuBudget {
     here: PhantomData<*const ()>,
 }
 
-/// The state of a budget when it ended.
+/// State of a budget at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetLeft {
     /// No budget was running.
@@ -201,15 +205,15 @@ impl CpuBudget {
         Ok(CpuBudget { timer, state, here: PhantomData })
     }
 
-    /// Gives the calling thread `time` from now on, and the scheduling `then` afterwards. Replaces
-    /// a running budget.
+    /// Starts a budget of `time` for the calling thread, which gets the scheduling `then` at the
+    /// end of the budget. Replaces a running budget.
     pub fn restart(&mut self, time: Duration, then: Scheduling) {
         *self.state.inner.lock() = Inner { armed: Some((thread_time() + time, then)), lowered: None };
-        // Zero would stop the timer.
+        // A time of zero would stop the timer.
         self.set_timer(time.max(Duration::from_nanos(1)));
     }
 
-    /// Ends the budget, which can no longer lower the thread.
+    /// Ends the budget. From then on it does not lower the thread.
     pub fn stop(&mut self) -> BudgetLeft {
         let Inner { armed, lowered } = std::mem::take(&mut *self.state.inner.lock());
         match (armed, lowered) {
@@ -234,7 +238,7 @@ impl CpuBudget {
 impl Drop for CpuBudget {
     fn drop(&mut self) {
         *self.state.inner.lock() = Inner::default();
-        // SAFETY: the timer is this budget's and not used any more.
+        // SAFETY: the timer is this budget's, and no code uses it afterwards.
         let _ = syscall::once(|| unsafe { libc::timer_delete(self.timer) });
     }
 }
@@ -265,7 +269,7 @@ mod tests {
             assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
             assert_eq!(allowance.stop(), BudgetLeft::Exhausted(Scheduling::Fifo(2)));
             set_scheduling(None, Scheduling::Fifo(5)).unwrap();
-            // Time spent waiting, and time after the end, does not count.
+            // Time spent waiting, and time after the end of a budget, does not count.
             allowance.restart(Duration::from_millis(50), Scheduling::Fifo(2));
             std::thread::sleep(Duration::from_millis(60));
             assert!(

@@ -1,10 +1,10 @@
 //! The idle threads of a group, and claims on them.
 //!
-//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. It marks itself idle before it
-//! waits for work and busy when it has some. A thread that needs an idle thread for other work
-//! claims its slot. The idle thread finds the claim when it marks itself busy. The group's
-//! *overload thread* is notified when the last idle thread has become busy. While it monitors, it
-//! is also notified when a thread becomes idle again.
+//! Each thread has an [`IdleSlot`] in the group's [`IdleThreads`]. A thread marks its slot idle
+//! before it waits for work, and busy when it has work. Another thread that needs an idle thread
+//! claims the slot. The idle thread finds the claim when it marks the slot busy. The group notifies
+//! its *overload thread* when the last idle thread has become busy. While the overload thread
+//! monitors the group, it is also notified when a thread becomes idle again.
 //!
 //! * `slot`: a slot goes from idle to busy or to claimed by one compare-and-swap, so the thread is
 //!   taken only once.
@@ -57,7 +57,7 @@ impl IdleSlot {
 
     /// Makes a claimed thread busy again, after it has done the work of the claim.
     pub fn release(&self) {
-        // Only the claimed thread itself gets here. No other thread changes a claimed slot.
+        // Only the claimed thread calls this. No other thread changes a claimed slot.
         self.0.store(BUSY, Ordering::Release);
     }
 }
@@ -76,10 +76,11 @@ impl IdleThreads {
     }
 
     /// Marks the calling thread idle. The caller then checks for work once more, and waits. Returns
-    /// true if it must notify the overload thread.
+    /// true if the caller must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
     pub fn mark_idle(&self, seat: &IdleSlot) -> bool {
-        // Counted first: a thread that finds the slot idle then finds it counted too.
+        // The count changes first: a thread that finds the slot idle then also finds the thread
+        // counted.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (slot).
         seat.0.store(IDLE, Ordering::Release);
@@ -88,7 +89,7 @@ impl IdleThreads {
         self.is_monitored.load(Ordering::Relaxed)
     }
 
-    /// Marks the calling, idle thread busy, because there is work for it.
+    /// Marks the calling, idle thread busy, because it has found work.
     #[must_use = "a claimed thread belongs to the claiming thread, and the last one wakes the overload thread"]
     pub fn mark_busy(&self, seat: &IdleSlot) -> WakeResult {
         // Acquire: pairs with `try_claim` (slot).
@@ -98,15 +99,16 @@ impl IdleThreads {
         if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { WakeResult::LastIdle } else { WakeResult::Busy }
     }
 
-    /// Claims the thread of `seat` if it is idle, and returns true if it was the last idle one.
-    /// Returns `None` if it is not idle.
+    /// Claims the thread of the slot if it is idle. Returns true if it was the last idle thread,
+    /// and `None` if it is not idle.
     pub fn try_claim(&self, seat: &IdleSlot) -> Option<bool> {
         // Acquire: pairs with `mark_idle`; release: with `mark_busy` (slot).
         seat.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(self.idle.fetch_sub(1, Ordering::SeqCst) == 1)
     }
 
-    /// Returns true if a thread is idle. The caller has listed work or announced itself before.
+    /// Returns true if a thread is idle. The caller must have listed work or announced itself
+    /// before.
     #[must_use]
     pub fn has_idle(&self) -> bool {
         // Pairs with `mark_idle` (monitor).
@@ -114,8 +116,8 @@ impl IdleThreads {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets whether the overload thread is notified of threads that become idle. It checks
-    /// [`has_idle`](Self::has_idle) afterwards.
+    /// Sets if the overload thread is notified of threads that become idle. The overload thread
+    /// then checks [`has_idle`](Self::has_idle).
     pub fn set_monitored(&self, watching: bool) {
         self.is_monitored.store(watching, Ordering::SeqCst);
     }
@@ -149,8 +151,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Borrowing: a thread becomes busy while two others claim it. Exactly one of the three has it,
-    /// and the count is right.
+    /// Borrowing: a thread becomes busy while two others claim it. Exactly one of the three gets
+    /// the thread, and the count is right.
     #[test]
     fn waking_thread_is_claimed_at_most_once() {
         explore(|| {
@@ -204,8 +206,8 @@ mod models {
         });
     }
 
-    /// An event descriptor at which a thread waits. A notification that comes before the wait is
-    /// not lost.
+    /// Model of an event descriptor at which a thread waits. A notification before the wait is not
+    /// lost.
     struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
     impl Bell {
@@ -226,17 +228,17 @@ mod models {
         }
     }
 
-    /// The events for which a lending thread waits. Its bell announces a loan and is drained. Its
-    /// lane's readiness stays until the work is taken.
+    /// The events for which a lendable thread waits. The bell announces a loan, and the thread
+    /// drains it. The readiness of the thread's own lane stays until the work is taken.
     #[derive(Default)]
     struct Told {
         loan: bool,
         work: bool,
     }
 
-    /// The loan of a borrowed thread. The claiming thread stores the purpose after its claim. The
-    /// claimed thread may already be awake, woken by work of its own. It gets its loan once, and
-    /// its own work is done too.
+    /// Loan of a borrowed thread. The claiming thread stores the purpose after its claim. The
+    /// claimed thread may already be awake because of its own work. It gets the loan once and does
+    /// its own work too.
     #[test]
     fn claimed_thread_receives_its_loan() {
         struct World {
@@ -311,7 +313,7 @@ mod models {
         });
     }
 
-    /// Request buffering with the real steps. The overload thread lists a request under the list's
+    /// Request buffering, as the lane does it. The overload thread lists a request under the list's
     /// lock, updates the count, and wakes an idle thread. A thread that finds no request marks
     /// itself idle, checks the count again, and waits. Both requests run, each once.
     #[test]
@@ -363,8 +365,8 @@ mod models {
         });
     }
 
-    /// Shutdown: a claimed thread becomes idle again only after its release. Then it can be claimed
-    /// like any other.
+    /// Shutdown: a claimed thread becomes idle again only after its release. Other threads can then
+    /// claim it again.
     #[test]
     fn claimed_thread_becomes_idle_again() {
         explore(|| {

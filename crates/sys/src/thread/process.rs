@@ -1,9 +1,9 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
-//! After `fork` the child has one thread, and copies of the parent's sockets and lanes that it must
-//! not use. [`generation`] is a number that a fork increases in the child. An object that stores it
-//! can tell by one load and one comparison that this process did not make the object. The number
-//! grows in a handler that the C library runs in the child (`pthread_atfork`), so a raw `clone`
+//! After `fork` the child has one thread, and copies of the parent's sockets and lanes. The child
+//! must not use these copies. [`generation`] is a number that a fork increases in the child. An
+//! object that stores the number can detect by one load and one comparison that another process
+//! made it. The C library increases the number in the child (`pthread_atfork`), so a raw `clone`
 //! system call goes unnoticed.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -16,7 +16,7 @@ use crate::{poll, syscall};
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Returns one plus the number of forks between the first call of this function and this process.
+/// Returns the fork generation of this process: 1 at the first call, one more in each forked child.
 /// Never 0.
 #[inline]
 pub fn generation() -> u64 {
@@ -48,8 +48,8 @@ pub fn effective_user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Returns a number from the kernel's random generator, which no other process can guess. Waits
-/// only before the generator is ready, early in the machine's start.
+/// Returns a number from the kernel's random generator, which no other process can guess. The call
+/// waits only while the machine starts and the generator is not ready.
 ///
 /// # Errors
 /// The kernel's error, if it is older than 3.17 or a filter refuses the call.
@@ -58,7 +58,7 @@ pub fn random_number() -> std::io::Result<u64> {
     // SAFETY: the buffer is live and writable for the length that the call gets.
     let filled =
         syscall::retry_interrupted(|| unsafe { libc::getrandom(octets.as_mut_ptr().cast(), octets.len(), 0) })?;
-    // Requests of up to 256 bytes are filled as a whole.
+    // The kernel fills requests of up to 256 bytes completely.
     if usize::try_from(filled) == Ok(octets.len()) {
         Ok(u64::from_ne_bytes(octets))
     } else {
@@ -73,21 +73,21 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Writes a line to the standard error output, but only if this does not block, for example on a
-/// full pipe, socket or terminal.
+/// Writes a line to the standard error output if the write does not block. A full pipe, socket or
+/// terminal blocks writes.
 ///
-/// Returns false if writing would block, or if the descriptor is closed. A line is cut to the
-/// length that a pipe takes as a whole. The lock of [`std::io::stderr`] is not taken, because
-/// another thread may hold it while it blocks.
+/// Returns false if writing would block, or if the descriptor is closed. A line that is longer than
+/// a pipe takes in one piece is cut. The function does not take the lock of [`std::io::stderr`],
+/// because another thread may hold that lock while it blocks.
 pub fn try_print_error(line: &str) -> bool {
     let mut octets = line.as_bytes()[..line.floor_char_boundary(libc::PIPE_BUF - 1)].to_vec();
     octets.push(b'\n');
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes all of at most PIPE_BUF bytes, if this does not block.
+/// Writes all of `octets`, at most PIPE_BUF bytes, if this does not block.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // A writable pipe has room for all bytes; a writable terminal is not stopped.
+    // A writable pipe has room for PIPE_BUF bytes, and a writable terminal is not stopped.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
@@ -102,8 +102,8 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     match written {
         Ok(_) => true,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && is_waited_for(fd) => false,
-        // Terminals, and kernels before 6.4, do not support this kind of write. A regular file may
-        // have to grow.
+        // Terminals, and kernels before 6.4, do not support RWF_NOWAIT. A regular file refuses it
+        // when the file has to grow.
         Err(_) => {
             // SAFETY: the bytes are live, and only read.
             syscall::retry_interrupted(|| unsafe { libc::write(fd.as_raw_fd(), octets.as_ptr().cast(), octets.len()) })
@@ -112,17 +112,16 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true if writing can wait for another process: the descriptor is not a regular file.
+/// Returns true if a write can wait for another process, as on any descriptor but a regular file's.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: the structure consists of integers, for which zeroes are values.
+    // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `status` is one live, writable structure of the kind that the call fills.
     let found = syscall::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) });
     found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
 }
 
-/// Raises the limit of open descriptors to at least `wanted`, if permitted. Returns the limit that
-/// is then in force.
+/// Raises the limit of open descriptors to at least `wanted`, if permitted. Returns the new limit.
 ///
 /// # Errors
 /// If the limit cannot be read.
@@ -133,8 +132,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     if limit.rlim_cur >= wanted {
         return Ok(limit.rlim_cur);
     }
-    // With privileges the hard limit moves too. Without them that attempt fails, and the hard limit
-    // is the maximum.
+    // The first try raises the hard limit too, which needs a privilege. Without the privilege it
+    // fails, and the second try stays within the hard limit.
     for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
         // SAFETY: `raised` is one live structure that the call only reads.
@@ -164,7 +163,7 @@ pub fn run_in_child(body: impl FnOnce() -> bool) -> std::io::Result<bool> {
         unsafe { libc::_exit(if outcome.unwrap_or(false) { 0 } else { 1 }) };
     }
     let mut status = 0;
-    // SAFETY: `status` is one writable int, and `child` is this process's own.
+    // SAFETY: `status` is one writable int, and `child` is a child of this process.
     syscall::retry_interrupted(|| unsafe { libc::waitpid(child, &raw mut status, 0) })?;
     Ok(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0)
 }
@@ -178,7 +177,7 @@ fn watch_forks() -> u64 {
             GENERATION.fetch_add(1, Ordering::Relaxed);
         }
         // SAFETY: the handler touches two atomics only, which is allowed in a forked child, and
-        // lives as long as the program. After a failure (out of memory) forks go unnoticed.
+        // lives as long as the program. If the call fails (out of memory), forks go unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
         GENERATION.store(1, Ordering::Relaxed);
     });
@@ -193,7 +192,7 @@ mod tests {
     fn random_numbers_differ() {
         let numbers: std::collections::HashSet<u64> = (0..100).map(|_| random_number().unwrap()).collect();
         assert_eq!(numbers.len(), 100);
-        // Each bit is set in some and clear in others.
+        // Each bit is set in some numbers and clear in others.
         assert_eq!(numbers.iter().fold(0, |all, number| all | number), u64::MAX);
         assert_eq!(numbers.iter().fold(u64::MAX, |all, number| all & number), 0);
     }

@@ -104,11 +104,11 @@ pub enum Scheduling {
 }
 
 /// The guarantee of the deadline class: `runtime` of processor time within `deadline` of the
-/// beginning of each `period`. The kernel admits a reservation only if there is processor time for
-/// it beside the others. A thread that needs more waits for its next period.
+/// beginning of each `period`. The kernel admits a reservation only if the other reservations leave
+/// enough processor time. A thread that needs more waits for its next period.
 ///
-/// Such a thread has no affinity: it may run on any core over which the scheduler balances. Threads
-/// that it starts are in the ordinary class.
+/// A thread with a reservation has no affinity: it may run on any core over which the scheduler
+/// balances. Threads that it starts are in the ordinary class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// Processor time in each period; at least a microsecond, at most `deadline`.
@@ -120,8 +120,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Returns true if the times are in order: `runtime` is at least about a microsecond and at
-    /// most `deadline`, which is at most `period`.
+    /// Returns true if `runtime` is about a microsecond or more and `runtime <= deadline <=
+    /// period`.
     #[must_use]
     pub fn is_valid(self) -> bool {
         Duration::from_nanos(1024) <= self.runtime && self.runtime <= self.deadline && self.deadline <= self.period
@@ -220,11 +220,11 @@ impl Tid {
 pub struct ThreadInfo {
     /// The kernel's identifier.
     pub tid: Tid,
-    /// The first 15 bytes of its name.
+    /// The first 15 bytes of the thread's name.
     pub name: String,
     /// The thread's scheduling class.
     pub scheduling: Scheduling,
-    /// The cores on which it may run.
+    /// The cores on which the thread may run.
     pub cores: CpuSet,
 }
 
@@ -266,8 +266,7 @@ pub fn current_tid() -> Tid {
 
 /// Returns the core that runs the calling thread at this moment.
 pub fn current_core() -> Option<usize> {
-    // SAFETY: the call takes no arguments; it is answered in user space (vDSO, rseq) where
-    // possible.
+    // SAFETY: the call takes no arguments. User space answers it where possible (vDSO, rseq).
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
@@ -305,14 +304,14 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
     Ok(cores)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Threads that it starts inherit
-/// it.
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
+/// inherit the class.
 ///
 /// # Errors
 /// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
 /// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
-/// [`Scheduling::PRIORITIES`] and for times that are not in order. `ResourceBusy` for a reservation
-/// for which the others leave no time.
+/// [`Scheduling::PRIORITIES`] and for a [`Reservation`] that is not valid. `ResourceBusy` if other
+/// reservations leave too little processor time.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     scheduling.set(tid)?;
@@ -323,15 +322,15 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
 }
 
 thread_local! {
-    /// The calling thread's native priority; [`UNKNOWN_PRIORITY`] until it is first needed.
+    /// Native priority of the calling thread; [`UNKNOWN_PRIORITY`] until a function needs it.
     static PRIORITY: Cell<u8> = const { Cell::new(UNKNOWN_PRIORITY) };
 }
 
 const UNKNOWN_PRIORITY: u8 = u8::MAX;
 
 /// Returns the fixed priority of the calling thread, 0 if it has none. Asks the kernel once per
-/// thread. Changes that the thread makes by [`set_scheduling`] are seen; changes by other threads
-/// are not.
+/// thread. The result follows changes that the thread makes by [`set_scheduling`], but not changes
+/// by other threads.
 #[inline]
 pub fn native_priority() -> u8 {
     match PRIORITY.get() {
@@ -348,9 +347,9 @@ fn query_priority() -> u8 {
     priority
 }
 
-/// Sets the maximum delay of the calling thread's timers, which the kernel uses to let several
-/// expire at once; 50 us by default. Only the ordinary class has such a delay. Threads and programs
-/// that the thread starts inherit it.
+/// Sets the maximum delay of the calling thread's timers, 50 us by default. The kernel delays
+/// timers to let several expire at once. Only timers of the ordinary class are delayed. Threads and
+/// programs that the thread starts inherit the setting.
 ///
 /// # Errors
 /// The kernel's refusal; none is known.

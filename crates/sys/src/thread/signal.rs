@@ -1,13 +1,13 @@
 //! Termination requests through a descriptor.
 //!
 //! After the first call of [`termination`], the first SIGINT, SIGTERM or SIGHUP makes the
-//! descriptor readable for ever. It has no other effect; blocked system calls continue. A second
-//! signal of the same kind ends the process in the usual way, so a program whose shutdown hangs can
-//! still be interrupted.
+//! descriptor readable for ever. The signal has no other effect: blocked system calls continue. A
+//! second signal of the same kind ends the process in the usual way, so that a user can still
+//! interrupt a program whose shutdown hangs.
 //!
-//! A forked child has the parent's handlers and shares its descriptor. A signal to such a child
-//! does not reach the parent. It affects the child as if there were no handler. A child that calls
-//! [`termination`] itself receives its own signals.
+//! A forked child has the parent's handlers and shares the parent's descriptor. A signal to such a
+//! child does not reach the parent. The signal affects the child as if there were no handler. A
+//! child that calls [`termination`] itself receives its own signals.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,18 +19,20 @@ use crate::eventfd::EventFd;
 use crate::syscall;
 use crate::{poll, process};
 
-/// The descriptor, for the handler, which may use only atomics.
+/// Number of the descriptor of [`Termination`], for the signal handler, which may read atomics
+/// only.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// Id of the process that made the descriptor; the handler runs in forked children too.
+/// Id of the process that made the descriptor. Forked children inherit the handler, but not this
+/// id.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// The request to end this process. There is one per process, from [`termination`].
+/// Termination request to this process, returned by [`termination`]. A process has one.
 #[derive(Debug)]
 pub struct Termination(EventFd);
 
-/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. Signals that the process ignores
-/// from its start, for example under `nohup`, stay ignored.
+/// Watches for SIGINT, SIGTERM and SIGHUP from the first call on. A signal that the process ignores
+/// from its start, for example under `nohup`, stays ignored.
 ///
 /// # Errors
 /// If the process is out of descriptors.
@@ -41,7 +43,7 @@ pub fn termination() -> io::Result<&'static Termination> {
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }
-    // Never freed, because a handler may run at any time. A process makes at most one.
+    // The value is never freed, because the handler may run at any time. A process makes one.
     let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
     install_handlers(termination)?;
     *current = Some((forks, termination));
@@ -65,7 +67,7 @@ fn own_id() -> i32 {
 
 fn install_handler(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: the structure consists of integers and an optional function, for which zeroes are
-    // values.
+    // valid.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: nothing is changed; `before` is a live structure of the kind that the call fills.
     syscall::once(|| unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })?;
@@ -73,7 +75,7 @@ fn install_handler(signal: libc::c_int) -> io::Result<()> {
         return Ok(());
     }
     // SAFETY: the structure consists of integers and an optional function, for which zeroes are
-    // values.
+    // valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
@@ -94,8 +96,8 @@ extern "C" fn on_signal(signal: libc::c_int) {
     REQUESTED.store(true, Ordering::Relaxed);
     let one = 1u64;
     // SAFETY: this thread's `errno` is restored, so that the interrupted code does not see the
-    // handler's. The descriptor stays open for the life of the process, and `one` is 8 readable
-    // bytes.
+    // error number of the handler. The descriptor stays open for the life of the process, and `one`
+    // is 8 readable bytes.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
@@ -110,7 +112,8 @@ impl Termination {
         REQUESTED.load(Ordering::Relaxed)
     }
 
-    /// Waits for the request until `deadline` (`None`: for ever). Returns true if it has come.
+    /// Waits for the request until `deadline` (`None`: for ever). Returns true if the request has
+    /// come.
     ///
     /// # Errors
     /// If the kernel is out of memory.
@@ -119,7 +122,7 @@ impl Termination {
     }
 }
 
-/// The descriptor is readable once the process was asked to end. A program must not read it.
+/// The descriptor is readable once the process was asked to end. A program must not read from it.
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -138,11 +141,11 @@ mod tests {
         let termination = termination().unwrap();
         assert!(!termination.is_requested());
         assert!(!termination.wait(Some(clock::now() + Duration::from_millis(1))).unwrap());
-        // A forked child ends by the signal, and the parent gets no request.
+        // The signal ends a forked child, and the parent gets no request.
         // SAFETY: a handler for the signal is in place.
         let lived = process::run_in_child(|| unsafe { libc::raise(libc::SIGTERM) } == 0);
         assert!(!lived.unwrap_or(false));
-        // A child that asks gets its own request.
+        // A child that calls `termination` gets its own request.
         let told = process::run_in_child(|| {
             let own = super::termination().unwrap();
             let before = own.is_requested();

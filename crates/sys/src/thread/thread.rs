@@ -1,9 +1,9 @@
-//! Threads. They are created in one place, with name, stack, cores and scheduling class set before
-//! they run.
+//! Creation and scheduling of threads. Name, stack, cores and scheduling class of a thread are set
+//! before the thread runs.
 //!
 //! If the kernel refuses the class or the affinity, the thread never runs its body.
-//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides whether to continue without them.
-//! No function here falls back silently.
+//! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides if it continues without
+//! them. No function here falls back silently.
 
 pub use super::builder::{JoinHandle, ThreadBuilder, at_highest_priority};
 pub use super::scheduling::{

@@ -12,7 +12,7 @@ use crate::giop::Version;
 use crate::limits::Limits;
 use fragments::FragmentMap;
 
-/// Size in bytes that an allocator may add to a block, as its header and by rounding up.
+/// Number of bytes that an allocator may add to each block, for its header and by rounding up.
 const BLOCK: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
@@ -24,7 +24,7 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread end of `bytes`, as a slice: reading a primitive then costs one comparison.
+    /// The unread part of `bytes`. A slice makes the bounds check of a primitive one comparison.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,
@@ -45,7 +45,8 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Keeps the path in the [`ValueReadState`]. Without a state no path is kept.
+/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores
+/// none.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -62,8 +63,8 @@ impl PathRecorder for Decoder<'_> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Creates a decoder at the first byte, for GIOP 1.2, the default limits and the code sets that
-    /// apply without negotiation.
+    /// Creates a decoder at the first byte, with GIOP 1.2, the default limits, and the code sets
+    /// that apply without negotiation.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'m [u8], endian: Endian) -> Decoder<'m> {
@@ -98,7 +99,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Moves to a position in bytes from the alignment origin. A position past the end means the
-    /// end. Call it before [`with_fragment_starts`](Decoder::with_fragment_starts).
+    /// end. Call this method before [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
     pub fn at(mut self, position: usize) -> Decoder<'m> {
@@ -147,8 +148,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that decoding code can look up. The ORB uses it to give references the ORB that
-    /// they belong to.
+    /// Sets a value that [`env`](Decoder::env) returns to decoding code. The ORB passes itself, so
+    /// that decoded references know their ORB.
     #[must_use]
     #[inline]
     pub fn with_env(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
@@ -174,7 +175,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets whether a server wrote the message (a reply); the default is a client.
+    /// Sets whether a server wrote the message, as in a reply. The default is false: a client wrote
+    /// it.
     #[must_use]
     #[inline]
     pub fn with_written_by_server(mut self, from_server: bool) -> Decoder<'m> {
@@ -182,8 +184,9 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Returns the state of the values, if values can be read. In GIOP 1.1 fragments they cannot,
-    /// because the positions differ from those that the sender counted.
+    /// Returns the state of the message's values, or `None` if values cannot be read. Values in
+    /// GIOP 1.1 fragments cannot be read, because positions differ from the positions that the
+    /// sender counted.
     pub(super) fn value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
@@ -202,7 +205,8 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to a range of `octets`, whose first byte is that of the message.
+    /// Restricts the decoder to a range of `octets`. Their first byte is the first byte of the
+    /// message.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
@@ -258,7 +262,7 @@ impl<'m> Decoder<'m> {
         self.bytes.len() - self.rest.len()
     }
 
-    /// Returns the number of unread bytes, in later fragments and chunks too.
+    /// Returns the number of unread bytes, including the bytes of later fragments and chunks.
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> usize {
@@ -477,10 +481,10 @@ impl<'m> Decoder<'m> {
         Ok(octets)
     }
 
-    /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each. A
-    /// count that the rest of the message cannot hold is refused before anything is allocated for
-    /// it. Elements of size 0 are not bounded so; each is charged as 64 bytes of memory instead
-    /// ([`Limits::max_decoded_bytes`]).
+    /// Reads the count of a sequence whose elements have at least `min_element_size` bytes each.
+    /// Refuses a count that the unread bytes cannot hold, before any memory is allocated. The
+    /// unread bytes do not bound elements of size 0, so each such element is charged as 64 bytes of
+    /// memory ([`Limits::max_decoded_bytes`]).
     ///
     /// # Errors
     /// [`CdrError::CountExceedsInput`], [`CdrError::LimitExceeded`], [`CdrError::Truncated`].
@@ -516,8 +520,8 @@ impl<'m> Decoder<'m> {
         self.read_raw(len)
     }
 
-    /// Reads a `sequence<octet>` as an owned value. A large one is shared with the owner of the
-    /// message's bytes, if there is one, else copied.
+    /// Reads a `sequence<octet>` as an owned value. A large sequence shares the memory of the
+    /// message's owner, if the decoder has an owner. Other sequences are copied.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -526,8 +530,8 @@ impl<'m> Decoder<'m> {
         self.share_or_copy(octets)
     }
 
-    /// Returns octets of this message as an owned value. Large octets are shared with the owner of
-    /// the message's bytes, if there is one; others are copied.
+    /// Returns octets of this message as an owned value. Large octets share the memory of the
+    /// message's owner, if the decoder has an owner. Other octets are copied.
     pub(crate) fn share_or_copy(&mut self, octets: &[u8]) -> Result<Octets, CdrError> {
         let shared = match self.owner {
             Some(owner) if octets.len() >= BORROW_THRESHOLD => owner.share(octets),
@@ -552,8 +556,8 @@ impl<'m> Decoder<'m> {
         self.read_raw(len.checked_mul(T::SIZE).ok_or_else(truncated)?)
     }
 
-    /// Reads `len` numbers. They are borrowed if they have this machine's byte order and are
-    /// aligned in memory, else converted into the arena.
+    /// Reads `len` numbers. Numbers in this machine's byte order that are aligned in memory are
+    /// borrowed. Other numbers are converted into the arena.
     ///
     /// # Errors
     /// [`CdrError::Truncated`]; [`CdrError::NoScratch`] if conversion is needed and there is no
@@ -582,7 +586,7 @@ impl<'m> Decoder<'m> {
         let raw = self.raw_numbers::<T>(len)?;
         self.charge(raw.len())?;
         if !self.swap_bytes || T::SIZE == 1 {
-            // If the bytes are aligned in memory, one copy suffices; else zero the vector first.
+            // Aligned bytes need one copy. For other bytes the vector is first filled with zeros.
             if let Ok(numbers) = bytemuck::try_cast_slice::<u8, T>(raw) {
                 return Ok(numbers.to_vec());
             }
@@ -617,7 +621,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Charges memory in bytes that is about to be allocated for the message. In a message below 64
-    /// KiB, data need not be charged if it takes no more memory than it has bytes.
+    /// KiB, data whose memory does not exceed its encoded size need not be charged.
     ///
     /// # Errors
     /// [`CdrError::LimitExceeded`] above [`Limits::max_decoded_bytes`] for this message;
@@ -633,7 +637,7 @@ impl<'m> Decoder<'m> {
         if self.charged > limit { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
-    /// Charges an allocation of this many bytes and the allocator's overhead. An allocation of 0
+    /// Charges an allocation of `octets` bytes and the allocator's overhead. An allocation of 0
     /// bytes is free.
     ///
     /// # Errors
@@ -662,8 +666,8 @@ impl<'m> Decoder<'m> {
         bump.alloc_slice_try_fill_with(len, element).map(|elements| &*elements)
     }
 
-    /// Reads an encapsulation and returns a decoder of its contents. The decoder has its own byte
-    /// order and alignment origin, and the other settings of this one.
+    /// Reads an encapsulation and returns a decoder of its contents. The new decoder has the
+    /// encapsulation's byte order and alignment origin, and this decoder's other settings.
     ///
     /// # Errors
     /// [`CdrError::EmptyEncapsulation`], and the errors of [`read_len`](Decoder::read_len).
@@ -676,7 +680,7 @@ impl<'m> Decoder<'m> {
         Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
-    /// Reads a value that may contain values of its own type.
+    /// Reads, one nesting level deeper, a value that may contain values of its own type.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
@@ -757,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_compared_with_the_rest_before_anything_is_allocated() {
+    fn count_beyond_the_unread_bytes_is_refused_before_an_allocation() {
         let bytes = [0, 0, 0, 3, 1, 2, 3];
         assert_eq!(Decoder::new(&bytes, Endian::Big).read_octets(), Ok([1, 2, 3].as_slice()));
         assert_eq!(Decoder::new(&bytes, Endian::Big).read_len(2), Err(CdrError::CountExceedsInput));
@@ -769,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_borrowed_in_place_or_converted() {
+    fn aligned_native_numbers_are_borrowed_and_others_converted() {
         let source = vec![0x0102_0304u32, 5];
         let bytes: &[u8] = bytemuck::cast_slice(&source);
         let mut d = Decoder::new(bytes, Endian::NATIVE);
@@ -794,7 +798,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encapsulation_keeps_its_own_order_and_the_settings() {
+    fn decoder_of_an_encapsulation_has_its_own_byte_order_and_the_outer_settings() {
         let bytes = [0, 0, 0, 8, 1, 9, 9, 9, 7, 0, 0, 0, 5];
         let limits = Limits { max_nesting: 1, ..Limits::default() };
         let mut d = Decoder::new(&bytes, Endian::Big).with_limits(&limits).with_version(Version::GIOP_1_1);
@@ -805,7 +809,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded_and_comes_back() {
+    fn nesting_is_bounded_and_left_levels_can_be_entered_again() {
         fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
             d.nested(deep)
         }
@@ -815,7 +819,7 @@ mod tests {
     }
 
     #[test]
-    fn large_octets_share_the_owner() {
+    fn large_octets_share_the_memory_of_the_owner() {
         let mut message = vec![0, 0, 0x40, 0];
         message.resize(4 + BORROW_THRESHOLD, 7);
         let owner = Octets::from(message);

@@ -14,8 +14,9 @@ use crate::giop::Version;
 /// copied: they become segments, borrowed for `'a` or owned, between parts of the buffer.
 /// [`slices`](Encoder::slices) returns all parts in order for a vectored write.
 ///
-/// A failed write leaves the encoder inside the value. To undo it, take a [`mark`](Encoder::mark)
-/// first and [`truncate`](Encoder::truncate) to it.
+/// A failed write leaves a part of the value in the encoder. To remove it, take a
+/// [`mark`](Encoder::mark) before the write and [`truncate`](Encoder::truncate) to the mark
+/// afterwards.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
@@ -33,8 +34,8 @@ pub struct Encoder<'a> {
     /// The buffer's length before and after the padding in front of a GIOP body. If the body is
     /// empty, the padding is removed again.
     body_padding: (usize, usize),
-    /// The first segment, stored inline. Most messages with a large octet sequence have only one,
-    /// and then allocate nothing for it.
+    /// The first segment. It is stored inline, because most messages with a large octet sequence
+    /// have one segment and then need no allocation for it.
     first_segment: Segment<'a>,
     /// State that few messages need, behind one pointer, so that an encoder without it is cheap to
     /// create and drop.
@@ -46,7 +47,7 @@ pub struct Encoder<'a> {
 struct ColdState<'a> {
     /// Segments after the first.
     more_segments: Vec<Segment<'a>>,
-    /// The values written so far, if there are any.
+    /// The values (IDL `valuetype`) written so far, if any.
     values: Option<ValueWriter>,
     /// The path to the value that could not be written.
     value_path: Option<ValuePath>,
@@ -91,8 +92,8 @@ pub struct Mark {
 }
 
 impl<'a> Encoder<'a> {
-    /// Creates an encoder with an empty buffer. It uses this machine's byte order, GIOP 1.2, and
-    /// the code sets that apply without negotiation.
+    /// Creates an encoder with an empty buffer, this machine's byte order, GIOP 1.2, and the code
+    /// sets that apply without negotiation.
     #[must_use]
     pub const fn new() -> Encoder<'a> {
         Encoder::over_buffer(Vec::new())
@@ -124,21 +125,21 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns the buffer for the next encoder. Segments are not part of it.
+    /// Returns the buffer, for use by the next encoder. The buffer does not contain the segments.
     #[must_use]
     #[inline]
     pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 
-    /// Takes the buffer for the next encoder. This encoder must not be used again.
+    /// Takes the buffer out, for use by the next encoder. This encoder must not be used again.
     #[must_use]
     #[inline]
     pub fn take_buffer(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Drops everything written; keeps the buffer and the settings.
+    /// Drops the written bytes; keeps the buffer and the settings.
     pub fn clear(&mut self) {
         self.truncate(Mark { len: 0, bias: 0, segment_bytes: 0, segment_count: 0 });
     }
@@ -162,8 +163,8 @@ impl<'a> Encoder<'a> {
         self.code_sets = code_sets;
     }
 
-    /// Sets whether a server writes (a reply) or a client (a request, the default). Wide data that
-    /// cannot be sent raises different exceptions on the two sides.
+    /// Sets whether a server writes the message, as in a reply. The default is false: a client
+    /// writes it. Wide text that cannot be sent raises different exceptions on the two sides.
     #[inline]
     pub fn set_from_server(&mut self, from_server: bool) {
         self.from_server = from_server;
@@ -194,7 +195,7 @@ impl<'a> Encoder<'a> {
         self.code_sets
     }
 
-    /// Returns true if a server writes.
+    /// Returns true if a server writes the message.
     #[must_use]
     #[inline]
     pub fn from_server(&self) -> bool {
@@ -222,7 +223,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Makes the current position the alignment origin of a message that begins here. Bytes written
-    /// earlier stay in front of it.
+    /// earlier stay in front of the message.
     #[inline]
     pub fn set_origin(&mut self) {
         self.bias = self.buffer.len().wrapping_neg();
@@ -458,8 +459,8 @@ impl<'a> Encoder<'a> {
         self.push_segment(SegmentBytes::Borrowed(bytemuck::cast_slice(numbers)));
     }
 
-    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. A large vector in the
-    /// message's byte order is kept, not copied.
+    /// Writes numbers as [`write_slice`](Encoder::write_slice) does. The encoder keeps a large
+    /// vector in the message's byte order instead of copying it.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
@@ -489,8 +490,8 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // An indirection cannot point out of an encapsulation, so the encapsulation has values of
-        // its own.
+        // An indirection cannot lead out of an encapsulation, so the encapsulation needs a record
+        // of written values of its own.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_origin();
         self.write_u8(self.endian.to_flag());
@@ -533,8 +534,8 @@ impl<'a> Encoder<'a> {
         (self.bias, self.segment_bytes, self.segment_count) = (mark.bias, mark.segment_bytes, mark.segment_count);
     }
 
-    /// Overwrites four bytes at an earlier position with an unsigned long. Does nothing for a
-    /// position that was not written or that is in a segment.
+    /// Overwrites four bytes at an earlier position with an unsigned long. Does nothing if the
+    /// position was not written or is in a segment.
     #[inline]
     pub fn patch_u32(&mut self, position: usize, value: u32) {
         if self.segment_count == 0 {
@@ -545,7 +546,7 @@ impl<'a> Encoder<'a> {
 
     #[cold]
     fn patch_with_segments(&mut self, position: usize, value: u32) {
-        // Positions count the segments in front of them; indices of the buffer do not.
+        // A position counts the segments in front of it; an index into the buffer does not.
         let mut at = position.wrapping_sub(self.bias.wrapping_sub(self.segment_bytes));
         for segment in self.segments() {
             let len = segment.as_slice().len();
@@ -567,7 +568,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Returns true if the encoder holds a GIOP message, which leaves the process.
+    /// Returns true if the contents begin with a GIOP header, so that they will leave the process.
     #[must_use]
     pub fn is_message(&self) -> bool {
         self.buffer.starts_with(b"GIOP")
@@ -613,8 +614,8 @@ impl<'a> Encoder<'a> {
         pairs.chain(std::iter::once(tail)).filter(|slice| !slice.is_empty())
     }
 
-    /// Converts the [`slices`](Encoder::slices) with `make` into the caller's list and returns the
-    /// part of the list that they fill.
+    /// Converts each of the [`slices`](Encoder::slices) with `make` into an entry of the caller's
+    /// list. Returns the entries that were filled.
     pub fn gather<'e, 'l, T>(&'e self, list: &'l mut [T; MAX_SLICES], make: impl Fn(&'e [u8]) -> T) -> &'l mut [T] {
         let mut count = 0;
         let mut add = |slice: &'e [u8]| {
@@ -645,16 +646,17 @@ impl<'a> Encoder<'a> {
         parts.filter(|slice| !slice.is_empty())
     }
 
-    /// Returns all bytes if they are in the buffer alone: the usual case, without large sequences.
+    /// Returns all bytes if no segment holds any of them. This is the usual case, without large
+    /// sequences.
     #[must_use]
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         (self.segment_count == 0).then_some(&self.buffer)
     }
 
-    /// Returns an owned version of a part of one of the [`slices`](Encoder::slices). It is shared
-    /// if the encoder owns the octets ([`write_octets_owned`](Encoder::write_octets_owned)), else a
-    /// copy.
+    /// Returns a part of one of the [`slices`](Encoder::slices) as an owned value. Octets that the
+    /// encoder owns ([`write_octets_owned`](Encoder::write_octets_owned)) are shared, other octets
+    /// are copied.
     #[must_use]
     pub fn share_or_copy(&self, part: &[u8]) -> Octets {
         let shared = self.segments().find_map(|segment| match &segment.octets {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::exception::{SystemExceptionKind, minor};
 
-/// The reason why a value could not be written or read. It has one byte, so that `Result<u32,
-/// CdrError>` stays in a register.
+/// The reason why a value could not be written or read. The type has one byte, so that `Result<u32,
+/// CdrError>` fits in a register.
 ///
 /// [`kind`](CdrError::kind) and [`minor`](CdrError::minor) are the only mapping to system
 /// exceptions.
@@ -21,7 +21,7 @@ pub enum CdrError {
     StringOverBound,
     /// A bounded sequence has more elements than its bound.
     SequenceOverBound,
-    /// A count announces more elements than the rest of the message can hold.
+    /// A count announces more elements than the unread bytes of the message can hold.
     CountExceedsInput,
     /// A length, count or size exceeds the receiver's [`Limits`](crate::Limits).
     LimitExceeded,
@@ -38,7 +38,7 @@ pub enum CdrError {
     WideInGiop10Request,
     /// A server's GIOP 1.0 message has wide data, which that version lacks.
     WideInGiop10Reply,
-    /// There is wide data, but no transmission code set for it is known.
+    /// No transmission code set is known for wide data that is to be sent or was received.
     NoWideCodeSet,
     /// Wide data is to be sent to an object whose reference names no code set for it.
     NoWideCodeSetInReference,
@@ -62,12 +62,12 @@ pub enum CdrError {
     Unsupported,
     /// A TypeCode's kind does not exist, or its parameters are impossible for its kind.
     BadTypeCode,
-    /// An indirection leads to something that does not precede it, is incomplete, or is of another
-    /// sort.
+    /// The target of an indirection does not come earlier in the message, is incomplete, or has the
+    /// wrong kind.
     BadIndirection,
     /// A TypeCode has a member of a type that members cannot have.
     IllegitimateMember,
-    /// A part of a TypeCode was announced and never given.
+    /// A TypeCode still contains the placeholder of a recursive type.
     IncompleteTypeCode,
     /// A value does not have the type that it is said to have.
     TypeMismatch,
@@ -79,7 +79,7 @@ pub enum CdrError {
     /// has one.
     NoValueFactory,
     /// A custom value is needed in another form or as a tree. Only the custom code of its type can
-    /// make it.
+    /// convert it.
     CustomValue,
     /// The reference to be sent has no address, because its ORB listens at none.
     UnreachableReference,
@@ -126,7 +126,7 @@ impl CdrError {
         CdrError::MemoryBudgetExceeded,
     ];
 
-    /// Returns the error for one of Corelane's own minor codes.
+    /// Returns the error that one of Corelane's own minor codes reports.
     #[must_use]
     pub fn from_minor(code: u32) -> Option<CdrError> {
         let own = |error: &CdrError| {
@@ -201,20 +201,20 @@ impl CdrError {
             }
             CdrError::LocalObject => "a local object cannot be sent",
             CdrError::NoScratch => "a borrowed value needs conversion and there is no arena",
-            CdrError::Unsupported => "a type that is not supported here",
+            CdrError::Unsupported => "the type, version or form of a value is not supported",
             CdrError::BadTypeCode => "a TypeCode is malformed",
-            CdrError::BadIndirection => "an indirection leads to nothing that was there before",
+            CdrError::BadIndirection => "the target of an indirection does not come earlier in the message",
             CdrError::IllegitimateMember => "a TypeCode has a member of a type that members cannot have",
-            CdrError::IncompleteTypeCode => "a recursive TypeCode is not complete",
-            CdrError::TypeMismatch => "a value is not of its type",
-            CdrError::BadValue => "octets that are no value, or are cut into bad chunks",
-            CdrError::WrongValueType => "a value is of another type than the one expected",
+            CdrError::IncompleteTypeCode => "a TypeCode contains a placeholder of a recursive type",
+            CdrError::TypeMismatch => "a value does not have the type that it is said to have",
+            CdrError::BadValue => "the octets are not a value, or its chunks are malformed",
+            CdrError::WrongValueType => "a value has another type than the expected type",
             CdrError::NoValueFactory => {
-                "no factory is registered for a value of this type, nor for one it can be truncated to"
+                "no factory is registered for the type of a value, or for a type to which it can be truncated"
             }
-            CdrError::CustomValue => "only its own code can take a custom value apart, or give it another form",
+            CdrError::CustomValue => "only the custom code of its type can convert a custom value",
             CdrError::MemoryBudgetExceeded => {
-                "the messages that are decoded at this moment take as much memory as they may together"
+                "the messages that are being decoded have exhausted their common memory budget"
             }
         }
     }

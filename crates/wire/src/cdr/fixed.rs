@@ -45,12 +45,12 @@ impl Encoder<'_> {
 }
 
 impl Decoder<'_> {
-    /// Reads a `fixed<digits, s>` and returns the value times ten to the power of s. Sign
-    /// half-octets C and F mean not negative, D negative.
+    /// Reads a `fixed<digits, s>` and returns the value times ten to the power of s. In the sign
+    /// half-octet, C and F mean not negative, and D means negative.
     ///
     /// # Errors
-    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, or if there are more digits
-    /// than the type has. Also if the type has no digits, or more than 31. [`CdrError::Truncated`].
+    /// [`CdrError::BadFixed`] if a half-octet is not a digit or a sign, if there are more digits
+    /// than the type has, or if the type has no digits or more than 31. [`CdrError::Truncated`].
     pub fn read_fixed(&mut self, digits: u16) -> Result<i128, CdrError> {
         if digits == 0 || digits > MAX_DIGITS {
             return Err(CdrError::BadFixed);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specifications_examples() {
+    fn examples_of_the_specification_are_encoded_and_decoded() {
         assert_eq!(written(5, 12345).unwrap(), [0x12, 0x34, 0x5c]);
         assert_eq!(written(4, -123).unwrap(), [0x00, 0x12, 0x3d]);
         assert_eq!(written(5, 100).unwrap(), [0x00, 0x10, 0x0c]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_and_refusals() {
+    fn fixed_values_round_trip_and_malformed_ones_are_refused() {
         for (digits, value) in [(31, 10i128.pow(31) - 1), (31, 1 - 10i128.pow(31)), (30, 10i128.pow(30) - 1), (2, 0)] {
             let octets = written(digits, value).unwrap();
             assert_eq!(Decoder::new(&octets, Endian::Big).read_fixed(digits), Ok(value));

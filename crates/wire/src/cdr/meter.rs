@@ -5,13 +5,13 @@ use std::fmt;
 
 use super::CdrError;
 
-/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`]. Smaller
-/// messages cost the account nothing.
+/// Memory in bytes that a message may take before the meter asks its [`MemoryAccount`]. Messages
+/// that take less do not use the account.
 const FREE_BYTES: usize = 64 * 1024;
 /// Minimum amount in bytes that is reserved from an account at a time.
 const RESERVE_STEP: usize = 64 * 1024;
 
-/// An account of memory that several messages share.
+/// An account of the memory that several messages take together.
 pub trait MemoryAccount: Sync {
     /// Reserves `octets` bytes of the remaining memory.
     ///
@@ -23,7 +23,7 @@ pub trait MemoryAccount: Sync {
     fn release(&self, octets: usize);
 }
 
-/// A reservation that an account refused.
+/// The refusal of a reservation by an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRefusal {
     /// The requested amount in bytes.
@@ -44,9 +44,10 @@ impl fmt::Display for MemoryRefusal {
 /// Counts the memory that one message takes: elements of sequences, text, converted numbers,
 /// TypeCodes, `any`s and values (IDL `valuetype`).
 ///
-/// All decoders of the message share it ([`Decoder::with_meter`](super::Decoder::with_meter)).
-/// Beyond the first 64 KiB it reserves memory from an account. Dropping it, after the values were
-/// used, releases that memory.
+/// All decoders of the message share one meter
+/// ([`Decoder::with_meter`](super::Decoder::with_meter)). Beyond the first 64 KiB the meter
+/// reserves memory from an account. Dropping the meter releases the reservations, so the caller
+/// drops it after the last use of the decoded values.
 pub struct Meter<'a> {
     account: &'a dyn MemoryAccount,
     /// Memory in bytes that was allocated for the message.
@@ -118,11 +119,11 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Reserves enough for `spent` bytes in total.
+    /// Reserves memory until the allowance covers `spent` bytes.
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // From now on also the first bytes, which were free so far, are reserved.
+        // The first reservation includes the first 64 KiB, which were free until now.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;
@@ -176,14 +177,15 @@ mod tests {
     }
 
     #[test]
-    fn octets_that_are_there_already_count_for_the_account_and_not_for_the_limit_of_the_message() {
+    fn existing_memory_counts_for_the_account_and_not_for_the_limit_of_the_message() {
         let purse = Purse(AtomicUsize::new(0));
         let meter = Meter::new(&purse);
         meter.charge_existing(500_000).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));
         assert_eq!(meter.charge(1, 1000), Err(CdrError::LimitExceeded));
-        // The first 64 KiB that the message takes are free nevertheless.
+        // The first 64 KiB that decoding takes are free even with a reservation for existing
+        // memory.
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         meter.charge(FREE_BYTES, usize::MAX).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000 + FREE_BYTES + RESERVE_STEP);

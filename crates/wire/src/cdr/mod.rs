@@ -18,7 +18,7 @@
 //! | sequence | 4 + ... | 4 | unsigned long count, elements; no padding after a count of 0 |
 //! | array, struct, exception | | | elements or members in order, nothing else |
 //! | union | | | discriminator, then the selected member if any |
-//! | valuetype | | 4 | tag, repository ids, state, perhaps in chunks; once, and indirections to it after that |
+//! | valuetype | | 4 | first occurrence: tag, repository ids, state (possibly in chunks); later ones: an indirection |
 //! | encapsulation | 4 + n | 4 | unsigned long n, byte-order octet, values aligned from that octet |
 //!
 //! Padding is written as 0 and ignored when read.
@@ -55,8 +55,8 @@ pub use valuetype::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueRe
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;
 
-/// Minimum size in bytes from which octets or numbers are sent in place instead of copied into the
-/// encoder's buffer. Below it, the copy costs less than one more segment in the vectored write
+/// Minimum size in bytes of octets or numbers that are sent from the caller's memory instead of the
+/// encoder's buffer. A smaller copy costs less than one more segment in the vectored write
 /// (measured on TCP and one core).
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 

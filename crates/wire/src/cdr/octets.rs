@@ -54,7 +54,8 @@ impl Octets {
         }
     }
 
-    /// Returns a part of these octets, shared where possible; `None` if the range exceeds them.
+    /// Returns a part of these octets, shared where possible. Returns `None` if the range exceeds
+    /// the octets.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Octets> {
         let part = self.as_slice().get(range.clone())?;
@@ -69,8 +70,8 @@ impl Octets {
         })
     }
 
-    /// Returns the part of these octets to which `part` points, shared. Returns `None` if `part`
-    /// does not lie in them, or if the part would have to be copied.
+    /// Returns the part of these octets to which `part` points, as shared octets. Returns `None` if
+    /// `part` points elsewhere, or if the part would have to be copied.
     pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
         if let Repr::Own(_) = self.0 {
             return None;
@@ -79,8 +80,9 @@ impl Octets {
         self.part(start..start.checked_add(part.len())?)
     }
 
-    /// Returns the address and the size in bytes of the memory that this keeps alive; the size may
-    /// exceed the octets. Parts of the same memory have the same address while one of them exists.
+    /// Returns the address and the size in bytes of the memory that these octets keep alive. The
+    /// size may exceed the number of octets. Parts of the same memory have the same address while
+    /// one part exists.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         match &self.0 {
@@ -93,8 +95,8 @@ impl Octets {
         }
     }
 
-    /// Returns the octets as a vector. Copies them unless this is the only owner and covers the
-    /// whole vector.
+    /// Returns the octets as a vector. Copies the octets unless this is the only owner of a vector
+    /// and covers all of it.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_of_large_octets_share_and_the_last_one_is_taken_without_a_copy() {
+    fn clones_of_large_octets_share_memory_and_the_last_clone_becomes_a_vector_without_a_copy() {
         let octets = Octets::from(vec![7; BORROW_THRESHOLD]);
         let address = octets.as_ptr();
         let clone = octets.clone();

@@ -1,14 +1,14 @@
-//! Structures that contain only numbers. Their sequences are written and read in bulk, each member
-//! at a constant offset.
+//! Bulk encoding and decoding of sequences of structures that contain only numbers. Each member has
+//! a constant offset.
 //!
 //! Members are aligned individually, so the layout of such a structure depends on the position
-//! where it begins. Let `a` be the strictest alignment of its members. Wherever the structure
-//! began, it ends at the same position modulo `a`. All elements of a sequence but the first
-//! therefore have the same layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
+//! where it begins. Let `a` be the strictest alignment of its members. The end position of the
+//! structure modulo `a` does not depend on the start position. All elements of a sequence but the
+//! first therefore have the same layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
-/// The size of a value, padding included, for each position modulo 8 at which it can begin.
+/// The size of a value, padding included, for each start position modulo 8.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainLayout {
     /// The strictest alignment of any part, in bytes.
@@ -83,7 +83,7 @@ pub trait Plain: Cdr + Copy {
     fn take(from: &mut PlainReader<'_>) -> Self;
 }
 
-/// The place where one element is written; its bytes are 0 at first.
+/// The buffer into which one element is written. Its bytes are initially 0, which is the padding.
 #[derive(Debug)]
 pub struct PlainWriter<'o> {
     octets: &'o mut [u8],
@@ -103,8 +103,8 @@ pub struct PlainReader<'o> {
 }
 
 impl PlainReader<'_> {
-    /// Records that a number is no member of its enumeration. The sequence is refused after it was
-    /// read to its end.
+    /// Records that a number is not a member of its enumeration. The decoder refuses the sequence
+    /// after it has read all elements.
     #[inline]
     pub fn set_out_of_range(&mut self) {
         self.out_of_range = true;
@@ -164,7 +164,7 @@ impl Plain for bool {
 
 impl<T: Plain, const N: usize> Plain for [T; N] {
     const LAYOUT: PlainLayout = {
-        assert!(N > 0, "IDL has no empty arrays, and elements without octets have no place");
+        assert!(N > 0, "IDL has no empty arrays, and an element of size 0 has no layout");
         T::LAYOUT.times(N)
     };
 
@@ -261,7 +261,8 @@ mod tests {
     use super::super::{Endian, Scratch};
     use super::*;
 
-    /// Structures like those of generated code: members of each kind, with padding between them.
+    /// A structure as in generated code. The structures of these tests have members of each kind,
+    /// with padding between them.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Inner {
         flag: bool,
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_where_they_do_one_by_one() {
+    fn elements_have_the_same_bytes_in_bulk_and_one_by_one() {
         for len in 0..5u8 {
             let outers: Vec<Outer> = (0..len).map(outer).collect();
             same_as_one_by_one(&outers);
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enumeration_that_has_no_such_member_refuses_them_all() {
+    fn sequence_with_an_undefined_enumerator_is_refused() {
         let scratch = Scratch::new();
         for wrong in 0..3 {
             let mut colours = [Colour(0), Colour(1), Colour(2)];

@@ -7,7 +7,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A vector of numbers; the variant tells the size of a number.
+/// A vector of numbers, with one variant for each size of a number.
 #[derive(Debug)]
 pub enum NumberVec {
     /// Numbers of one byte.

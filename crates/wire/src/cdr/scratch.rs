@@ -2,9 +2,9 @@
 
 use bumpalo::Bump;
 
-/// A reusable arena, one per thread. It holds converted text and numbers, and fixed-size structs,
-/// while a request runs. [`reset`](Scratch::reset) keeps the largest block, so that steady traffic
-/// allocates nothing.
+/// A reusable arena, one for each thread. While a request runs, the arena holds converted text,
+/// converted numbers and fixed-size structs. [`reset`](Scratch::reset) keeps the largest block, so
+/// that steady traffic allocates nothing.
 #[derive(Default)]
 pub struct Scratch {
     bump: Bump,

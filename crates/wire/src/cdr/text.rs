@@ -144,7 +144,7 @@ impl Encoder<'_> {
     /// Writes a bounded wstring. The bound counts UTF-16 code units of the text.
     ///
     /// From GIOP 1.2 on, a reader removes a byte-order mark at the beginning. The encoder therefore
-    /// writes a mark before text that begins with a character like a mark, and before no other
+    /// writes a mark before text whose first character looks like a mark, and only before such
     /// text.
     ///
     /// # Errors
@@ -268,8 +268,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Reads a string. It is borrowed if its octets are UTF-8 already, which in ISO 8859-1 means
-    /// ASCII, else converted into the arena. NUL inside the string is kept.
+    /// Reads a string. The string is borrowed if its octets are already UTF-8, which in ISO 8859-1
+    /// means ASCII. Other text is converted into the arena. NUL inside the string is kept.
     ///
     /// # Errors
     /// [`CdrError::NotInCodeSet`] for octets that are not text; [`CdrError::NoScratch`] if
@@ -484,7 +484,7 @@ fn characters(octets: &[u8], order: Endian) -> impl Iterator<Item = Result<char,
     char::decode_utf16(units).map(|character| character.map_err(|_| CdrError::NotInCodeSet))
 }
 
-/// Returns the text of octets in a code set, converted only if they are not UTF-8 already.
+/// Converts octets of a code set to text. Octets that are already UTF-8 are borrowed.
 #[inline]
 pub(crate) fn text(octets: &[u8], set: CharSet) -> Result<Cow<'_, str>, CdrError> {
     if set == CharSet::Latin1 && !octets.is_ascii() {
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_count_octets_and_the_nul() {
+    fn length_of_a_string_counts_octets_and_the_nul() {
         let mut e = encoder(Version::GIOP_1_2, CodeSets::UTF8_UTF16, Endian::Big);
         e.write_str("é").unwrap();
         assert_eq!(e.into_buffer(), [0, 0, 0, 3, 0xc3, 0xa9, 0]);
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn received_strings_that_break_a_rule() {
+    fn malformed_received_strings_are_refused() {
         let read = |octets: &[u8]| Decoder::new(octets, Endian::Big).read_string();
         assert_eq!(read(&[0, 0, 0, 0]), Ok(String::new()));
         assert_eq!(read(&[0, 0, 0, 1, 0]), Ok(String::new()));
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_its_own_order_is_understood_if_it_is_known() {
+    fn wide_text_in_the_senders_byte_order_is_read_from_a_known_peer() {
         let sets = CodeSets { wide_order: WideOrder::Sender, ..CodeSets::LATIN1_UTF16 };
         let mut e = encoder(Version::GIOP_1_2, sets, Endian::Little);
         e.write_wstr("h").unwrap();
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_data_where_there_is_none() {
+    fn wide_text_without_a_code_set_or_in_giop_1_0_is_refused() {
         let mut e = encoder(Version::GIOP_1_0, CodeSets::LATIN1_UTF16, Endian::Big);
         assert_eq!(e.write_wchar('a'), Err(CdrError::WideInGiop10Request));
         e.set_from_server(true);

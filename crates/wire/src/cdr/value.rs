@@ -2,7 +2,7 @@
 
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
-/// Size in bytes of the elements that are reserved before the first one is read.
+/// Memory in bytes for elements that is reserved before the first element is read.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.
@@ -11,8 +11,8 @@ const RESERVED_AT_ONCE: usize = 64 << 10;
 /// as the narrow string; wide text and characters have their own methods on [`Encoder`] and
 /// [`Decoder`].
 pub trait Cdr: Sized {
-    /// Minimum encoded size in bytes, without padding; for a struct the sum of its members' sizes.
-    /// A received count is checked with it before elements are read.
+    /// Minimum encoded size in bytes, without padding; for a struct the sum of its members' minimum
+    /// sizes. A received count is checked against this size before elements are read.
     const MIN_SIZE: usize;
 
     /// Writes the value.
@@ -36,14 +36,14 @@ pub trait Cdr: Sized {
         })
     }
 
-    /// Reads `len` elements. Their count was checked; numbers are read in bulk.
+    /// Reads `len` elements, after the caller has checked this count. Numbers are read in bulk.
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
         d.charge_elements::<Self>(len)?;
         d.nested(|d| {
             // All elements are charged already, but a peer may announce elements that never arrive.
-            // So memory is reserved only as they arrive: in a process that locks its memory, a
-            // reservation occupies memory at once.
+            // Memory is therefore reserved only as elements arrive: in a process that locks its
+            // memory, a reservation occupies memory at once.
             let mut values = Vec::new();
             for _ in 0..len {
                 if values.len() == values.capacity() {
@@ -70,7 +70,7 @@ pub trait Cdr: Sized {
         failure?;
         Ok(values.map(|value| match value {
             Some(value) => value,
-            None => unreachable!("a missing element is a failure"),
+            None => unreachable!("a missing element has set `failure`"),
         }))
     }
 }

@@ -1,8 +1,8 @@
 //! The path to the part of a value where reading or writing failed: member names and element
 //! indices.
 //!
-//! Nothing is recorded before an error. Each implementation that returns the error adds its step,
-//! the innermost first.
+//! Nothing is recorded before an error. Each function that returns the error adds one step, so the
+//! innermost step comes first.
 
 use std::fmt::{self, Write as _};
 
@@ -23,13 +23,14 @@ pub enum PathStep {
 }
 
 /// The path to a value that could not be read or written: `request.items[3].name`. A path of more
-/// than 32 steps shows ` ... ` instead of its middle. Its text ends after 1 KiB.
+/// than 32 steps shows ` ... ` instead of its middle. The text of a path ends after 1 KiB.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePath {
     /// The steps, the innermost first.
     steps: Vec<PathStep>,
     is_shortened: bool,
-    /// The position of the coder at the error. An error at another position begins a new path.
+    /// The position of the decoder or encoder at the error. An error at another position begins a
+    /// new path.
     position: usize,
 }
 
@@ -63,13 +64,13 @@ impl fmt::Display for ValuePath {
     }
 }
 
-/// A coder that records the path to an error: [`Decoder`](super::Decoder) and
-/// [`Encoder`](super::Encoder).
+/// A decoder or encoder that records the path to an error ([`Decoder`](super::Decoder),
+/// [`Encoder`](super::Encoder)).
 pub trait PathRecorder {
-    /// Adds a step to the path of an error. Call it only while returning an error.
+    /// Adds a step to the path of an error. Call this method only while returning an error.
     fn record_step(&mut self, step: PathStep);
 
-    /// Returns the path of the last error, if it has one.
+    /// Returns the path to the last error, if a path was recorded.
     fn value_path(&self) -> Option<ValuePath>;
 }
 
@@ -79,7 +80,7 @@ mod tests {
     use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian, ValueReadState};
 
     #[test]
-    fn the_outermost_step_stands_first() {
+    fn text_of_a_path_begins_with_the_outermost_step() {
         let mut trail = ValuePath::default();
         for step in [PathStep::Member("name"), PathStep::Element(3), PathStep::Element(0), PathStep::Member("items")] {
             trail.add(step, 8);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_that_cannot_be_read_have_their_index() {
+    fn path_to_an_unreadable_element_has_its_index() {
         let octets = [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 9];
         let values = ValueReadState::new();
         let mut d = Decoder::new(&octets, Endian::Big).with_values(&values);
@@ -126,11 +127,11 @@ mod tests {
         assert_eq!(d.value_path().unwrap().to_string(), "[1]");
         let mut d = Decoder::new(&octets, Endian::Big).at(4);
         assert_eq!(<[String; 2]>::decode(&mut d), Err(CdrError::StringNotTerminated));
-        assert!(d.value_path().is_none(), "without a space of values there is no place for a path");
+        assert!(d.value_path().is_none(), "a decoder without a ValueReadState records no path");
     }
 
     #[test]
-    fn elements_that_cannot_be_written_have_their_index() {
+    fn path_to_an_unwritable_element_has_its_index() {
         let mut e = Encoder::new();
         let texts = vec![vec!["a".to_owned()], vec!["b".to_owned(), "c".to_owned(), "\0".to_owned()]];
         assert_eq!(texts.encode(&mut e), Err(CdrError::NulInString));

@@ -44,8 +44,8 @@ impl CodeSetContext {
         data
     }
 
-    /// Returns the code sets. `None` if one of them is not supported, which a server answers with
-    /// CODESET_INCOMPATIBLE minor 2.
+    /// Returns the code sets. Returns `None` if a code set is not supported; a server then answers
+    /// with CODESET_INCOMPATIBLE minor 2.
     #[must_use]
     pub fn code_sets(self, wide_order: WideOrder) -> Option<CodeSets> {
         let (char, wchar) = (CharSet::from_id(self.char_data)?, WideSet::from_id(self.wchar_data)?);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_context_of_an_omniorb_client() {
+    fn context_of_an_omniorb_client_is_parsed() {
         let data = [1, 0, 0, 0, 1, 0, 1, 0, 9, 1, 1, 0];
         let context = CodeSetContext::parse(&data).unwrap();
         assert_eq!(context.code_sets(WideOrder::Standard), Some(CodeSets::LATIN1_UTF16));

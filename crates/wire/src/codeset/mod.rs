@@ -7,12 +7,12 @@
 //! | wchar | none | UTF-16: aligned unsigned short in the order of the message | octet n, n octets |
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
-//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its order.
-//! Without a mark it is big-endian, whatever the byte order of the message, unless the peer is
-//! known to break this rule ([`WideOrder::Sender`]). The encoder writes big-endian, which every
-//! peer reads, without a mark. If the text itself begins like a mark (U+FEFF, U+FFFE), the encoder
-//! adds a mark, because a reader removes the first mark. A wchar of two octets is always a
-//! character; one with a mark has four octets.
+//! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
+//! order. Text without a mark is big-endian in a message of either byte order. A peer that is known
+//! to break this rule is the exception ([`WideOrder::Sender`]). The encoder writes big-endian text
+//! without a mark, which every peer reads. If the first character of the text looks like a mark
+//! (U+FEFF, U+FFFE), the encoder adds a mark, because a reader removes the first mark. A wchar of
+//! two octets is always a character; a wchar with a mark has four octets.
 
 mod context;
 mod negotiate;
@@ -54,8 +54,8 @@ impl CharSet {
         }
     }
 
-    /// Returns the set with this number; `None` if it is not supported. ASCII is a part of both
-    /// sets and counts as UTF-8.
+    /// Returns the code set with this number, or `None` if it is not supported. ASCII is a part of
+    /// both code sets and counts as UTF-8.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<CharSet> {
         match number {
@@ -86,7 +86,7 @@ impl WideSet {
         }
     }
 
-    /// Returns the set with this number; `None` if it is not supported.
+    /// Returns the code set with this number, or `None` if it is not supported.
     #[must_use]
     pub const fn from_id(number: u32) -> Option<WideSet> {
         match number {
@@ -103,8 +103,8 @@ pub enum WideOrder {
     /// The specification's order: big-endian in GIOP 1.2, the order of the message in GIOP 1.1.
     #[default]
     Standard,
-    /// The order of the message in GIOP 1.2 too. TAO without its code set library sends and expects
-    /// this.
+    /// The byte order of the message, in GIOP 1.2 too. TAO without its code set library sends and
+    /// expects this order.
     Sender,
 }
 
@@ -120,7 +120,7 @@ pub struct CodeSets {
 }
 
 impl CodeSets {
-    /// The sets without negotiation: ISO 8859-1, and none for wide characters.
+    /// The code sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
         CodeSets { char: CharSet::Latin1, wchar: WideSet::None, wide_order: WideOrder::Standard };
     /// ISO 8859-1 and UTF-16, the most common pair.

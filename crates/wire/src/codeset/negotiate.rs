@@ -3,8 +3,8 @@
 use super::{CharSet, CodeSets, WideOrder, WideSet, id};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder};
 
-/// The code sets of one side, for char or for wchar: its native set, and those that it converts
-/// from and to.
+/// The code sets of one side for char or for wchar: the native code set, and the code sets that
+/// this side can convert.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct CodeSetComponent {
     /// The number of the native code set; 0 for none.
@@ -29,8 +29,8 @@ pub struct CodeSetInfo {
 }
 
 impl CodeSetInfo {
-    /// Returns Corelane's code sets. For char they are `native` and the other one of ISO 8859-1 and
-    /// UTF-8; for wchar UTF-16.
+    /// Returns Corelane's code sets. For char, `native` is the native code set and ISO 8859-1 or
+    /// UTF-8 the conversion code set. The code set for wchar is UTF-16.
     #[must_use]
     pub fn for_native(native: CharSet) -> CodeSetInfo {
         let other = match native {
@@ -82,8 +82,9 @@ impl Cdr for CodeSetInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoCommonCodeSet;
 
-/// Chooses the transmission code sets of a new connection from the client's own code sets and those
-/// in the server's reference. For char and for wchar, the first of these applies:
+/// Chooses the transmission code sets of a new connection from the client's code sets and the code
+/// sets in the server's reference. The first applicable rule of this list chooses the code set for
+/// char, and again for wchar:
 ///
 /// 1. the native set of both;
 /// 2. the server's native set, if the client converts;
@@ -91,15 +92,15 @@ pub struct NoCommonCodeSet;
 /// 4. the first of the server's conversion sets that the client has;
 /// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
 ///
-/// A server without sets for wchar gets none.
+/// If the server has no code sets for wchar, no wide code set is chosen.
 ///
-/// The specification requires compatible native sets for the fallback. A reference does not tell
-/// whether native sets are compatible. They count as compatible unless the server names none for
-/// char. A server that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
+/// The specification permits the fallback only for compatible native sets. A reference does not
+/// tell whether native sets are compatible, so this function takes them as compatible. A server
+/// that does not support the fallback refuses with CODESET_INCOMPATIBLE minor 2.
 ///
 /// # Errors
-/// [`NoCommonCodeSet`] if the server names no set for char, the client has no native one, or the
-/// chosen set is not supported.
+/// [`NoCommonCodeSet`] if the server names no code set for char, the client has no native code set,
+/// or the chosen code set is not supported.
 pub fn negotiate(
     client: &CodeSetInfo,
     server: &CodeSetInfo,
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_six_steps() {
+    fn first_applicable_rule_chooses_the_code_set() {
         let chosen = |native, server: &CodeSetInfo| {
             negotiate(&CodeSetInfo::for_native(native), server, WideOrder::Standard).map(|sets| sets.char)
         };
@@ -153,17 +154,17 @@ mod tests {
     }
 
     #[test]
-    fn wide_sets() {
+    fn utf_16_is_chosen_if_the_server_has_wide_code_sets() {
         let own = CodeSetInfo::for_native(CharSet::Utf8);
         let chosen = |wide| negotiate(&own, &info(id::UTF_8, &[], wide), WideOrder::Sender).unwrap();
         assert_eq!(chosen(0).wchar, WideSet::None);
         assert_eq!(chosen(id::UTF_16).wchar, WideSet::Utf16);
-        // UCS-4, the native set of C++ on Linux: both sides fall back to UTF-16.
+        // UCS-4 is the native wide code set of C++ on Linux; both sides fall back to UTF-16.
         assert_eq!(chosen(0x0001_0106), CodeSets { wide_order: WideOrder::Sender, ..CodeSets::UTF8_UTF16 });
     }
 
     #[test]
-    fn the_component_of_an_omniorb_server() {
+    fn component_of_an_omniorb_server_is_parsed() {
         let data = [1, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 5, 9, 1, 1, 0, 1, 0, 0, 0, 9, 1, 1, 0];
         let info = CodeSetInfo::parse(&data).unwrap();
         assert_eq!((info.char.native, info.char.conversion.as_slice()), (id::ISO_8859_1, [0x0501_0001].as_slice()));

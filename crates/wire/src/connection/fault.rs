@@ -88,7 +88,7 @@ impl fmt::Display for ProtocolFault {
                 write!(f, "expected a whole message, got a {kind:?} that announces fragments")
             }
             ProtocolFault::Interleaved => {
-                f.write_str("expected the rest of a fragmented message, got another in its place")
+                f.write_str("expected the next fragment of a message, got another message")
             }
             ProtocolFault::NoRequestId => f.write_str("expected a request id, got a shorter message"),
         }

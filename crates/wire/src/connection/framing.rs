@@ -14,7 +14,7 @@ use crate::cdr::{Decoder, Endian};
 use crate::giop::{Header, MessageKind};
 use crate::limits::Limits;
 
-/// The meaning of the unread bytes of a connection.
+/// The result of examining the unread bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FramingStep {
     /// More input is needed: at least this many bytes, counted from the first unread byte.
@@ -26,8 +26,8 @@ pub enum FramingStep {
         /// Length of the message in bytes, header included.
         len: usize,
     },
-    /// This many bytes at the front are a fragment of an incomplete message; the framer has copied
-    /// them.
+    /// The first bytes, of this number, are a fragment of an incomplete message. The framer has
+    /// copied the fragment.
     FragmentBuffered(usize),
     /// The first `len` bytes were the last fragment of a message.
     Assembled {
@@ -99,8 +99,8 @@ impl Framer {
     }
 
     /// Returns the start of the message in which a fault was found at the front of `unread`. If
-    /// `unread` begins with a Fragment, this is the buffered part of its message; otherwise it is
-    /// `unread`.
+    /// `unread` begins with a Fragment, the result is the buffered part of the Fragment's message;
+    /// otherwise the result is `unread`.
     #[must_use]
     pub fn faulty_message<'o>(&'o self, unread: &'o [u8]) -> &'o [u8] {
         let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return unread };
@@ -113,7 +113,7 @@ impl Framer {
             .map_or(unread, |partial| &partial.message)
     }
 
-    /// Returns the bytes that are held for partial messages.
+    /// Returns the number of bytes that are buffered for partial messages.
     #[must_use]
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes
@@ -122,8 +122,8 @@ impl Framer {
     /// Examines the unread bytes and tells what to do with them.
     ///
     /// # Errors
-    /// [`ProtocolFault`]. It may come before a whole header has arrived, once the bytes cannot
-    /// become one.
+    /// [`ProtocolFault`]. Bytes that cannot become a valid header are refused before a whole header
+    /// has arrived.
     #[inline]
     pub fn next(&mut self, unread: &[u8], limits: &Limits) -> Result<FramingStep, ProtocolFault> {
         let Some(octets) = unread.first_chunk() else {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whatever_the_pieces() {
+    fn messages_do_not_depend_on_the_pieces_in_which_they_arrive() {
         let message = b"GIOP\x01\x02\x01\x05\x00\x00\x00\x00GIOP\x01\x00\x00\x02\x00\x00\x00\x04\x00\x00\x00\x07";
         let limits = Limits::default();
         let mut framer = Framer::new();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_fragments_of_giop_1_2() {
+    fn interleaved_fragments_of_giop_1_2_are_assembled() {
         use MessageKind::{Fragment, LocateReply, Request};
         let mut framer = Framer::new();
         let limits = Limits::default();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_of_giop_1_1_come_with_the_places_where_they_were_cut() {
+    fn assembled_giop_1_1_message_comes_with_its_fragment_starts() {
         use MessageKind::{Fragment, Reply};
         let parts = [
             message(1, Reply, true, &[1, 2, 3, 4]),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_takes_the_place_of_the_rest() {
+    fn cancel_request_drops_the_partial_request() {
         use MessageKind::{CancelRequest, Request};
         let mut framer = Framer::new();
         let limits = Limits::default();
@@ -430,7 +430,7 @@ mod tests {
     /// The server's memory budget counts partial messages only, without the headers of later
     /// fragments.
     #[test]
-    fn held_octets_belong_to_unfinished_messages() {
+    fn partial_bytes_count_unfinished_messages_only() {
         use MessageKind::{CancelRequest, Fragment, Reply, Request};
         let limits = Limits::default();
         let mut framer = Framer::new();
@@ -456,7 +456,7 @@ mod tests {
 
     /// Each limit at its last permitted value and at the first forbidden one.
     #[test]
-    fn limits_hold_to_the_octet() {
+    fn limits_permit_their_value_and_refuse_the_next_one() {
         use MessageKind::{Fragment, Request};
         let limits = Limits {
             max_message_size: 32,
@@ -508,7 +508,8 @@ mod tests {
         assert_eq!(steps(&mut Framer::new(), &parts, &limits), Err(ProtocolFault::FragmentMismatch));
     }
 
-    /// A call whose reply has begun is not sent again.
+    /// The ORB asks for partial replies, because a call whose reply has begun must not be sent
+    /// again.
     #[test]
     fn partial_replies_are_found_by_their_request() {
         use MessageKind::{LocateReply, Reply, Request};
@@ -528,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_in_a_fragment_is_of_the_message_that_it_continues() {
+    fn faulty_message_of_a_fragment_is_the_message_that_it_continues() {
         use MessageKind::{Fragment, Reply, Request};
         let limits = Limits::default();
         let mut framer = Framer::new();
@@ -541,7 +542,7 @@ mod tests {
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 2])), second);
         assert_eq!(framer.faulty_message(&fragment(2, &[0, 0, 0, 1])), first);
         assert_eq!(framer.faulty_message(&fragment(1, &[0, 0, 0, 1])), old);
-        // Unrelated messages, fragments without a first part, and bytes that are not a message.
+        // Unrelated messages, fragments without a first fragment, and bytes that are not a message.
         for octets in [first.clone(), fragment(2, &[0, 0, 0, 3]), b"GIOP\x01\x02".to_vec(), b"GET / HTTP/1.1".to_vec()]
         {
             assert_eq!(framer.faulty_message(&octets), octets);

@@ -7,8 +7,8 @@
 //! | [`FragmentPlan`] | the fragments in which a large message is sent |
 //! | [`RequestTable`] | the requests of this side that wait for their replies |
 //!
-//! Similar state machines in the ORB, which know its bounds and its clock, decide what a server
-//! accepts and how its connections end.
+//! Similar state machines in the ORB decide which messages a server accepts and how its connections
+//! end. They are not here because they depend on the ORB's options and clock.
 
 mod fault;
 mod framing;

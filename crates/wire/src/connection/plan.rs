@@ -6,20 +6,21 @@ use crate::giop::{Header, MessageKind};
 
 /// An iterator over the fragments of a message: the header and the byte range of each.
 ///
-/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8. No number is cut then,
-/// and the data of a fragment, which begins at its byte 16, is aligned as in the whole message.
+/// In GIOP 1.2 the length of every fragment but the last is a multiple of 8. No number is therefore
+/// cut, and the data of a fragment, which begins at its byte 16, is aligned as in the whole
+/// message.
 ///
 /// A GIOP 1.1 message is not cut. The data of its fragments would be aligned from their own
 /// headers, and peers disagree on how to continue inside arrays and structures. JacORB accepts no
 /// GIOP 1.1 fragments at all (docs/decisions/0005).
 ///
-/// Messages that GIOP does not permit to be fragmented are one piece.
+/// A message that GIOP does not permit to be fragmented is not cut either.
 #[derive(Clone, Debug)]
 pub struct FragmentPlan {
     header: Header,
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included. 0 if the message is not cut.
-    max_data: usize,
+    max_size: usize,
     /// Bytes of the message that are already in a fragment.
     planned: usize,
 }
@@ -34,7 +35,7 @@ pub struct PlannedFragment {
 }
 
 impl PlannedFragment {
-    /// Returns the header that this piece begins with.
+    /// Returns the header of this piece.
     #[must_use]
     pub fn header(&self) -> &[u8] {
         self.head.get(..usize::from(self.head_len)).unwrap_or_default()
@@ -54,13 +55,13 @@ impl FragmentPlan {
         let may_be_cut = matches!(header.kind, Request | Reply | LocateRequest | LocateReply);
         let threshold = threshold.max(Self::MIN_THRESHOLD) & !7;
         let cut = may_be_cut && header.version.has_fragment_ids() && header.total_len() > threshold;
-        FragmentPlan { header: *header, request_id, max_data: if cut { threshold } else { 0 }, planned: 0 }
+        FragmentPlan { header: *header, request_id, max_size: if cut { threshold } else { 0 }, planned: 0 }
     }
 
     /// Returns true if there is more than one piece.
     #[must_use]
     pub fn is_fragmented(&self) -> bool {
-        self.max_data != 0
+        self.max_size != 0
     }
 }
 
@@ -75,7 +76,7 @@ impl Iterator for FragmentPlan {
         let first = self.planned == 0;
         let head_len = if first { 12u8 } else { 16 };
         let start = self.planned.max(Header::LEN);
-        let end = match self.max_data {
+        let end = match self.max_size {
             0 => total,
             piece => (start + piece - usize::from(head_len)).min(total),
         };
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_together_again() {
+    fn fragments_assemble_to_the_message() {
         for body in [4, 51, 52, 53, 100, 1000] {
             let (header, message) = whole(Version::GIOP_1_2, MessageKind::Reply, body);
             let request_id = u32::from_le_bytes(*message[12..].first_chunk().unwrap());

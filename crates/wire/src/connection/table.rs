@@ -1,12 +1,12 @@
 //! The requests of this side that await their replies.
 
-/// The side that opened the connection. Request ids of a bidirectional connection are even on one
-/// side and odd on the other (CORBA 3.0.3 section 15.8).
+/// This side's role in opening the connection. In a bidirectional connection, the request ids of
+/// the initiator are even and those of the acceptor odd (CORBA 3.0.3 section 15.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionSide {
-    /// This side opened it: its ids are even.
+    /// This side opened the connection: its request ids are even.
     Initiator,
-    /// The peer opened it: the ids of this side are odd.
+    /// The peer opened the connection: the request ids of this side are odd.
     Acceptor,
 }
 
@@ -17,7 +17,7 @@ pub enum ConnectionSide {
 /// until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
 ///
 /// ```text
-/// id = use of the place | place | 1 bit: who opened the connection
+/// id = number of uses of the slot | index of the slot | 1 bit: the connection side
 /// ```
 #[derive(Debug)]
 pub struct RequestTable<T> {
@@ -57,8 +57,8 @@ pub enum ReplyMatch<T> {
 }
 
 impl<T> RequestTable<T> {
-    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536. It allocates
-    /// as it fills.
+    /// Creates a table for at most `limit` concurrent requests, clamped to 1..=65,536. The table
+    /// allocates memory as it fills.
     #[must_use]
     pub fn new(initiative: ConnectionSide, limit: u32) -> RequestTable<T> {
         let limit = limit.clamp(1, 1 << 16);
@@ -141,8 +141,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Removes a request that gets no reply because it was not sent or is a oneway. `None` if no
-    /// request with this id waits.
+    /// Removes and returns a request that gets no reply, because it was not sent or is a oneway.
+    /// Returns `None` if no request with this id waits.
     pub fn remove(&mut self, id: u32) -> Option<T> {
         self.get(id)?;
         match self.match_reply(id) {
@@ -151,8 +151,8 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Returns the request that the caller gives up. Its id stays taken until the reply arrives.
-    /// `None` if no request with this id waits.
+    /// Removes and returns a request whose caller gives up. The request's id stays taken until the
+    /// reply arrives. Returns `None` if no request with this id waits.
     pub fn abandon(&mut self, id: u32) -> Option<T> {
         self.get(id)?;
         let place = self.slot_index(id)?;
@@ -165,7 +165,7 @@ impl<T> RequestTable<T> {
         Some(request)
     }
 
-    /// Takes out the request that a received reply belongs to.
+    /// Removes the request to which a received reply belongs.
     pub fn match_reply(&mut self, id: u32) -> ReplyMatch<T> {
         let Some(place) = self.slot_index(id) else { return ReplyMatch::Unknown };
         let Some(entry) = self.slots.get_mut(place as usize) else { return ReplyMatch::Unknown };
@@ -183,7 +183,7 @@ impl<T> RequestTable<T> {
         }
     }
 
-    /// Empties the table when the connection has ended, and returns the requests that waited.
+    /// Empties the table of a connection that has ended, and returns the requests that waited.
     pub fn drain(&mut self) -> impl Iterator<Item = (u32, T)> {
         let taken: Vec<u32> = (0u32..)
             .zip(&self.slots)
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_even_or_odd_and_found_at_once() {
+    fn ids_are_unique_and_even_or_odd_by_the_side() {
         for (initiative, parity) in [(ConnectionSide::Initiator, 0), (ConnectionSide::Acceptor, 1)] {
             let mut table = RequestTable::new(initiative, 3);
             let ids: Vec<u32> = (0..3).map(|n| table.insert(n).unwrap()).collect();
@@ -225,19 +225,19 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_not_given_again_before_its_late_reply() {
+    fn id_of_an_abandoned_request_is_not_reused_before_its_late_reply() {
         let mut table = RequestTable::new(ConnectionSide::Initiator, 2);
         let late = table.insert(0).unwrap();
         assert_eq!((table.abandon(late), table.abandon(late), table.remove(late)), (Some(0), None, None));
         assert_eq!((table.len(), table.abandoned()), (0, 1));
         for n in 0..8 {
             if n == 4 {
-                // The state after four thousand million calls.
+                // Nearly the maximum, as after four thousand million calls.
                 table.slots[1].uses = u32::MAX - 1;
             }
             let id = table.insert(1).unwrap();
             assert_ne!(id, late);
-            assert_eq!(table.insert(2), Err(2), "the place of the late reply is taken");
+            assert_eq!(table.insert(2), Err(2), "the slot of the late reply is taken");
             assert_eq!(table.match_reply(id), ReplyMatch::Matched(1));
         }
         assert_eq!((table.match_reply(late), table.match_reply(late)), (ReplyMatch::Abandoned, ReplyMatch::Unknown));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_ids_find_nothing() {
+    fn unknown_ids_match_no_request() {
         let mut table = RequestTable::new(ConnectionSide::Initiator, 1);
         assert_eq!((table.remove(0), table.remove(u32::MAX)), (None, None));
         let id = table.insert(1).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_one_place_outlives_its_counter() {
+    fn use_counter_of_a_slot_wraps_around() {
         let mut table = RequestTable::new(ConnectionSide::Acceptor, 1);
         table.slots.push(RequestSlot { uses: u32::MAX - 1, state: SlotState::Free(None) });
         table.first_free = Some(0);

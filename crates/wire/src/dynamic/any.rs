@@ -30,8 +30,8 @@ pub struct AnyValue {
     endian: Endian,
     version: Version,
     code_sets: CodeSets,
-    /// True if the value contains values (IDL `valuetype`). These refer to each other by distances,
-    /// so the octets cannot be copied unchanged.
+    /// True if the value contains values (IDL `valuetype`). Such values refer to each other by
+    /// distances, so the octets cannot be copied unchanged.
     values: bool,
     /// True if a contained value was truncated to a known type.
     truncated: bool,
@@ -67,8 +67,8 @@ impl AnyValue {
     ) -> Result<AnyValue, CdrError> {
         let mut attempt =
             |code_sets| AnyValue::write_as(type_code, CdrForm { code_sets, ..CdrForm::LOCAL }, &mut write);
-        // A non-ASCII char is one octet in ISO 8859-1 only, which lacks other characters. No
-        // connection can have both.
+        // A non-ASCII `char` is one octet only in ISO 8859-1, but ISO 8859-1 lacks most characters.
+        // A value with both cannot be sent on any connection, so an error is correct.
         match attempt(CodeSets::UTF8_UTF16) {
             Err(CdrError::NotInCodeSet) => attempt(CodeSets::LATIN1_UTF16),
             result => result,
@@ -90,8 +90,8 @@ impl AnyValue {
     }
 
     /// Creates an `any` from the output of `write`, which copies the value at `from`. The copy has
-    /// this machine's form. A value that contains custom values without a known converter keeps the
-    /// received form.
+    /// this machine's byte order and version. If the value contains custom values without a known
+    /// converter, the copy keeps the received form.
     fn rewrite(
         type_code: &TypeCode,
         from: &Decoder<'_>,
@@ -103,7 +103,7 @@ impl AnyValue {
         }
     }
 
-    /// Creates an `any` of any type.
+    /// Creates an `any` from a type and a value tree.
     ///
     /// # Errors
     /// [`CdrError::TypeMismatch`], and the other errors of writing a value.
@@ -122,7 +122,7 @@ impl AnyValue {
         &self.type_code
     }
 
-    /// Returns the value with an equivalent type, such as an alias.
+    /// Replaces the type by an equivalent type, such as an alias.
     ///
     /// # Errors
     /// [`CdrError::TypeMismatch`] if the type is not equivalent.
@@ -143,8 +143,8 @@ impl AnyValue {
         read(&mut self.decoder().with_values(&values))
     }
 
-    /// Creates the table of values (IDL `valuetype`) for one read of this `any`. Each read needs a
-    /// new one.
+    /// Creates the state for reading the values (IDL `valuetype`) in this `any`. Each reading needs
+    /// a new state.
     #[must_use]
     pub fn value_read_state(&self) -> ValueReadState {
         ValueReadState::with_known_types(self.types.clone())
@@ -192,8 +192,8 @@ impl AnyValue {
         self.read(|d| Value::decode(&self.type_code, d))
     }
 
-    /// Returns true if the value is of type `to`, apart from bounds and the width of text. Rust
-    /// types do not distinguish these.
+    /// Returns true if the value's type equals `to` except for bounds and the width of text. Rust
+    /// types do not distinguish bounds and width.
     #[must_use]
     pub fn conforms(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
@@ -206,9 +206,9 @@ impl AnyValue {
     pub fn decode_value(type_code: TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
         let view = type_code.view();
         let (from, keep) = (d.clone(), no_owner());
-        // The octets are copied unless this changes their meaning. GIOP 1.1 restarts alignment in
-        // each fragment. Values (IDL `valuetype`) may refer to others outside. At the end of a
-        // value's chunk, the octets include the size of the next chunk.
+        // The octets are copied unless a copy would have another meaning. GIOP 1.1 restarts
+        // alignment in each fragment. Values (IDL `valuetype`) may refer to values outside the
+        // octets. Octets that continue in the next chunk of a value include the size of that chunk.
         if d.is_fragmented() || transfer(view, d, None, &keep)?.values || d.bytes().len() != from.bytes().len() {
             let mut met = Findings::default();
             let written = AnyValue::rewrite(&type_code, &from, |e| {
@@ -271,8 +271,8 @@ impl AnyValue {
         self.encode_value_with(&mut self.decoder().with_values(&values), e)
     }
 
-    /// Writes the value through a [`decoder`](AnyValue::decoder) of it. The caller can equip that
-    /// decoder, for example with a converter of custom values
+    /// Writes the value, read from `d`: a [`decoder`](AnyValue::decoder) of this `any`. The caller
+    /// can add settings to the decoder, for example a converter of custom values
     /// ([`ValueReadState::with_functions`]).
     ///
     /// # Errors
@@ -286,7 +286,8 @@ impl AnyValue {
         transfer(self.type_code.view(), d, Some(e), &keep).map(drop)
     }
 
-    /// Returns the value in a normal form for comparisons, which does not depend on its encoding.
+    /// Returns the value in a normal form for comparisons, which does not depend on the value's
+    /// encoding.
     fn normal(&self) -> NormalForm {
         let native =
             [CodeSets::UTF8_UTF16, CodeSets::LATIN1_UTF16].map(|code_sets| CdrForm { code_sets, ..CdrForm::LOCAL });
@@ -295,7 +296,7 @@ impl AnyValue {
             normal.octets.push(u8::from(at == 0));
             Some(normal)
         });
-        // A custom value without a converter exists in its received form only.
+        // A custom value without a converter can only be compared in its received form.
         normal.unwrap_or_else(|| {
             let own = CdrForm { start: 0, endian: self.endian, version: self.version, code_sets: self.code_sets };
             let mut normal =
@@ -355,7 +356,7 @@ impl CdrForm {
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {
     let (mut from, mut to) = (from.resolved(), to.resolved());
-    // A received type can be a sequence of itself, so the search is bounded.
+    // A received type can be a sequence of itself, so the loop is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
             (Kind::String | Kind::WString, Kind::String | Kind::WString) => return true,
@@ -395,8 +396,8 @@ impl Default for AnyValue {
 }
 
 /// Compares types for equivalence and values for equality, independent of their encoding, as
-/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). An `any` inside is compared in the same way.
-/// A TypeCode that is itself a value is compared in every detail.
+/// `DynAny::equal` does (CORBA 3.0.3 section 9.2.3.1). Nested `any`s are compared in the same way.
+/// TypeCodes that are themselves values are compared in every detail.
 impl PartialEq for AnyValue {
     fn eq(&self, other: &AnyValue) -> bool {
         self.type_code.equivalent(&other.type_code) && self.normal().same(&other.normal())

@@ -1,5 +1,5 @@
-//! Values (IDL `valuetype`) in trees. The first occurrence of a value has its state; further ones
-//! have its number.
+//! Values (IDL `valuetype`) in trees. The first occurrence of a value has its state; each further
+//! occurrence has its number.
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -6,8 +6,9 @@
 //! [`Value`] is a value as a tree.
 //!
 //! The size of a message bounds the work. Some steps consume no bytes (an empty structure, a
-//! TypeCode that shares its parts), so steps are counted too. The maximum depends on the value's
-//! parts, not on its encoding: a value that was read can be read again after it was rewritten.
+//! TypeCode that shares its parts), so steps are counted too. The maximum number of steps depends
+//! on the value's parts, not on its encoding. A value that was read can therefore be read again
+//! after it was written in another encoding.
 
 mod any;
 mod instance;
@@ -33,7 +34,7 @@ pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize
     if count > d.limits().max_sequence_length { Err(CdrError::LimitExceeded) } else { Ok(count as usize) }
 }
 
-/// Finds arms of unions by their labels.
+/// Tables that find the arms of unions by their labels.
 #[derive(Default)]
 pub(crate) struct ArmTable(HashMap<usize, HashMap<i128, usize>>);
 

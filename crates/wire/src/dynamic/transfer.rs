@@ -63,12 +63,12 @@ fn transcode(
 
 /// The purpose for which a value is written again.
 enum Purpose<'t> {
-    /// To send it on, in the received form where this keeps the meaning. Even the byte-order mark
-    /// of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
+    /// The value is sent on, in the received form where that form keeps the meaning. Even the
+    /// byte-order mark of UTF-16 is kept, because omniORB's `DynAny::equal` compares octets.
     Send,
-    /// To compare it, in one form for each value. Text has no unneeded mark; values (IDL
-    /// `valuetype`) are chunked and have one repository id. TypeCodes are added to the list and not
-    /// written.
+    /// The value is compared, so equal values get the same form. Text has no unneeded byte-order
+    /// mark; values (IDL `valuetype`) are chunked and have one repository id. TypeCodes are added
+    /// to the list instead of being written.
     Compare(&'t mut Vec<ComparedTypeCode>),
 }
 
@@ -117,7 +117,8 @@ impl Findings {
 
 /// Number of steps without bytes that every value may take.
 const FREE_STEPS: usize = 512;
-/// Number of steps that a part with bytes permits, for itself and for the structures around it.
+/// Number of steps that each part with bytes permits, for the part and for the structures around
+/// it.
 const STEPS_PER_PART: usize = 16;
 
 struct Transcoder<'k, 't> {
@@ -133,7 +134,7 @@ struct Transcoder<'k, 't> {
 }
 
 impl Transcoder<'_, '_> {
-    /// Counts a step, because a value may have many parts without a byte.
+    /// Counts a step. A limit on steps is necessary because a value may have many parts of 0 bytes.
     fn step(&mut self) -> Result<(), CdrError> {
         self.steps += 1;
         let charged = self.charged.saturating_mul(STEPS_PER_PART);
@@ -178,8 +179,8 @@ impl Transcoder<'_, '_> {
         }
     }
 
-    /// Enters a level of nesting. Types and values nest independently, so together they may be
-    /// deep.
+    /// Transfers parts one nesting level deeper. This counts levels of types and of values
+    /// together, because each alone may be within its limit.
     fn deeper<'m>(
         &mut self,
         d: &mut Decoder<'m>,
@@ -326,8 +327,8 @@ impl Transcoder<'_, '_> {
         out.zip(written).map_or(Ok(()), |(e, value)| e.end_value(value))
     }
 
-    /// Transfers a custom value, whose state only custom code understands. Copies its octets, or
-    /// lets this code write it again.
+    /// Transfers a custom value, whose state only custom code understands: copies its octets, or
+    /// calls the custom code to write the value again.
     fn custom<'m>(
         &mut self,
         part: KnownType,
@@ -393,8 +394,8 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the known type of a value, in the TypeCode or in the environment. The state that derived
-/// types add is left out.
+/// Finds the most derived known type of a value, in the TypeCode or in the decoder's environment.
+/// The value is truncated to this type.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,
@@ -429,8 +430,8 @@ pub(super) fn find_known_type(
     Err(CdrError::NoValueFactory)
 }
 
-/// The known part of a value's type: the repository ids from the known type's on, and its TypeCode
-/// if that differs from the expected one.
+/// The known type of a value: its repository id and the ids after it in the message, and its
+/// TypeCode if that differs from the expected TypeCode.
 pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
@@ -455,7 +456,8 @@ fn latin1(octets: &[u8]) -> Cow<'static, str> {
 /// The modifier of custom value types.
 pub(super) const CUSTOM: i16 = 1;
 
-/// Returns the size in bytes of numbers, which are copied in bulk.
+/// Returns the size in bytes of a number of this kind. Returns `None` for kinds that cannot be
+/// copied in bulk.
 fn number_size(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Octet | Kind::Boolean => Some(1),

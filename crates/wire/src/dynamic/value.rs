@@ -86,8 +86,8 @@ pub struct UnionValue {
     pub member: Option<Value>,
 }
 
-/// A value (IDL `valuetype`) with its state. Two are equal if their numbers and states are equal
-/// and their types are equivalent.
+/// A value (IDL `valuetype`) with its state. Two instances are equal if their numbers and states
+/// are equal and their types are equivalent.
 #[derive(Clone, Debug)]
 pub struct ValueInstance {
     /// The number of the value in its tree. Decoding numbers values from 0 in order of reading.
@@ -117,7 +117,7 @@ impl Value {
         TreeReader::default().value(type_code.view(), d)
     }
 
-    /// Writes the value as one of a type.
+    /// Writes the value as a value of the type `type_code`.
     ///
     /// # Errors
     /// [`CdrError::TypeMismatch`] if the value is not of the type. Other errors if text has no form
@@ -126,8 +126,8 @@ impl Value {
         TreeWriter::default().value(self, type_code.view(), e)
     }
 
-    /// Writes the value as [`encode`](Value::encode) does; returns the types of the values (IDL
-    /// `valuetype`) in it.
+    /// Writes the value as [`encode`](Value::encode) does. Returns the types of the contained
+    /// values (IDL `valuetype`).
     pub(super) fn encode_with_types(
         &self,
         type_code: &TypeCode,
@@ -153,7 +153,7 @@ impl Value {
 pub(super) struct TreeReader {
     parts: usize,
     pub(super) arms: ArmTable,
-    /// For each value, by its number in the message: its number in the tree, and its type.
+    /// The number in the tree and the type of each value, by its number in the message.
     pub(super) numbers: HashMap<u32, (u32, TypeCode)>,
 }
 

@@ -46,21 +46,21 @@ macro_rules! codes {
 codes! {
     /// The codes of ACTIVITY_COMPLETED.
     activity_completed ActivityCompleted {
-        /// Completed other than requested.
+        /// The activity was completed in another way than requested.
         OTHER_THAN_REQUESTED = 1;
     }
 
     /// The codes of ACTIVITY_REQUIRED.
     activity_required ActivityRequired {
-        /// No activity context.
+        /// The request has no activity context.
         NO_ACTIVITY_CONTEXT = 1;
     }
 
     /// The codes of BAD_CONTEXT.
     bad_context BadContext {
-        /// IDL context not found.
+        /// The IDL context was not found.
         CONTEXT_NOT_FOUND = 1;
-        /// No matching property.
+        /// The context has no matching property.
         NO_MATCHING_PROPERTY = 2;
     }
 
@@ -78,31 +78,31 @@ codes! {
         REQUEST_SENT_TWICE = 5;
         /// The servant manager is set already.
         SERVANT_MANAGER_ALREADY_SET = 6;
-        /// ServerRequest::arguments out of order.
+        /// `ServerRequest::arguments` was called out of order.
         ARGUMENTS_ORDER = 7;
-        /// ServerRequest::ctx out of order.
+        /// `ServerRequest::ctx` was called out of order.
         CTX_ORDER = 8;
-        /// ServerRequest::set_result out of order.
+        /// `ServerRequest::set_result` was called out of order.
         SET_RESULT_ORDER = 9;
         /// The dynamic request was sent already.
         REQUEST_ALREADY_SENT = 10;
-        /// Polled before it was sent.
+        /// A request was polled before it was sent.
         POLL_BEFORE_SEND = 11;
         /// The result was taken already.
         RESULT_ALREADY_TAKEN = 12;
-        /// A synchronous dynamic request has no poll.
+        /// A synchronous dynamic request was polled.
         POLL_ON_SYNCHRONOUS_REQUEST = 13;
-        /// Not allowed at this interception point.
+        /// The call is not allowed at this interception point.
         INVALID_INTERCEPTOR_CALL = 14;
         /// A service context with this id exists.
         SERVICE_CONTEXT_EXISTS = 15;
         /// A policy factory for this type exists.
         POLICY_FACTORY_EXISTS = 16;
-        /// Create_POA while the POA is being destroyed.
+        /// `create_POA` was called while the POA is being destroyed.
         POA_BEING_DESTROYED = 17;
         /// The priority is assigned already.
         PRIORITY_REASSIGNED = 18;
-        /// Xa_start returned XAER_OUTSIDE.
+        /// `xa_start` returned XAER_OUTSIDE.
         XA_OUTSIDE = 19;
         /// An XA call returned XAER_PROTO.
         XA_PROTOCOL = 20;
@@ -116,7 +116,7 @@ codes! {
         COMPONENT_FACTORY_EXISTS = 24;
         /// The iteration is finished.
         ITERATION_FINISHED = 25;
-        /// Not allowed in post_init.
+        /// The call is not allowed in `post_init`.
         NOT_IN_POST_INIT = 26;
     }
 
@@ -138,85 +138,85 @@ codes! {
         NAME_TAKEN = 3;
         /// The target is no valid container.
         BAD_CONTAINER = 4;
-        /// A name clash in the inherited context.
+        /// Names clash in the inherited context.
         INHERITED_NAME_CLASH = 5;
         /// The type is no abstract interface.
         ABSTRACT_INTERFACE_TYPE = 6;
-        /// No known URL scheme.
+        /// The scheme of a URL is unknown.
         URL_SCHEME = 7;
-        /// A bad address in a URL.
+        /// The address in a URL is malformed.
         URL_ADDRESS = 8;
-        /// A bad scheme-specific part of a URL.
+        /// The scheme-specific part of a URL is malformed.
         URL_SCHEME_SPECIFIC_PART = 9;
-        /// Another error in a URL.
+        /// A URL has another error.
         URL_OTHER = 10;
-        /// An abstract interface with a non-abstract base.
+        /// An abstract interface has a non-abstract base.
         ABSTRACT_FROM_NON_ABSTRACT = 11;
         /// A value type supports more than one non-abstract interface.
         SUPPORTS_TWO_CONCRETE = 12;
-        /// An incomplete TypeCode as an argument.
+        /// A TypeCode in an argument is incomplete.
         INCOMPLETE_TYPE_CODE = 13;
-        /// An invalid object id.
+        /// An object id is invalid.
         INVALID_OBJECT_ID = 14;
-        /// A bad name for a TypeCode.
+        /// The name of a TypeCode is not an identifier.
         TYPE_CODE_NAME = 15;
-        /// A bad repository id for a TypeCode.
+        /// The repository id of a TypeCode is malformed.
         TYPE_CODE_REPOSITORY_ID = 16;
-        /// A bad member name for a TypeCode.
+        /// The name of a member of a TypeCode is invalid.
         TYPE_CODE_MEMBER_NAME = 17;
-        /// A duplicate label of a union.
+        /// Two members of a union have the same label.
         DUPLICATE_LABEL = 18;
-        /// A label that does not fit the discriminator.
+        /// A label does not fit the discriminator.
         LABEL_TYPE = 19;
-        /// A type that cannot be a discriminator.
+        /// The type of a discriminator is not permitted.
         DISCRIMINATOR_TYPE = 20;
-        /// Set_exception with something else.
+        /// The argument of `set_exception` is not an exception.
         SET_EXCEPTION_WITHOUT_EXCEPTION = 21;
-        /// A user exception that is not listed.
+        /// The operation does not list the user exception.
         UNLISTED_USER_EXCEPTION = 22;
         /// No transmission code set for wide characters is known.
         NO_WIDE_CODE_SET = 23;
         /// The service context is not in the OMG's range.
         SERVICE_CONTEXT_NOT_OMG = 24;
-        /// An enum value out of range.
+        /// An enum value is out of range.
         ENUM_RANGE = 25;
-        /// An invalid service context id.
+        /// A service context id is invalid.
         INVALID_SERVICE_CONTEXT_ID = 26;
-        /// A nil initial reference.
+        /// An initial reference is nil.
         NIL_INITIAL_REFERENCE = 27;
-        /// An invalid component id.
+        /// A component id is invalid.
         INVALID_COMPONENT_ID = 28;
-        /// An invalid profile id.
+        /// A profile id is invalid.
         INVALID_PROFILE_ID = 29;
-        /// One policy type stands twice in a list.
+        /// A list contains a policy type twice.
         DUPLICATE_POLICY_TYPE = 30;
-        /// A oneway with results or exceptions.
+        /// A oneway operation has results or exceptions.
         BAD_ONEWAY = 31;
-        /// A dynamic request for an implicit operation.
+        /// A dynamic request names an implicit operation.
         DYNAMIC_IMPLICIT_OPERATION = 32;
         /// An XA call returned XAER_INVAL.
         XA_INVALID = 33;
-        /// A modifier called with a wrong discriminator.
+        /// A modifier was called with a wrong discriminator.
         UNION_MODIFIER = 34;
-        /// A bad property name.
+        /// The name of a property is invalid.
         CONTEXT_PROPERTY_NAME = 35;
-        /// A bad search string.
+        /// A search string is invalid.
         CONTEXT_SEARCH_STRING = 36;
-        /// A bad context name.
+        /// The name of a context is invalid.
         CONTEXT_NAME = 37;
         /// The context is not empty.
         CONTEXT_NOT_EMPTY = 38;
-        /// An unsupported RMI stream format.
+        /// The RMI stream format is not supported.
         STREAM_FORMAT = 39;
-        /// No ValueOutputStream.
+        /// A `ValueOutputStream` is missing.
         NO_VALUE_OUTPUT_STREAM = 40;
-        /// No ValueInputStream.
+        /// A `ValueInputStream` is missing.
         NO_VALUE_INPUT_STREAM = 41;
-        /// Only ISO 8859-1 is possible here.
+        /// A character is not in ISO 8859-1, the only permitted code set.
         ONLY_LATIN1 = 42;
         /// The Pollable is in another PollableSet.
         POLLABLE_IN_TWO_SETS = 43;
-        /// A bad compression level (ZIOP).
+        /// The compression level (ZIOP) is invalid.
         COMPRESSION_LEVEL = 44;
     }
 
@@ -224,15 +224,15 @@ codes! {
     bad_typecode BadTypecode {
         /// An incomplete TypeCode was to be sent.
         INCOMPLETE = 1;
-        /// A member with an illegitimate TypeCode.
+        /// A member has an illegitimate TypeCode.
         ILLEGITIMATE_MEMBER = 2;
-        /// A TypeCode that cannot be a parameter.
+        /// The TypeCode of a parameter is not permitted.
         ILLEGAL_PARAMETER = 3;
     }
 
     /// The codes of CODESET_INCOMPATIBLE.
     codeset_incompatible CodesetIncompatible {
-        /// No code set that both sides have.
+        /// The two sides have no common code set.
         NEGOTIATION_FAILED = 1;
         /// The client chose a code set that is not supported.
         DELIVERED_SET_UNSUPPORTED = 2;
@@ -248,7 +248,7 @@ codes! {
 
     /// The codes of IMP_LIMIT.
     imp_limit ImpLimit {
-        /// No usable profile in the reference.
+        /// The reference has no usable profile.
         NO_USABLE_PROFILE = 1;
     }
 
@@ -260,15 +260,15 @@ codes! {
 
     /// The codes of INTF_REPOS.
     intf_repos IntfRepos {
-        /// No interface repository.
+        /// There is no interface repository.
         UNAVAILABLE = 1;
-        /// No entry for the interface.
+        /// The interface repository has no entry for the interface.
         NO_ENTRY = 2;
     }
 
     /// The codes of INV_OBJREF.
     inv_objref InvObjref {
-        /// No support for wchar in the reference's code sets.
+        /// The code sets in the reference do not support wchar.
         NO_WCHAR_SUPPORT = 1;
         /// The reference names no code sets.
         CODE_SET_COMPONENT_REQUIRED = 2;
@@ -278,29 +278,29 @@ codes! {
     inv_policy InvPolicy {
         /// The policies of reference and client cannot be reconciled.
         IRRECONCILABLE = 1;
-        /// An invalid policy type.
+        /// The policy type is invalid.
         INVALID_TYPE = 2;
-        /// No factory for this policy type.
+        /// There is no factory for this policy type.
         NO_FACTORY = 3;
     }
 
     /// The codes of MARSHAL.
     marshal Marshal {
-        /// No value factory.
+        /// There is no factory for the type of a value.
         NO_VALUE_FACTORY = 1;
-        /// Set_result before ctx.
+        /// `set_result` was called before `ctx`.
         SET_RESULT_BEFORE_CTX = 2;
-        /// The argument list does not fit.
+        /// The argument list does not match the operation.
         ARGUMENT_LIST = 3;
         /// A local object cannot be sent.
         LOCAL_OBJECT = 4;
-        /// Wide data of a client in GIOP 1.0.
+        /// A client sent wide data in GIOP 1.0.
         WIDE_FROM_CLIENT_IN_GIOP_1_0 = 5;
-        /// Wide data of a server in GIOP 1.0.
+        /// A server sent wide data in GIOP 1.0.
         WIDE_FROM_SERVER_IN_GIOP_1_0 = 6;
-        /// An unsupported RMI stream format.
+        /// The RMI stream format is not supported.
         STREAM_FORMAT = 7;
-        /// Custom data does not fit the custom marshaller.
+        /// Custom data does not match the custom marshaller.
         CUSTOM_DATA_MISMATCH = 8;
         /// The code sets changed on a connection.
         CODE_SETS_CHANGED = 9;
@@ -308,13 +308,13 @@ codes! {
 
     /// The codes of NO_IMPLEMENT.
     no_implement NoImplement {
-        /// No local implementation of the value.
+        /// There is no local implementation of the value.
         NO_LOCAL_VALUE = 1;
-        /// An incompatible version of the value.
+        /// The version of the value is incompatible.
         INCOMPATIBLE_VALUE = 2;
-        /// No usable profile in the reference.
+        /// The reference has no usable profile.
         NO_USABLE_PROFILE = 3;
-        /// Dynamic invocation of a local object.
+        /// A local object was invoked dynamically.
         DYNAMIC_ON_LOCAL = 4;
         /// The operation does not exist for local objects.
         NOT_IN_LOCAL_OBJECT = 8;
@@ -322,25 +322,25 @@ codes! {
 
     /// The codes of NO_RESOURCES.
     no_resources NoResources {
-        /// An interceptor operation that is not possible in this binding.
+        /// The language binding does not support the interceptor operation.
         INTERCEPTOR_OPERATION = 1;
-        /// No connection for the priority of the request.
+        /// There is no connection for the priority of the request.
         NO_CONNECTION_FOR_PRIORITY = 2;
     }
 
     /// The codes of OBJ_ADAPTER.
     obj_adapter ObjAdapter {
-        /// Unknown_adapter raised a system exception.
+        /// `unknown_adapter` raised a system exception.
         UNKNOWN_ADAPTER_RAISED = 1;
         /// The servant manager returned a servant of the wrong type.
         WRONG_SERVANT_TYPE = 2;
-        /// No default servant.
+        /// The POA has no default servant.
         NO_DEFAULT_SERVANT = 3;
-        /// No servant manager.
+        /// The POA has no servant manager.
         NO_SERVANT_MANAGER = 4;
-        /// Incarnate broke a policy of the POA.
+        /// `incarnate` broke a policy of the POA.
         INCARNATE_POLICY = 5;
-        /// Components_established raised.
+        /// `components_established` raised an exception.
         COMPONENTS_ESTABLISHED = 6;
         /// The servant manager returned no servant.
         NULL_SERVANT = 7;
@@ -348,23 +348,23 @@ codes! {
 
     /// The codes of OBJECT_NOT_EXIST.
     object_not_exist ObjectNotExist {
-        /// An unactivated value as a reference.
+        /// A value that is not activated was used as a reference.
         UNACTIVATED_VALUE = 1;
-        /// No such object, or no such adapter.
+        /// The object or its adapter does not exist.
         NO_OBJECT_OR_ADAPTER = 2;
         /// The adapter is inactive.
         ADAPTER_INACTIVE = 4;
-        /// The poller has delivered already.
+        /// The poller has already delivered the reply.
         POLLER_DELIVERED = 5;
     }
 
     /// The codes of TIMEOUT.
     timeout Timeout {
-        /// The poller's time-out.
+        /// The poller's time-out expired.
         POLLER = 1;
-        /// The request's end time.
+        /// The end time of the request passed.
         REQUEST_END_TIME = 2;
-        /// The reply's end time.
+        /// The end time of the reply passed.
         REPLY_END_TIME = 3;
     }
 
@@ -372,7 +372,7 @@ codes! {
     transient Transient {
         /// The request was discarded, or resources ran out.
         DISCARDED = 1;
-        /// No usable profile or connection.
+        /// There is no usable profile or connection.
         NO_USABLE_PROFILE = 2;
         /// The request was cancelled.
         CANCELLED = 3;
@@ -382,11 +382,11 @@ codes! {
 
     /// The codes of UNKNOWN.
     unknown Unknown {
-        /// A user exception that the operation does not list.
+        /// The operation does not list the user exception.
         UNLISTED_USER_EXCEPTION = 1;
-        /// A system exception that is not known.
+        /// The system exception is unknown.
         NON_STANDARD_SYSTEM_EXCEPTION = 2;
-        /// A user exception that is not known to the interceptor.
+        /// The interceptor does not know the user exception.
         UNKNOWN_USER_EXCEPTION = 3;
     }
 }

@@ -39,8 +39,8 @@ pub fn write_close_connection(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::CloseConnection);
 }
 
-/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header of size 0. If the received version
-/// is not supported, `version` is the highest that is.
+/// Writes a MessageError (CORBA 3.0.3 section 15.4.8): a header of size 0. In an answer to a
+/// message of an unsupported version, `version` is the highest supported version.
 pub fn write_message_error(e: &mut Encoder<'_>, version: Version) {
     begin(e, version, MessageKind::MessageError);
 }

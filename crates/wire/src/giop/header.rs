@@ -15,7 +15,7 @@ pub enum MessageKind {
     Reply = 1,
     /// The client no longer waits for the reply.
     CancelRequest = 2,
-    /// A question where an object is.
+    /// A query for the location of an object.
     LocateRequest = 3,
     /// The answer to a LocateRequest.
     LocateReply = 4,
@@ -69,8 +69,8 @@ pub struct Header {
     pub size: u32,
 }
 
-/// The reason why 12 bytes are not the header of a supported message. The receiver answers every
-/// one with MessageError.
+/// The reason why 12 bytes are not the header of a supported message. A receiver answers each of
+/// these errors with MessageError.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -139,9 +139,9 @@ impl Header {
         Ok(Header { version, endian, more_fragments: flags & 2 != 0 && minor != 0, kind, size })
     }
 
-    /// Parses the header of the most common message, faster than [`parse`](Self::parse). The
-    /// message is GIOP 1.2, of type `kind`, not fragmented, complete in `unread`, and has at most
-    /// `max_size` bytes after the header. If the result is `None`, the caller must use `parse`.
+    /// Parses the header of a whole GIOP 1.2 message, faster than [`parse`](Self::parse). Returns
+    /// `None` unless the message is of type `kind`, not fragmented, complete in `unread`, and has
+    /// at most `max_size` bytes after the header. The caller then uses `parse`.
     #[inline]
     #[must_use]
     pub fn parse_whole(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
@@ -193,7 +193,7 @@ pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
     e.write_raw(&header);
 }
 
-/// Like [`begin`], but returns the header for the caller to write.
+/// Begins a message as [`begin`] does, but returns the header for the caller to write.
 #[inline]
 pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
     e.set_origin();

@@ -17,7 +17,7 @@ pub enum ReplyStatus {
     UserException = 1,
     /// A [`SystemExceptionBody`](crate::exception::SystemExceptionBody).
     SystemException = 2,
-    /// The reference of the object to which the client sends the request next.
+    /// The reference of the object to which the client sends the request again.
     LocationForward = 3,
     /// The new reference of an object that has moved permanently (1.2).
     LocationForwardPerm = 4,
@@ -89,8 +89,8 @@ impl<'m> Reply<'m> {
         Self::parse_general(message, header, limits)
     }
 
-    /// Parses a GIOP 1.2 reply without service contexts. `None` for every other reply, and for a
-    /// malformed one.
+    /// Parses a GIOP 1.2 reply without service contexts. Returns `None` for every other reply, and
+    /// for a malformed reply.
     #[inline]
     fn parse_fast(message: &'m [u8], header: &Header) -> Option<Reply<'m>> {
         let (_, rest) = message.split_first_chunk::<{ Header::LEN }>()?;
@@ -101,15 +101,16 @@ impl<'m> Reply<'m> {
             request_id: number(id, header.endian),
             status: ReplyStatus::from_number(number(status, header.endian))?,
             contexts: Contexts::EMPTY,
-            // The offset is a multiple of 8 already.
+            // The body needs no padding, because this offset is a multiple of 8.
             body_at: Self::PLAIN_LEN,
             message,
         })
     }
 
-    /// Parses the most common reply at the front of `unread`: [whole](Header::parse_whole),
-    /// answering `request_id`, with results and without service contexts. Its body is at offset
-    /// [`PLAIN_LEN`](Self::PLAIN_LEN). `None` for every other reply, and for a malformed one.
+    /// Parses the header of a plain reply at the front of `unread`. A plain reply is
+    /// [whole](Header::parse_whole), answers `request_id`, and has results and no service contexts.
+    /// Its body is at offset [`PLAIN_LEN`](Self::PLAIN_LEN). Returns `None` for every other reply,
+    /// and for a malformed reply.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
@@ -151,7 +152,7 @@ impl<'m> Reply<'m> {
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`].
-#[inline]
+#[inline(always)]
 pub fn begin_reply(
     e: &mut Encoder<'_>,
     version: Version,
@@ -203,8 +204,8 @@ mod tests {
     use super::*;
     use crate::giop::finish;
 
-    /// Calls `look` with replies of every version, byte order, status (including an unknown one)
-    /// and number of contexts. Their body is one octet.
+    /// Calls `look` with replies of every version, byte order, status (including an unknown status)
+    /// and number of contexts. The body of each reply is one octet.
     fn each(mut look: impl FnMut(&[u8], &Header, u32, usize)) {
         let context = ServiceContext { id: 9, data: &[1, 2, 3] };
         let contexts = [context; 3];
@@ -239,7 +240,7 @@ mod tests {
     /// `parse_fast` accepts every GIOP 1.2 reply without service contexts and agrees with
     /// `parse_general`.
     #[test]
-    fn the_plain_way_and_the_careful_one_agree() {
+    fn fast_and_general_parser_agree() {
         each(|message, header, status, count| {
             let careful = Reply::parse_general(message, header, &Limits::DEFAULT).ok();
             assert_eq!(careful.is_some(), ReplyStatus::from_number(status).is_some());
@@ -258,10 +259,10 @@ mod tests {
         });
     }
 
-    /// The plain parser accepts only results without contexts, even if another status has bits in
-    /// common with theirs.
+    /// The parser of plain replies refuses service contexts, and every status other than
+    /// NO_EXCEPTION.
     #[test]
-    fn a_plain_reply_has_results_and_no_contexts() {
+    fn plain_reply_has_results_and_no_contexts() {
         each(|message, header, status, count| {
             let is_plain = header.version.has_giop_1_2_headers() && status == 0 && count == 0;
             assert_eq!(

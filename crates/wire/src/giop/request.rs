@@ -6,7 +6,7 @@ use super::header::{Header, MessageKind, begin, begin_header, number};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
-/// The kind of reply that a client wants, from the response flags of GIOP 1.2.
+/// The kind of reply that a client expects, from the response flags of GIOP 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseExpected {
     /// No reply: a oneway with SYNC_NONE or SYNC_WITH_TRANSPORT. Flags 0; FALSE in 1.0 and 1.1.
@@ -214,9 +214,9 @@ impl<'m> Request<'m> {
         Ok(request)
     }
 
-    /// Creates a request whose header the caller [parses](Self::parse_header) next. Until that
-    /// succeeds, the fields that the header sets are meaningless. The two steps parse a request in
-    /// place, without a move.
+    /// Creates a request whose header the caller [parses](Self::parse_header) next. Until the
+    /// parsing succeeds, the fields that the header sets are meaningless. The two steps parse a
+    /// request in place, without a move.
     #[inline]
     #[must_use]
     pub fn unparsed(message: &'m [u8], header: &Header) -> Request<'m> {
@@ -245,8 +245,9 @@ impl<'m> Request<'m> {
         self.parse_header_general(limits)
     }
 
-    /// Parses the most common request: GIOP 1.2, addressed by object key, without service contexts.
-    /// `None` for every other one, and for one that is malformed or exceeds a limit.
+    /// Parses a GIOP 1.2 request that is addressed by object key and has no service contexts.
+    /// Returns `None` for every other request, and for a request that is malformed or exceeds a
+    /// limit.
     #[inline]
     fn parse_header_fast(&mut self, limits: &Limits) -> Option<()> {
         let endian = self.endian;
@@ -292,7 +293,8 @@ impl<'m> Request<'m> {
             self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
             self.request_id = d.read_u32()?;
             self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
-            // The reserved octets of GIOP 1.1 are where GIOP 1.0 has the gap before the key.
+            // In GIOP 1.0 the padding in front of the key takes the position of the reserved octets
+            // of GIOP 1.1.
             self.target = Target::Key(d.read_octets()?);
             self.operation = d.read_str_octets()?;
             d.read_octets()?;
@@ -323,7 +325,7 @@ pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
 pub struct RequestHead<'h> {
     /// GIOP 1.0, 1.1 or 1.2.
     pub version: Version,
-    /// The request id; no other request of this connection that awaits its reply has it.
+    /// The request id, unique among the requests of this connection that await a reply.
     pub request_id: u32,
     /// The kind of reply that the client wants. Before GIOP 1.2, [`ResponseExpected::Server`] is
     /// written as `Target`.
@@ -363,13 +365,13 @@ fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) ->
     let flags = u32::from_ne_bytes([head.response.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
-    // Lengths with padding. The name's length includes its NUL; the number of contexts, which is 0,
-    // follows it.
+    // Lengths with padding. The length of the name includes its NUL and the number of contexts, 0,
+    // which follows the name.
     let key_room = key.len().next_multiple_of(4);
     let name_room = (head.operation.len() + 1).next_multiple_of(4) + 4;
     let header = begin_header(e, head.version, MessageKind::Request);
     let room = e.extend_zeroed(FIXED + key_room + 4 + name_room);
-    // The room has exactly the size of these parts, so the splits succeed.
+    // The appended bytes have exactly the size of these parts, so the splits succeed.
     let Some((fixed, rest)) = room.split_first_chunk_mut::<FIXED>() else { return Err(CdrError::LengthOverflow) };
     let Some((key_place, rest)) = rest.split_at_mut_checked(key_room) else { return Err(CdrError::LengthOverflow) };
     let Some((length_place, name_place)) = rest.split_first_chunk_mut() else { return Err(CdrError::LengthOverflow) };
@@ -406,7 +408,7 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
     e.write_bool(head.response.is_expected());
-    // The gap before the key is at the same time the reserved octets of GIOP 1.1.
+    // The padding in front of the key also serves as the reserved octets of GIOP 1.1.
     e.write_octets_copied(key)?;
     write_operation(e, head.operation)?;
     e.write_u32(0);
@@ -447,7 +449,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_plain_way_and_the_other_agree(
+        fn fast_and_general_writer_agree(
             request_id: u32,
             key in prop::collection::vec(any::<u8>(), 0..40),
             operation in "[a-z_]{0,20}",
@@ -501,7 +503,7 @@ mod tests {
 
     /// Key and name have the maximum length, or one octet more. The name's limit counts its NUL.
     #[test]
-    fn both_ways_keep_the_limits_of_key_and_name() {
+    fn both_parsers_keep_the_limits_of_key_and_name() {
         let octets = message(&head(b"12345", b"abc"), Endian::Big, &[], write_header_general);
         for (sequence_length, string_length) in [(5, 4), (4, 4), (5, 3), (4, 3), (6, 5)] {
             let limits =
@@ -515,10 +517,10 @@ mod tests {
         }
     }
 
-    /// Each octet of a small request takes every value in turn. If the fast parser accepts the
-    /// result, the general parser accepts it too and reads the same.
+    /// Each octet of a small request takes every value in turn. If the fast parser accepts a
+    /// changed request, the general parser accepts it too and reads the same fields.
     #[test]
-    fn the_fast_parser_agrees_with_the_careful_one() {
+    fn fast_and_general_parser_agree_on_changed_requests() {
         let octets = message(&head(b"12345", b"abc"), Endian::Little, &[1, 2, 3], write_header_general);
         let limits = Limits::DEFAULT;
         let mut taken = 0;
@@ -531,7 +533,7 @@ mod tests {
                 taken += 1;
             }
         }
-        assert!(taken > 1000, "the plain way took {taken} requests only");
+        assert!(taken > 1000, "the fast parser accepted {taken} requests only");
     }
 
     #[test]
@@ -549,7 +551,7 @@ mod tests {
             let (_, careful) = read_both(&octets, &Limits::DEFAULT);
             assert_eq!(careful.unwrap().response.is_expected(), any);
         }
-        // Undefined flags ask for a reply.
+        // Undefined flags request a reply.
         for flags in [2, 4, 255] {
             assert_eq!(ResponseExpected::from_flags(flags), Target);
         }

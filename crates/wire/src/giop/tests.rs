@@ -1,4 +1,4 @@
-//! Messages as in the specification, octet by octet, and round trips in every version.
+//! Tests of messages octet by octet as in the specification, and of round trips in every version.
 
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn a_request_of_giop_1_2_octet_by_octet() {
 }
 
 #[test]
-fn a_void_reply_of_giop_1_2_octet_by_octet() {
+fn void_reply_of_giop_1_2_octet_by_octet() {
     let mut e = encoder(Endian::Little);
     begin_reply(&mut e, Version::GIOP_1_2, 2, ReplyStatus::NoException, &[]).unwrap();
     finish(&mut e).unwrap();
@@ -61,7 +61,7 @@ fn a_void_reply_of_giop_1_2_octet_by_octet() {
 }
 
 #[test]
-fn requests_of_every_version_and_order() {
+fn requests_round_trip_in_every_version_and_byte_order() {
     let contexts = [ServiceContext { id: 10, data: &[0, 0, 0, 100] }, ServiceContext { id: 1, data: &[1, 2, 3] }];
     for version in VERSIONS {
         for endian in [Endian::Big, Endian::Little] {
@@ -88,7 +88,7 @@ fn requests_of_every_version_and_order() {
 }
 
 #[test]
-fn replies_of_every_version_and_order() {
+fn replies_round_trip_in_every_version_and_byte_order() {
     let contexts = [ServiceContext { id: 10, data: &[0, 0, 0, 100, 1] }];
     for version in VERSIONS {
         for endian in [Endian::Big, Endian::Little] {
@@ -106,7 +106,7 @@ fn replies_of_every_version_and_order() {
 }
 
 #[test]
-fn targets_by_profile_and_by_reference() {
+fn targets_by_profile_and_by_reference_round_trip() {
     let mut reference = encoder(Endian::Big);
     reference.write_latin1_str("IDL:X:1.0").unwrap();
     reference.write_u32(2);
@@ -138,7 +138,7 @@ fn targets_by_profile_and_by_reference() {
 }
 
 #[test]
-fn locate_messages() {
+fn locate_messages_round_trip() {
     for version in VERSIONS {
         let mut e = encoder(Endian::Big);
         write_locate_request(&mut e, version, 4, &Target::Key(b"key")).unwrap();
@@ -212,7 +212,7 @@ fn statuses_and_kinds_have_the_numbers_of_the_specification() {
 }
 
 #[test]
-fn messages_without_a_body() {
+fn messages_without_a_body_are_one_header() {
     let mut e = encoder(Endian::Big);
     write_cancel_request(&mut e, Version::GIOP_1_1, 5);
     let message = e.to_vec();
@@ -238,7 +238,7 @@ fn a_second_message_in_the_same_encoder_is_aligned_from_its_own_header() {
 }
 
 #[test]
-fn headers_that_are_refused() {
+fn malformed_headers_are_refused() {
     let refused = |octets: &[u8; 12]| Header::parse(octets).unwrap_err();
     assert_eq!(refused(b"ZIOP\x01\x02\0\0\0\0\0\0"), HeaderError::Compressed);
     assert_eq!(refused(b"GIOX\x01\x02\0\0\0\0\0\0"), HeaderError::Magic { got: *b"GIOX" });
@@ -250,7 +250,7 @@ fn headers_that_are_refused() {
 }
 
 #[test]
-fn faults_of_a_header_are_reported() {
+fn text_of_a_header_error_contains_the_received_value() {
     let said = [
         HeaderError::Magic { got: *b"GE\nT" },
         HeaderError::Compressed,
@@ -264,7 +264,7 @@ fn faults_of_a_header_are_reported() {
 }
 
 #[test]
-fn versions_that_are_spoken_here() {
+fn supported_versions_are_1_0_to_1_2() {
     for (major, minor, is_supported) in
         [(1, 0, true), (1, 1, true), (1, 2, true), (1, 3, false), (0, 2, false), (2, 0, false)]
     {
@@ -273,9 +273,9 @@ fn versions_that_are_spoken_here() {
     assert_eq!(Version::GIOP_1_1.to_string(), "1.1");
 }
 
-/// Headers are written and parsed in both byte orders.
+/// The headers have both byte orders.
 #[test]
-fn headers_octet_by_octet() {
+fn headers_are_written_and_parsed_octet_by_octet() {
     for (minor, flags, octets) in
         [(0, 0, [0, 0, 1, 2]), (1, 2, [0, 0, 1, 2]), (2, 3, [2, 1, 0, 0]), (2, 1, [2, 1, 0, 0])]
     {
@@ -288,9 +288,9 @@ fn headers_octet_by_octet() {
     }
 }
 
-/// `parse_whole` checks each part of the header and the number of octets.
+/// `parse_whole` also checks the number of octets.
 #[test]
-fn a_header_at_a_glance() {
+fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";
     let glance = |octets: &[u8], most| Header::parse_whole(octets, MessageKind::Reply, most);
     let header = Header::parse(good.first_chunk().unwrap()).unwrap();
@@ -315,7 +315,7 @@ fn a_header_at_a_glance() {
 }
 
 #[test]
-fn contexts_are_counted_and_bounded() {
+fn service_contexts_are_counted_and_bounded() {
     let mut e = encoder(Endian::Big);
     let contexts = vec![ServiceContext { id: 1, data: &[] }; 129];
     begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &contexts).unwrap();
@@ -327,7 +327,7 @@ fn contexts_are_counted_and_bounded() {
 }
 
 #[test]
-fn a_plain_reply_has_at_most_as_many_octets_as_are_allowed() {
+fn plain_reply_above_the_maximum_size_is_refused() {
     let mut e = encoder(Endian::NATIVE);
     begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &[]).unwrap();
     e.write_raw(&[0; 6]);
@@ -338,10 +338,10 @@ fn a_plain_reply_has_at_most_as_many_octets_as_are_allowed() {
 }
 
 proptest! {
-    /// The fast parser agrees with the general one, whichever octet is changed and wherever the
-    /// message is truncated.
+    /// The fast parser agrees with the general parser on replies with one changed octet, and on
+    /// truncated replies.
     #[test]
-    fn a_plain_reply_is_one_by_the_careful_way_too(
+    fn plain_reply_is_accepted_by_the_general_parser(
         id in 0_u32..4,
         asked in 0_u32..4,
         results in prop::collection::vec(any::<u8>(), 0..12),

@@ -1,5 +1,5 @@
-//! Versions of GIOP, and the differences between them. Each question about a version is a method of
-//! [`Version`]. A new version needs a constant, and an answer to each of these questions.
+//! Versions of GIOP, and the differences between them. Each difference is a method of [`Version`].
+//! A new version needs a constant and a result of each of these methods.
 
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +17,8 @@ pub(crate) enum WideForm {
     Absent,
     /// GIOP 1.1: code units in the message's byte order, with a terminator.
     Units,
-    /// From GIOP 1.2 on: octets with their number, a byte-order mark if it is needed, and no
-    /// terminator.
+    /// From GIOP 1.2 on: the number of octets, then the octets, with a byte-order mark if necessary
+    /// and without a terminator.
     Octets,
 }
 
@@ -29,7 +29,7 @@ impl Version {
     pub const GIOP_1_1: Version = Version { major: 1, minor: 1 };
     /// GIOP 1.2. (GIOP 1.3 adds only the component model, and no known ORB sends it.)
     pub const GIOP_1_2: Version = Version { major: 1, minor: 2 };
-    /// The highest supported version. Messages have it if the peer's version is not known.
+    /// The highest supported version. Messages to a peer of unknown version use this version.
     pub const HIGHEST: Version = Version::GIOP_1_2;
 
     /// Returns true if messages of this version are supported.
@@ -39,32 +39,32 @@ impl Version {
         self.major == Version::HIGHEST.major && self.minor <= Version::HIGHEST.minor
     }
 
-    /// Returns true from GIOP 1.2 on. Then the request id comes first in the headers of requests
-    /// and replies, and bodies are aligned to 8. A request has response flags, and its target has
-    /// one of three forms. In earlier versions the service contexts come first.
+    /// Returns true if requests and replies have the headers of GIOP 1.2. In these headers the
+    /// request id comes first, a request has response flags, and its target has one of three forms.
+    /// Bodies are aligned to 8. In earlier versions the service contexts come first.
     #[inline]
     #[must_use]
     pub const fn has_giop_1_2_headers(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true from GIOP 1.2 on. Then fragments carry the id of their request, and
-    /// LocateRequests and their replies may be fragmented. A GIOP 1.1 fragment belongs to the
-    /// message before it.
+    /// Returns true if fragments carry the id of their request: from GIOP 1.2 on. LocateRequests
+    /// and LocateReplies of these versions may be fragmented too. A GIOP 1.1 fragment belongs to
+    /// the last message that announced fragments.
     #[inline]
     #[must_use]
     pub const fn has_fragment_ids(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true from GIOP 1.2 on. Then a LocateReply can carry an exception.
+    /// Returns true if a LocateReply can carry an exception: from GIOP 1.2 on.
     #[must_use]
     pub const fn has_locate_exceptions(self) -> bool {
         self.minor >= 2
     }
 
-    /// Returns true from GIOP 1.1 on. Then client and server agree on code sets, and profiles have
-    /// components for this.
+    /// Returns true if client and server negotiate code sets: from GIOP 1.1 on. Profiles of these
+    /// versions have components for the negotiation.
     #[inline]
     #[must_use]
     pub const fn has_code_sets(self) -> bool {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_has_its_own_answers() {
+    fn methods_of_a_version_tell_its_differences() {
         let answers = |version: Version| {
             let flags = [
                 version.is_supported(),

@@ -1,4 +1,5 @@
-//! Tagged components: the information in a profile beside its address (CORBA 3.0.3 section 13.6.3).
+//! Tagged components: the data in a profile in addition to its address and key (CORBA 3.0.3 section
+//! 13.6.3).
 
 use super::profile::{profile_tag, read_text, write_path};
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, TaggedList, write_tagged};
@@ -112,7 +113,7 @@ impl TaggedComponent {
         TaggedComponent::encapsulated(component_tag::TAO_ENDPOINTS, |e| write_endpoints(e, endpoints))
     }
 
-    /// Encodes the lanes of one of Corelane's own profiles: addresses without ports.
+    /// Encodes the endpoints of lanes for one of Corelane's own profiles: addresses without ports.
     ///
     /// # Errors
     /// The errors of encoding the addresses.
@@ -179,13 +180,13 @@ pub fn policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, C
 /// IIOP  string host | short port (read as unsigned) | short priority
 /// UIOP  string path | short priority
 /// ```
-/// Corelane's own profiles have the form of UIOP; the address of another transport is without its
-/// scheme, which the profile has.
+/// Corelane's own profiles use the form of UIOP. An address of another transport omits the scheme,
+/// which the profile contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
     /// The host, the path of a Unix socket, or the address of another transport.
     pub address: String,
-    /// The port; `None` if the profile is not IIOP's.
+    /// The port; `None` if the profile is not an IIOP profile.
     pub port: Option<u16>,
     /// The CORBA priority of the endpoint's lane; -1 for none.
     pub priority: i16,

@@ -15,10 +15,10 @@ use crate::cdr::CdrError;
 use crate::giop::Version;
 use crate::limits::Limits;
 
-/// The port of an address whose text gives none.
+/// The default port of a corbaloc address.
 pub const DEFAULT_PORT: u16 = 2809;
 
-/// The key of a corbaname, or of `corbaloc:rir:`, whose text gives none.
+/// The default key of a corbaname URL and of `corbaloc:rir:`.
 pub const NAME_SERVICE: &[u8] = b"NameService";
 
 /// An address in a corbaloc.
@@ -81,8 +81,8 @@ impl Corbaloc {
         (self.addresses == [CorbalocAddress::InitialReference]).then_some(key)
     }
 
-    /// Returns the reference: one profile without components for each address, and no type id. Nil
-    /// for `rir:`, which only the ORB can resolve.
+    /// Returns the reference, with one profile without components for each address and no type id.
+    /// The reference is nil for `rir:`, which only the ORB can resolve.
     ///
     /// # Errors
     /// [`CdrError`] if a host cannot be encoded.
@@ -138,7 +138,7 @@ fn parse_version(text: &str) -> Result<Version, UrlError> {
     if version.major == 1 { Ok(version) } else { Err(UrlError::Address) }
 }
 
-/// Parses decimal digits only: `FromStr` accepts a sign too.
+/// Parses a number of decimal digits. `FromStr` alone would also accept a sign.
 fn parse_number<T: std::str::FromStr>(text: &str) -> Result<T, UrlError> {
     if !text.bytes().all(|octet| octet.is_ascii_digit()) {
         return Err(UrlError::Address);

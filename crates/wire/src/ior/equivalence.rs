@@ -1,8 +1,8 @@
-//! Equivalence of references, as far as it is known without a call (CORBA 3.0.3 section 4.3.6).
+//! Equivalence of references, decided without a call (CORBA 3.0.3 section 4.3.6).
 
 use super::{Ior, TaggedProfile};
 
-/// The constants of 32-bit FNV-1a, whose result is the same in every process.
+/// The constants of 32-bit FNV-1a, a hash with the same result in every process.
 const OFFSET: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 

@@ -2,7 +2,7 @@
 //!
 //! An [`Ior`] keeps its profiles as encoded bytes, unknown tags included, so that a reference
 //! passes through unchanged. [`Profile`] is a checked view of one profile; [`TaggedProfile::of`]
-//! encodes one. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:` or `corbaname:`.
+//! encodes a profile. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:` or `corbaname:`.
 
 mod component;
 mod corbaloc;
@@ -46,7 +46,7 @@ pub mod orb_type_id {
 pub struct Ior {
     /// The repository id of the most derived interface known, in ISO 8859-1; empty if unknown.
     pub type_id: String,
-    /// The ways to reach the object, in the order in which to try them.
+    /// The profiles, each with an address of the object, in the order in which to try them.
     pub profiles: Vec<TaggedProfile>,
 }
 
@@ -80,8 +80,8 @@ impl Cdr for Ior {
         if count > d.limits().max_profiles {
             return Err(CdrError::LimitExceeded);
         }
-        // Read one at a time: inside a value (IDL `valuetype`) the next profile may be in the next
-        // chunk.
+        // Profiles are read one by one, because inside a value (IDL `valuetype`) the next profile
+        // may be in the next chunk.
         let profile = |_| {
             let (tag, data) = (d.read_u32()?, d.read_octets()?);
             d.charge_block(size_of::<TaggedProfile>() + data.len())?;

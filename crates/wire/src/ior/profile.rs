@@ -1,4 +1,4 @@
-//! Profiles, each of which gives one way to reach an object (CORBA 3.0.3 sections 13.6.2 and
+//! Profiles, each with an address and the key of an object (CORBA 3.0.3 sections 13.6.2 and
 //! 15.7.2).
 
 use std::fmt;
@@ -49,7 +49,7 @@ impl fmt::Debug for TaggedProfile {
 /// The address in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProfileAddress<'p> {
-    /// IIOP, and the TAO profiles that have its form.
+    /// IIOP, and the TAO profiles that have the form of IIOP.
     Inet {
         /// A host name, or an IP address without brackets.
         host: &'p str,
@@ -80,7 +80,7 @@ pub enum ProfileAddress<'p> {
     Other {
         /// The scheme, by which clients find the transport: `pipe` of `pipe:x`.
         scheme: &'p str,
-        /// The rest of the address, whose form is the transport's own.
+        /// The address without the scheme, in a form that the transport defines.
         address: &'p str,
     },
 }
@@ -113,14 +113,14 @@ pub enum ProfileEndpoint {
     Other {
         /// The scheme, by which clients find the transport: `pipe` of `pipe:x`.
         scheme: String,
-        /// The rest of the address, whose form is the transport's own.
+        /// The address without the scheme, in a form that the transport defines.
         address: String,
     },
 }
 
 impl ProfileEndpoint {
-    /// Returns the address of a profile for this endpoint alone. It has TAO's form for a Unix
-    /// socket without a machine's name.
+    /// Returns the address in a profile for this endpoint. A Unix socket without a machine's name
+    /// has TAO's form.
     #[must_use]
     pub fn as_address(&self) -> ProfileAddress<'_> {
         match self {
@@ -173,7 +173,7 @@ pub struct Profile<'p> {
 }
 
 impl TaggedProfile {
-    /// Parses the profile, within the default limits.
+    /// Parses the profile with the default limits.
     ///
     /// # Errors
     /// [`CdrError::Unsupported`] for an unknown tag or a major version other than 1; another error
@@ -230,7 +230,8 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a path, or the address of another transport, as UTF-8. To the kernel, paths are bytes.
+/// Writes a path, or the address of another transport, as UTF-8. Code sets do not apply, because
+/// paths are bytes to the kernel.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);
@@ -275,9 +276,9 @@ impl<'p> Profile<'p> {
     }
 
     /// Returns the addresses to connect to, in the order in which to try them: the profile's own
-    /// address, alternate addresses, then omniORB's Unix sockets. The addresses of
-    /// TAO_TAG_ENDPOINTS belong to priorities and are not included:
-    /// [`TaoEndpoint`](super::TaoEndpoint) has them. The list is empty for unsupported transports.
+    /// address, alternate addresses, then omniORB's Unix sockets. The addresses in
+    /// TAO_TAG_ENDPOINTS belong to priorities and are not included ([`lanes`](Profile::lanes)). The
+    /// list is empty for unsupported transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();
@@ -320,9 +321,9 @@ impl<'p> Profile<'p> {
         found
     }
 
-    /// Returns the endpoints of the server's lanes with their priorities (-1: none), from TAO's
-    /// component or Corelane's. The list is empty if the profile has neither, for a malformed
-    /// component, and for unsupported transports.
+    /// Returns the endpoints of the server's lanes with their priorities (-1: none), from TAO's or
+    /// Corelane's component. The list is empty if the profile has neither component, if the
+    /// component is malformed, and for unsupported transports.
     #[must_use]
     pub fn lanes(&self, limits: &Limits) -> Vec<(ProfileEndpoint, i16)> {
         let component = self.components.find(component_tag::TAO_ENDPOINTS);

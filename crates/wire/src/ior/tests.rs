@@ -1,4 +1,5 @@
-//! References of the specification and of other ORBs, and texts and profiles that are refused.
+//! Tests with references of the specification and of other ORBs, and with malformed texts and
+//! profiles.
 
 use super::*;
 use crate::cdr::{MemoryAccount, MemoryRefusal, Meter};
@@ -38,7 +39,7 @@ fn an_iiop_profile_octet_by_octet() {
 }
 
 #[test]
-fn components_and_endpoints() {
+fn components_give_further_endpoints() {
     let components = [
         TaggedComponent::orb_type(orb_type_id::CORELANE).unwrap(),
         TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap(),
@@ -66,7 +67,7 @@ fn components_and_endpoints() {
 /// Profiles of TAO's shared-memory and UDP transports have the form of IIOP, but no TCP server
 /// listens at their ports.
 #[test]
-fn addresses_of_other_protocols_are_not_dialled() {
+fn addresses_of_other_protocols_are_not_endpoints() {
     let components = [
         TaggedComponent::alternate_address("other", 9).unwrap(),
         TaggedComponent::unix_transport("here", "/run/s").unwrap(),
@@ -85,7 +86,7 @@ fn addresses_of_other_protocols_are_not_dialled() {
 /// Port 0 means that there is only a secure port. Host 255.255.255.255 means that there is no TCP
 /// endpoint.
 #[test]
-fn addresses_that_lead_nowhere_are_not_dialled() {
+fn addresses_without_a_tcp_server_are_not_endpoints() {
     let endpoints = |host, port, components: &[TaggedComponent]| {
         let address = ProfileAddress::Inet { host, port };
         let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", components).unwrap();
@@ -147,7 +148,7 @@ fn nil_has_neither_a_type_nor_a_profile() {
 }
 
 #[test]
-fn unix_profiles_of_both_forms() {
+fn unix_profiles_round_trip_in_both_forms() {
     let own = ProfileAddress::Unix { host: "here", path: "/run/ü" };
     let tao = ProfileAddress::Uiop { path: "rel.sock" };
     for (address, tag, host) in [(own, profile_tag::UNIX, Some("here".to_owned())), (tao, profile_tag::TAO_UIOP, None)]
@@ -220,7 +221,7 @@ fn lanes_have_the_form_of_their_profile() {
             assert_eq!(of(&[]).parse().unwrap().lanes(&Limits::DEFAULT), []);
         }
     }
-    // Corelane cannot connect to TAO's datagrams, so it shows no lanes there.
+    // Corelane cannot connect to TAO's datagram transport, so such a profile has no lanes.
     let lane = TaoEndpoint { address: "h".into(), port: Some(1), priority: 1 };
     let address = ProfileAddress::Inet { host: "h", port: 1 };
     let components = [TaggedComponent::tao_endpoints(&[lane]).unwrap()];
@@ -230,7 +231,7 @@ fn lanes_have_the_form_of_their_profile() {
 }
 
 #[test]
-fn tao_endpoints_of_both_forms() {
+fn tao_endpoints_are_parsed_in_both_forms() {
     let inet = [
         TaoEndpoint { address: "h".into(), port: Some(65535), priority: -1 },
         TaoEndpoint { address: "h2".into(), port: Some(1), priority: 30 },
@@ -243,7 +244,7 @@ fn tao_endpoints_of_both_forms() {
 }
 
 #[test]
-fn nil_in_every_spelling() {
+fn every_spelling_of_nil_is_parsed() {
     for text in [
         "IOR:00000000000000010000000000000000",
         "ior:01FFFFFF0100000000FFFFFF00000000\r\n",
@@ -278,7 +279,7 @@ fn stringified_references_round_trip_with_unknown_profiles() {
 }
 
 #[test]
-fn corbaloc_addresses() {
+fn corbaloc_addresses_are_parsed_and_written() {
     assert_eq!(corbaloc("corbaloc::h/K").addresses, [iiop(0, "h", 2809)]);
     let two = corbaloc("corbaloc:iiop:ns1.example.com,IIOP:1.2@ns2.example.com:5000/NameService");
     assert_eq!(two.addresses, [iiop(0, "ns1.example.com", 2809), iiop(2, "ns2.example.com", 5000)]);
@@ -335,9 +336,9 @@ fn corbaloc_errors_have_the_minor_codes_of_the_specification() {
     assert_eq!(url(&many), Err(UrlError::TooLong));
 }
 
-/// A host consists of visible ASCII without the signs that have a meaning in a URL.
+/// A host consists of visible ASCII characters without a meaning in a URL.
 #[test]
-fn signs_that_a_host_may_not_have() {
+fn host_with_a_forbidden_character_is_refused() {
     for octet in 0..=0xff_u8 {
         let sign = char::from(octet);
         let is_host = sign.is_ascii_graphic() && !"[]@/,#%:".contains(sign);
@@ -359,7 +360,7 @@ fn signs_that_a_host_may_not_have() {
 
 /// The limits on texts and on their addresses, at the last permitted and the first forbidden value.
 #[test]
-fn texts_are_bounded() {
+fn length_and_addresses_of_a_text_are_bounded() {
     let read = |text: &str, limits: Limits| ObjectUrl::parse(text, &limits).map(drop);
     for text in ["corbaloc::h/K", "corbaname::h#a", &Ior::NIL.to_text().unwrap()] {
         let length = u32::try_from(text.len()).unwrap();
@@ -380,7 +381,7 @@ fn texts_are_bounded() {
 }
 
 #[test]
-fn corbanames_are_split() {
+fn corbaname_is_split_into_context_and_name() {
     let read = |text| Corbaname::parse(text, &Limits::DEFAULT).unwrap();
     let plain = read("corbaname::ns.example.com#shop/orders.obj");
     assert_eq!((plain.context.key.as_slice(), plain.name.as_deref()), (NAME_SERVICE, Some("shop/orders.obj")));
@@ -393,7 +394,7 @@ fn corbanames_are_split() {
 }
 
 #[test]
-fn equivalence_looks_at_places_and_keys_only() {
+fn equivalence_compares_addresses_and_keys_only() {
     let make = |port, key: &[u8], components: &[TaggedComponent]| {
         let address = ProfileAddress::Inet { host: "h", port };
         let profile = TaggedProfile::of(Version::GIOP_1_2, address, key, components).unwrap();
@@ -418,10 +419,10 @@ fn equivalence_looks_at_places_and_keys_only() {
     assert!(unknown.is_equivalent(&unknown.clone()) && !unknown.is_equivalent(&one));
 }
 
-/// Errors of a text's form have the OMG's minor codes, errors of its content those of CDR. All
-/// messages differ.
+/// Errors of a text's form have the OMG's minor codes; errors of its content have the minor codes
+/// of CDR. All messages differ.
 #[test]
-fn errors_of_texts_name_the_fault() {
+fn url_errors_have_minor_codes_and_different_texts() {
     use crate::exception::SystemExceptionKind as Kind;
     let content = UrlError::from(CdrError::Truncated);
     assert_eq!((content.kind(), content.minor()), (CdrError::Truncated.kind(), CdrError::Truncated.minor()));
@@ -445,7 +446,7 @@ fn errors_of_texts_name_the_fault() {
 /// Endpoints have ports in TCP profiles and none in profiles of Unix sockets; a limit bounds their
 /// number.
 #[test]
-fn endpoints_of_lanes_in_every_form() {
+fn endpoints_of_lanes_round_trip_in_every_form() {
     let endpoint = |port, priority| TaoEndpoint { address: "a".into(), port, priority };
     let unix = [endpoint(None, 1), endpoint(None, 2)];
     for written in [TaggedComponent::tao_endpoints(&unix).unwrap(), TaggedComponent::lane_endpoints(&unix).unwrap()] {
@@ -471,7 +472,7 @@ fn endpoints_of_lanes_in_every_form() {
 
 /// A difference in tag, address, key or order of profiles makes references differ.
 #[test]
-fn references_that_differ_in_one_thing_are_not_equivalent() {
+fn references_that_differ_in_one_field_are_not_equivalent() {
     let profile = |host, key: &[u8]| {
         TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Inet { host, port: 1 }, key, &[]).unwrap()
     };
@@ -491,9 +492,10 @@ fn references_that_differ_in_one_thing_are_not_equivalent() {
     assert!(!ior(&[&unknown(7, b"x")]).is_equivalent(&ior(&[&unknown(8, b"x")])));
 }
 
-/// The hash is FNV-1a over tags and keys, so it is the same in every process and on every machine.
+/// The hash is FNV-1a over tags and keys, so every process on every machine computes the same
+/// value.
 #[test]
-fn the_hash_of_a_reference_is_known() {
+fn equivalence_hash_is_fnv_1a() {
     let ior = Ior { type_id: String::new(), profiles: vec![TaggedProfile { tag: 0x0102_0304, data: b"ab".to_vec() }] };
     let fnv = [1, 2, 3, 4, b'a', b'b']
         .iter()
@@ -514,7 +516,7 @@ impl MemoryAccount for Unlimited {
 
 /// A list of many small profiles takes more memory than its octets.
 #[test]
-fn memory_of_a_profile_is_that_of_its_structure_and_its_data() {
+fn profile_is_charged_with_its_structure_and_its_data() {
     let charged = |lengths: &[usize]| {
         let profiles = lengths.iter().map(|length| TaggedProfile { tag: 9, data: vec![1; *length] }).collect();
         let mut e = Encoder::new();

@@ -17,14 +17,15 @@ pub enum UrlError {
     Scheme,
     /// The host, port or version is malformed.
     Address,
-    /// The part after the scheme is malformed: a digit is not hexadecimal, or `rir:` is not alone.
+    /// The text after the scheme is malformed: a digit is not hexadecimal, or `rir:` is not the
+    /// only address.
     SchemeSpecificPart,
     /// An escape is malformed, or a space or a control character is not escaped.
     Escape,
     /// The text is longer than [`Limits::max_reference_text`], or a corbaloc has more addresses
     /// than [`Limits::max_profiles`].
     TooLong,
-    /// The digits are correct; their content is malformed.
+    /// The hexadecimal digits are valid, but the octets are not a valid reference.
     Content(CdrError),
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for UrlError {
             UrlError::Scheme => "expected IOR:, corbaloc: or corbaname:",
             UrlError::Address => "a host, port or version is malformed",
             UrlError::SchemeSpecificPart => "the part after the scheme is malformed",
-            UrlError::Escape => "a % is not followed by two hexadecimal digits, or the key is missing",
+            UrlError::Escape => "a % is not followed by two hexadecimal digits, or a space or a control character is not escaped",
             UrlError::TooLong => "the text is longer than the limit",
             UrlError::Content(error) => return error.fmt(f),
         })
@@ -72,7 +73,7 @@ impl From<CdrError> for UrlError {
     }
 }
 
-/// Returns the text after a scheme, whose letters may be upper or lower case.
+/// Returns the text after the given scheme, which may have upper-case or lower-case letters.
 pub(super) fn after_scheme<'t>(text: &'t str, scheme: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some(rest)

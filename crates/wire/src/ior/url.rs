@@ -1,18 +1,18 @@
-//! A reference as text, in any of its forms.
+//! URLs of objects: the argument of `string_to_object`.
 
 use super::text::{UrlError, after_scheme};
 use super::{Corbaloc, Corbaname, Ior};
 use crate::limits::Limits;
 
-/// The parsed argument of `string_to_object`.
+/// A URL of an object in one of three forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectUrl {
-    /// `IOR:`
+    /// A stringified reference: `IOR:...`.
     Ior(Ior),
-    /// `corbaloc:`
+    /// A corbaloc URL: `corbaloc:...`.
     Corbaloc(Corbaloc),
-    /// `corbaname:`
+    /// A corbaname URL: `corbaname:...`.
     Corbaname(Corbaname),
 }
 

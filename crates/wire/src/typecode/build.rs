@@ -19,11 +19,11 @@ pub enum TypeCodeError {
     RepositoryId,
     /// The name of a member is not an identifier, or another member has it.
     MemberName,
-    /// A member has a type that members cannot have.
+    /// A member has a type that no member can have, such as void.
     Member,
     /// Two arms of a union have the same label.
     DuplicateLabel,
-    /// The discriminator cannot have the value of a label.
+    /// The type of the discriminator does not have the value of a label.
     Label,
     /// The discriminator is not a number, character, boolean or enumeration.
     Discriminator,
@@ -60,14 +60,14 @@ impl TypeCodeError {
 
     fn text(self) -> &'static str {
         match self {
-            TypeCodeError::Name => "the name of a type is no identifier",
-            TypeCodeError::RepositoryId => "a repository id has no format",
-            TypeCodeError::MemberName => "the name of a member is no identifier, or stands twice",
+            TypeCodeError::Name => "the name of a type is not an identifier",
+            TypeCodeError::RepositoryId => "a repository id has no format prefix, such as IDL:",
+            TypeCodeError::MemberName => "the name of a member is not an identifier, or occurs twice",
             TypeCodeError::Member => "a member has a type that members cannot have",
-            TypeCodeError::DuplicateLabel => "a label stands twice",
+            TypeCodeError::DuplicateLabel => "a label occurs twice",
             TypeCodeError::Label => "a label does not fit the discriminator",
             TypeCodeError::Discriminator => "this type cannot be a discriminator",
-            TypeCodeError::Digits => "a fixed has 1 to 31 digits, of which the scale is a part",
+            TypeCodeError::Digits => "a fixed has 1 to 31 digits, and its scale does not exceed them",
             TypeCodeError::Length => "an array has at least one element",
         }
     }
@@ -81,7 +81,7 @@ impl fmt::Display for TypeCodeError {
 
 impl std::error::Error for TypeCodeError {}
 
-/// An arm of a union to create. An arm with several labels needs one `UnionArm` for each.
+/// An arm of a union to create. An arm with several labels needs one `UnionMember` for each label.
 #[derive(Clone, Debug)]
 pub struct UnionMember {
     /// The label: a number, the code of a character, the number of an enumerator, 0 or 1. `None`
@@ -300,8 +300,8 @@ impl TypeCode {
         Ok(finish(Node { content, ..named(Kind::ValueBox, id, name)? }))
     }
 
-    /// Creates a placeholder for the type with this repository id, for members inside that type
-    /// itself. The creation of that type replaces the placeholder.
+    /// Creates a placeholder for the type with this repository id, for use inside the definition of
+    /// that type. The creation of the type replaces the placeholder.
     ///
     /// ```
     /// use corelane_wire::typecode::TypeCode;
@@ -359,7 +359,7 @@ fn with_state(
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
 }
 
-/// The names of members, which must differ in more than case.
+/// The names of members. Two names must differ in more than upper and lower case.
 #[derive(Default)]
 struct MemberNames(HashSet<String>);
 
@@ -396,7 +396,7 @@ fn plain_members<N: AsRef<str>>(
     members.collect()
 }
 
-/// Checks a type that becomes a part of another one.
+/// Checks a type that becomes a part of another type.
 fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     match part {
         TypeCode(TypeCodeRepr::Announced(id)) => Ok(Child::Announced((&*id).into())),
@@ -452,7 +452,7 @@ struct GraphCopy {
     places: HashMap<usize, u32>,
     /// The repository id of the type that is node 0 of the new graph.
     own: Option<Box<str>>,
-    /// True to copy all parts, without names; false to copy only incomplete parts.
+    /// True to copy all parts without names; false to copy only the incomplete parts.
     compact: bool,
     incomplete: bool,
 }

@@ -16,8 +16,8 @@ pub(super) fn equivalent(a: View<'_>, b: View<'_>) -> bool {
 
 struct Comparison {
     exact: bool,
-    /// Pairs of types whose comparison has begun. Types may be recursive, so a pair is compared
-    /// once: if its parts differ, the whole comparison ends.
+    /// Pairs of types whose comparison has begun. Types may be recursive, so a pair that occurs
+    /// again counts as equal: if its parts differ, its first comparison returns false.
     seen: HashSet<(usize, usize)>,
 }
 

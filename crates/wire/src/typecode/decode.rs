@@ -17,7 +17,8 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
-    // Capacity for one: most types have a single part, and a vector that grows begins with four.
+    // The vectors begin with capacity for one element, because most types have a single part. An
+    // empty vector would grow to four elements.
     let (nodes, seen) = (Vec::with_capacity(1), Vec::with_capacity(1));
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
@@ -39,7 +40,7 @@ struct TypeCodeReader {
     seen: Vec<(usize, Child)>,
     /// The types that are being read, the outermost first.
     open: Vec<u32>,
-    /// The number of levels of types that will be written more often than they were read.
+    /// The number of levels of types that an encoder will write in place of a received indirection.
     copied: u32,
 }
 
@@ -103,10 +104,11 @@ impl TypeCodeReader {
         Ok(child)
     }
 
-    /// Counts how many levels of types are written again because they are indirections. The encoder
-    /// sends an [indirection](Kind::is_sent_as_indirection) for few kinds of types. For the others
-    /// it writes the target again, with its parts, down to the next type of those kinds. This
-    /// copying must end, and must not nest deeper than the reading limit.
+    /// Counts the levels of types that the encoder will write in place of a received indirection.
+    /// The encoder sends an indirection to [few kinds](Kind::is_sent_as_indirection) of types. For
+    /// a type of another kind it writes the target again with its parts, down to the next type of
+    /// those few kinds. Writing the target must end, and must not nest deeper than the reading
+    /// limit.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
         while let Child::Here(index) = at
@@ -114,7 +116,7 @@ impl TypeCodeReader {
             && (node.kind.has_id() || self.is_nameless(*index))
             && !node.kind.is_sent_as_indirection()
         {
-            // Inside itself, a named type is always written as an indirection.
+            // A named type that occurs inside itself is always written as an indirection.
             if boxes.contains(index) || (node.kind.has_id() && self.open.contains(index)) {
                 break;
             }
@@ -129,7 +131,7 @@ impl TypeCodeReader {
             if node.kind.has_id() {
                 break;
             }
-            // This type is still being read.
+            // The content is missing, because this type is still being read.
             let inside = self.open.iter().skip_while(|open| *open != index).skip(1);
             let nameless = inside.clone().take_while(|open| self.is_nameless(**open)).count();
             if nameless == inside.count() {
@@ -141,8 +143,8 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // Except for long chains, a copy is hardly larger than the indirection. The writer itself
-        // bounds long descriptions.
+        // Only long chains are counted, because a short copy is hardly larger than an indirection.
+        // The writer bounds long descriptions.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MOST_COPIED { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
@@ -243,7 +245,7 @@ impl TypeCodeReader {
         }
     }
 
-    /// Returns the kind of the type behind its aliases, if these were read completely.
+    /// Returns the kind of a type without its aliases, if the aliases were read completely.
     fn kind_of(&self, child: &Child) -> Option<Kind> {
         let mut at = child;
         for _ in 0..super::graph::MOST_ALIASES {

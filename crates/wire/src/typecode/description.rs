@@ -1,8 +1,8 @@
-//! Types described by constants, as generated code has them in statics.
+//! Descriptions of types as constants, which generated code stores in statics.
 
 use super::Kind;
 
-/// A type as constant data. Descriptions refer to each other, in cycles too, through their statics.
+/// A type as constant data. Descriptions in statics can refer to each other, even in cycles.
 ///
 /// ```
 /// use corelane_wire::typecode::description::{LONG, member, sequence, structure};
@@ -233,8 +233,8 @@ pub const fn member(name: &'static str, ty: &'static TypeDescription) -> MemberD
     MemberDescription { name, ty, label: 0, visibility: 0 }
 }
 
-/// An arm of a union: one for each label. The label of an enumerator is its number, that of a
-/// character its code.
+/// An arm of a union with one label; an arm with several labels is repeated for each. The label is
+/// the number of an enumerator or the code of a character.
 #[must_use]
 pub const fn arm(label: i128, name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
     MemberDescription { name, ty, label, visibility: 0 }

@@ -22,20 +22,20 @@ impl TypeDescription {
     /// Writes the described type.
     ///
     /// # Errors
-    /// No error occurs, except for a label that is a character which the encoder cannot write.
+    /// [`CdrError`] if a label is a character that the encoder cannot write.
     pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         TypeCode::described(self).encode(e)
     }
 }
 
-/// Maximum total size in bytes of descriptions that one TypeCode repeats where an indirection could
-/// be. Without it, a received TypeCode with many short indirections to one long enumeration would
-/// become huge when it is written.
+/// Maximum total size in bytes of the descriptions that one TypeCode repeats instead of sending an
+/// indirection. Without this bound, a received TypeCode with many indirections to one long
+/// enumeration would become huge when it is written.
 const MAX_REPEATED: usize = 64 << 10;
 
 struct TypeCodeWriter {
-    /// The descriptions of named types in the output. Unnamed types are written again, because some
-    /// peers do not find them through an indirection.
+    /// The descriptions of named types in the output. Unnamed types are not recorded but written
+    /// again, because some peers do not resolve indirections to them.
     written: HashMap<usize, WrittenType>,
     /// Size in bytes of the descriptions that were repeated.
     repeated: usize,
@@ -74,11 +74,11 @@ impl TypeCodeWriter {
         Ok(())
     }
 
-    /// Returns true if a type that is already in the output is written again. Some peers accept no
-    /// indirection to it: see [`Kind::is_sent_as_indirection`].
+    /// Returns true if the encoder writes a type again that is already in the output. The reason is
+    /// that some peers refuse indirections to some kinds of types
+    /// ([`Kind::is_sent_as_indirection`]).
     fn may_repeat(&mut self, kind: Kind, place: WrittenType) -> bool {
-        // A type that occurs inside itself is always written there as an indirection, whatever its
-        // kind.
+        // A type of any kind that occurs inside itself is written there as an indirection.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
         let repeated = self.repeated + len;
         if repeated > MAX_REPEATED {
@@ -159,7 +159,7 @@ pub(crate) fn write_label(kind: Kind, label: i128, e: &mut Encoder<'_>) -> Resul
         Kind::UShort => e.write_u16(label.try_into().map_err(|_| BAD)?),
         Kind::ULong | Kind::Enum => e.write_u32(label.try_into().map_err(|_| BAD)?),
         Kind::ULongLong => e.write_u64(label.try_into().map_err(|_| BAD)?),
-        // A char label is a character of ISO 8859-1, whatever code set the connection uses for
+        // A char label is a character of ISO 8859-1; the code set of the connection applies only to
         // values.
         Kind::Boolean | Kind::Char | Kind::Octet => e.write_u8(label.try_into().map_err(|_| BAD)?),
         Kind::WChar => {

@@ -1,4 +1,4 @@
-//! The parts of a TypeCode: in statics, or in a graph that was decoded or created.
+//! The representation of TypeCodes: statics, or a graph of nodes that was decoded or created.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::description::{self, TypeDescription};
 use super::{Kind, TypeCode};
 use crate::cdr::CdrError;
 
-/// Types that refer to each other, in cycles too. Each part occurs once, and a graph is immutable.
+/// An immutable set of types that refer to each other, possibly in cycles. Each type occurs once.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(super) nodes: Vec<Node>,
@@ -185,8 +185,7 @@ impl<'t> View<'t> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
     }
 
-    /// Returns a value type and the concrete types that it inherits from. The type itself comes
-    /// first.
+    /// Returns the value type itself, and then the concrete value types from which it inherits.
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
@@ -200,8 +199,8 @@ impl<'t> View<'t> {
         Ok(found)
     }
 
-    /// Returns true if a value of this type with state can be used as a value of the type
-    /// `expected`.
+    /// Returns true if a value of this type can be used as a value of type `expected`, and this
+    /// type has state.
     pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
         if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
             return false;

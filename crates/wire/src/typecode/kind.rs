@@ -101,7 +101,7 @@ kinds! {
     Native = 31 "native",
     /// An abstract interface.
     AbstractInterface = 32 "abstract interface",
-    /// A local interface; a value of it is never in a message.
+    /// A local interface; its references are never in a message.
     LocalInterface = 33 "local interface",
     /// A component.
     Component = 34 "component",
@@ -133,16 +133,16 @@ impl Kind {
         }
     }
 
-    /// Returns true for an interface of any sort, whose only parameters are an id and a name.
+    /// Returns true for every kind of interface. Their only parameters are an id and a name.
     #[must_use]
     pub const fn is_interface(self) -> bool {
         matches!(self, Kind::ObjRef | Kind::AbstractInterface | Kind::LocalInterface | Kind::Component | Kind::Home)
     }
 
-    /// Returns true if a sent TypeCode refers back to an earlier description of a type of this
-    /// kind. The specification allows this for every kind with a repository id. TAO supports
-    /// indirections to five kinds only and refuses a message with any other (MARSHAL), so only
-    /// these five return true.
+    /// Returns true if the encoder sends an indirection to an earlier description of a type of this
+    /// kind. The specification permits indirections for every kind with a repository id. TAO
+    /// supports indirections to five kinds only and refuses other messages with MARSHAL, so only
+    /// these five kinds return true.
     #[must_use]
     pub(crate) const fn is_sent_as_indirection(self) -> bool {
         matches!(self, Kind::Struct | Kind::Union | Kind::Value | Kind::Event | Kind::Alias)

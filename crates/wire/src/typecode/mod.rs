@@ -4,15 +4,14 @@
 //! basic kinds        unsigned long kind
 //! string, fixed      kind | bound, or digits and scale
 //! all others         kind | encapsulation: repository id, name, members...
-//! seen before        0xffffffff | long offset, from itself back to the kind of that type
+//! earlier type       0xffffffff | long offset, from the offset itself back to the kind of the earlier type
 //! ```
 //!
 //! A type comes from constants ([`description`]) of the IDL compiler, from the functions of
-//! [`TypeCode`], or from a message. The three are indistinguishable.
+//! [`TypeCode`], or from a message. The origin makes no difference in use.
 //!
 //! Types may be recursive and may share parts, so every traversal remembers the types that it has
-//! visited. Without this, a message of some kilobytes could describe a type that takes forever to
-//! traverse.
+//! visited. Otherwise a message of some kilobytes could describe a type whose traversal never ends.
 
 mod build;
 mod compare;
@@ -111,7 +110,7 @@ impl TypeCode {
     }
 
     /// Returns the number of members of a structure, exception, union, enumeration or value. An arm
-    /// with several labels counts once for each.
+    /// with several labels counts once for each label.
     #[must_use]
     pub fn member_count(&self) -> usize {
         self.view().member_count()
@@ -130,8 +129,8 @@ impl TypeCode {
         view.member(index).filter(|_| view.kind() != Kind::Enum).map(|member| member.ty.to_type_code())
     }
 
-    /// Returns the label of an arm of a union. It is a number, the code of a character, the number
-    /// of an enumerator, 0 or 1. `None` for the default arm.
+    /// Returns the label of an arm of a union: a number, the code of a character, the number of an
+    /// enumerator, or 0 or 1 for a boolean. Returns `None` for the default arm.
     #[must_use]
     pub fn member_label(&self, index: usize) -> Option<i128> {
         let view = self.view();
@@ -198,8 +197,8 @@ impl TypeCode {
         view.content().filter(|_| matches!(view.kind(), Kind::Value | Kind::Event)).map(View::to_type_code)
     }
 
-    /// Returns the whole state of a value type, its bases' state first. Empty for other types, and
-    /// if the chain of bases is endless.
+    /// Returns the whole state of a value type, its bases' state first. The list is empty for other
+    /// types, and if the chain of bases is endless.
     #[must_use]
     pub fn state_members(&self) -> Vec<ValueMember> {
         let view = self.view().resolved();
@@ -214,10 +213,10 @@ impl TypeCode {
         view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
     }
 
-    /// Returns true if a value of this type can be used as one of type `expected`. This holds if
-    /// the types are equivalent, or if this is a value type with state that inherits from
-    /// `expected`. For an abstract `expected` type every value type with state is accepted, because
-    /// a TypeCode does not name the abstract types that its type supports.
+    /// Returns true if a value of this type can be used as a value of type `expected`. This holds
+    /// if the types are equivalent, or if this is a value type with state that inherits from
+    /// `expected`. If `expected` is abstract, every value type with state is accepted, because a
+    /// TypeCode does not name the abstract types that its type supports.
     #[must_use]
     pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().resolved(), expected.view().resolved());

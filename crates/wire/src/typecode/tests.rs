@@ -33,7 +33,7 @@ fn decoded(octets: &[u8]) -> Result<TypeCode, CdrError> {
 }
 
 #[test]
-fn types_come_back_in_both_orders() {
+fn types_round_trip_in_both_byte_orders() {
     for description in ALL {
         let type_code = TypeCode::described(description);
         for endian in [Endian::Big, Endian::Little] {
@@ -63,7 +63,7 @@ fn an_event_type_is_a_value_type_of_another_kind() {
 }
 
 #[test]
-fn the_layout_of_a_recursive_type() {
+fn recursive_type_is_written_with_an_indirection() {
     static LIST: TypeDescription = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
     let octets = encoded(&TypeCode::described(&LIST), Endian::Big);
     #[rustfmt::skip]
@@ -81,7 +81,7 @@ fn the_layout_of_a_recursive_type() {
 }
 
 #[test]
-fn the_layout_of_an_enumeration_that_comes_twice() {
+fn enumeration_that_occurs_twice_is_written_twice() {
     static COLOUR: TypeDescription = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
     static TWICE: TypeDescription = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
     let octets = encoded(&TypeCode::described(&TWICE), Endian::Big);
@@ -153,7 +153,7 @@ fn indirections_are_sent_to_five_kinds() {
     for ty in others.map(Result::unwrap) {
         assert_eq!(indirections(&ty), 0, "{ty}");
     }
-    // The structure in a box that is written again becomes an indirection.
+    // The box is written twice; the second time, the structure in it becomes an indirection.
     let structure = TypeCode::structure("IDL:S:1.0", "S", [("x", long())]).unwrap();
     assert_eq!(indirections(&TypeCode::value_box("IDL:B:1.0", "B", structure).unwrap()), 1);
 }
@@ -187,7 +187,7 @@ fn a_received_type_with_many_indirections_grows_by_a_bounded_amount() {
 }
 
 #[test]
-fn accessors_answer_for_their_kinds_only() {
+fn accessors_return_none_for_other_kinds() {
     let number = TypeCode::described(&NUMBER);
     assert_eq!((number.kind(), number.id(), number.name()), (Kind::Union, "IDL:Number:1.0", "Number"));
     assert_eq!((number.member_count(), number.default_index(), number.member_label(1)), (3, Some(2), Some(1)));
@@ -205,7 +205,7 @@ fn accessors_answer_for_their_kinds_only() {
 }
 
 #[test]
-fn aliases_are_looked_through_and_ids_decide() {
+fn equivalence_ignores_aliases_and_compares_ids() {
     let names = TypeCode::described(&NAMES);
     let plain = TypeCode::sequence(TypeCode::wstring(7), 3).unwrap();
     assert!(names.equivalent(&plain) && plain.equivalent(&names) && names != plain);
@@ -232,7 +232,7 @@ fn compact_types_have_ids_and_no_names() {
 }
 
 #[test]
-fn recursive_types_are_complete_when_the_last_announced_part_is_there() {
+fn recursive_type_is_complete_when_its_last_placeholder_is_replaced() {
     let inner = TypeCode::structure(
         "IDL:B:1.0",
         "B",
@@ -254,7 +254,7 @@ fn recursive_types_are_complete_when_the_last_announced_part_is_there() {
 }
 
 #[test]
-fn types_that_cannot_be() {
+fn impossible_types_are_refused() {
     let long = || TypeCode::LONG;
     let name = |name| TypeCode::structure("IDL:S:1.0", name, [("x", long())]).err();
     assert_eq!((name("S"), name("1S"), name("a b")), (None, Some(TypeCodeError::Name), Some(TypeCodeError::Name)));
@@ -305,7 +305,7 @@ fn indirections_lead_to_a_kind_that_was_read() {
 }
 
 #[test]
-fn malformed_types() {
+fn malformed_types_are_refused() {
     assert_eq!(decoded(&[0, 0, 0, 37]).err(), Some(CdrError::BadTypeCode));
     assert_eq!(decoded(&with_member(&[0, 0, 0, 1])).err(), Some(CdrError::IllegitimateMember));
     assert_eq!(decoded(&with_member(&[0, 0, 0, 28, 0, 32, 0, 0])).err(), Some(CdrError::BadTypeCode));
@@ -318,7 +318,7 @@ fn malformed_types() {
 }
 
 #[test]
-fn arrays_have_elements() {
+fn arrays_of_length_0_are_refused() {
     let array = |length| decoded(&[0, 0, 0, 20, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, length]);
     assert_eq!((array(0).err(), array(1).map(|array| array.length())), (Some(CdrError::BadTypeCode), Ok(Some(1))));
     assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::Length));
@@ -370,7 +370,7 @@ fn read_and_written(e: &Encoder<'_>) -> Result<TypeCode, CdrError> {
 }
 
 #[test]
-fn circles_of_types_without_names_are_refused() {
+fn cycles_of_unnamed_types_are_refused() {
     // A sequence of itself, and a sequence of a sequence of the first.
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_indirection(e, 0));
@@ -378,7 +378,7 @@ fn circles_of_types_without_names_are_refused() {
     let mut e = Encoder::new();
     write_sequence(&mut e, &|e| write_sequence(e, &|e| write_indirection(e, 0)));
     assert_eq!(read_and_written(&e).err(), Some(CdrError::BadIndirection));
-    // A box of a sequence of itself is not IDL, but it can be written.
+    // A box of a sequence of itself is impossible in IDL, but an encoder can write it.
     let mut e = Encoder::new();
     let place = std::cell::Cell::new(0);
     let write_box = |e: &mut Encoder<'_>| {
@@ -403,7 +403,7 @@ fn circles_of_types_without_names_are_refused() {
 }
 
 #[test]
-fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_read() {
+fn types_that_are_written_again_keep_the_nesting_limit() {
     fn chain(e: &mut Encoder<'_>, depth: usize, end: &dyn Fn(&mut Encoder<'_>)) {
         match depth.checked_sub(1) {
             Some(depth) => write_sequence(e, &|e| chain(e, depth, end)),
@@ -457,9 +457,9 @@ fn types_without_names_that_are_written_anew_nest_no_deeper_than_those_that_are_
 }
 
 /// omniORB 4.2.5 writes -2 as the default index of a union whose labels cover all values. JacORB
-/// and the specification have -1.
+/// and the specification use -1.
 #[test]
-fn a_negative_default_index_is_none() {
+fn negative_default_index_means_no_default() {
     static COMPLETE: TypeDescription =
         union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
     let octets = encoded(&TypeCode::described(&COMPLETE), Endian::Big);
@@ -488,7 +488,7 @@ fn nesting_is_bounded() {
 }
 
 #[test]
-fn types_that_share_their_parts_are_compared_and_written_without_visiting_them_twice() {
+fn shared_parts_of_types_are_compared_and_written_once() {
     // Each type contains the previous one twice: 2^100 parts.
     let build = || {
         let mut type_code = TypeCode::structure("IDL:S0:1.0", "S0", [("x", TypeCode::LONG)]).unwrap();

@@ -1,4 +1,5 @@
-//! The operations of `vectors/fix.idl`, and values by TypeCode, as the vectors describe them.
+//! Decoding of the operations of `vectors/fix.idl`, and of values by TypeCode, to the JSON form of
+//! the vectors.
 
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, Decoder, Version};

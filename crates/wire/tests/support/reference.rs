@@ -1,4 +1,4 @@
-//! References as the vectors describe them.
+//! Conversion of references to the JSON form of the vectors.
 
 use corelane_wire::Limits;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo};
@@ -41,7 +41,7 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
         | ProfileAddress::SharedMemory { path, .. } => {
             out["rendezvous_point"] = json!(path);
         }
-        // Neither TAO nor another ORB writes such a profile.
+        // No other ORB writes such a profile.
         ProfileAddress::Other { .. } => panic!("a reference of another ORB with an added transport"),
     }
     out
@@ -134,6 +134,6 @@ fn protocol(protocol: &ProtocolValue) -> Value {
             json!({"protocol_type": tag, "unix_domain": properties})
         }
         // TAO writes no such protocol.
-        ProtocolValue::SharedMemory | ProtocolValue::Other => panic!("a reference of TAO with our own protocol"),
+        ProtocolValue::SharedMemory | ProtocolValue::Other => panic!("a reference of TAO with a protocol of Corelane"),
     }
 }

@@ -1,5 +1,6 @@
-//! The benchmark `counts`: costs of a call that are counted instead of timed. They do not depend on
-//! the machine's load.
+//! The benchmark `counts`: quantities of a call that are counted, such as system calls and locks.
+//!
+//! Unlike times, counts do not depend on the machine's load.
 
 mod peers;
 mod stepped;
@@ -10,30 +11,30 @@ use corelane_sys::counters;
 use crate::Failure;
 use crate::address::LOOPBACK;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::start_sleeping_echo;
+use crate::launch::start_non_polling_echo;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::client::{target, two_way};
 use crate::orb::generated::cubit::{CountedTargetRef, Tally};
-use crate::orb::{ServerArchitecture, sleeping_client_orb};
+use crate::orb::{ServerArchitecture, non_polling_client_orb};
 use crate::peer::PeerKind;
-use crate::report::{Report, bounded};
+use crate::report::{Report, format_with_bound};
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Number of calls that are counted.
-pub(crate) const CALLS: usize = 1000;
+/// Number of calls over which the quantities are counted.
+pub(crate) const COUNTED_CALLS: usize = 1000;
 
-/// Maximum number of attempts to count the calls without a disturbance.
+/// Maximum number of attempts to count the calls without an interfering event.
 const TRIES: usize = 20;
 
-/// The dispatch architectures. A pool has one thread, so that the same thread runs, and counts, all
-/// requests.
+/// Dispatch architectures that are counted. A pool has one thread, because each thread counts only
+/// its own work.
 const ARCHITECTURES: [ServerArchitecture; 3] =
     [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(1), ServerArchitecture::Reactive];
 
-/// Operations that `counts` runs by default.
-const USUAL: [MeasuredOperation; 9] = [
+/// Operations that `counts` measures by default.
+const DEFAULT_OPERATIONS: [MeasuredOperation; 9] = [
     MeasuredOperation::Nothing,
     MeasuredOperation::Octet,
     MeasuredOperation::Long,
@@ -41,26 +42,27 @@ const USUAL: [MeasuredOperation; 9] = [
     MeasuredOperation::Longs(4),
     MeasuredOperation::Longs(1024),
     MeasuredOperation::Structs(4),
-    MeasuredOperation::Text(20),
+    MeasuredOperation::String(20),
     MeasuredOperation::Oneway,
 ];
 
-/// A deadline that a timer enforces, and that no call here reaches.
+/// A deadline for which the ORB sets a timer. No call here reaches the deadline.
 const PRECISE: Timeout = Timeout::Precise(std::time::Duration::from_secs(60));
 
-/// Reports counts per call on the client's and the server's thread.
+/// Reports counts per call of the client's thread and of the server's thread.
 pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
-    let orb = sleeping_client_orb()?;
-    let operations = options.operations_or(&USUAL);
+    let orb = non_polling_client_orb()?;
+    let operations = options.operations_or(&DEFAULT_OPERATIONS);
     let (oneways, two_ways): (Vec<_>, Vec<_>) = operations.iter().copied().partition(|operation| operation.is_oneway());
     for architecture in ARCHITECTURES {
-        let (_server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
+        let (_server, reference) = start_non_polling_echo(architecture, LOOPBACK, &options.placement)?;
         let coarse = target(&orb, &reference)?;
         let policies = CallPolicies { timeout: Some(PRECISE), ..CallPolicies::NONE };
         let precise = CountedTargetRef::from_object(coarse.as_object().with_policies(policies));
         for (target, deadline) in [(&precise, ", precise deadline"), (&coarse, "")] {
             let mut values = Vec::new();
-            // A flood of oneways comes last: it may move the connection to other threads for good.
+            // Floods of oneways come last, because they may move the connection to other threads
+            // permanently.
             let operations = two_ways.iter().chain(oneways.iter().filter(|_| deadline.is_empty()));
             for &operation in operations {
                 progress.show(&format!("counts: {architecture} {operation}"));
@@ -70,20 +72,20 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                     transport: "tcp",
                     op: operation.to_string(),
                     config: architecture.config() + deadline,
-                    along: None,
+                    axis_point: None,
                 };
-                let (client, server) = of_calls(target, operation)?;
+                let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // Another thread than the one that ran the oneways may answer the question.
+                // After oneways, another thread than theirs may answer the question for the counts.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
             }
             progress.clear();
             let title = format!("counts per call, {}{deadline}", architecture.config());
-            report.text(&table(&title, &values))?;
-            report.records(&title, &values)?;
+            report.add_text(&table(&title, &values))?;
+            report.add_json_values(&title, &values)?;
         }
     }
     stepped::stepped(&ARCHITECTURES, &operations, options, report, progress)?;
@@ -92,21 +94,21 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
         progress.show(&format!("counts: locks of {kind}"));
         let counted = peers::locks(kind, options);
         progress.clear();
-        values.extend(report.found("counts", kind.name(), counted)?.into_iter().flatten());
+        values.extend(report.or_report_missing("counts", kind.name(), counted)?.into_iter().flatten());
     }
-    report.missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
-    if values.is_empty() { Ok(()) } else { report.values("locks per call of other ORBs", &values) }
+    report.add_missing("counts", PeerKind::JacOrb.name(), "locks: they are inside the Java virtual machine")?;
+    if values.is_empty() { Ok(()) } else { report.add_values("locks per call of other ORBs", &values) }
 }
 
-/// Bounds of the design for a call with plain arguments.
+/// Maximum counts of both sides that the design permits for a call.
 #[derive(Clone, Copy)]
 struct Bounds {
     client: Bound,
     server: Bound,
 }
 
-/// Bounds of one side. If system calls are bounded, hand-offs, futex calls and locks of the ORB
-/// must be 0.
+/// Maximum counts of one side. If system calls have a bound, the bound of hand-offs, futex calls
+/// and ORB locks is 0.
 #[derive(Clone, Copy)]
 struct Bound {
     system_calls: Option<f64>,
@@ -116,21 +118,21 @@ struct Bound {
 impl Bounds {
     fn of(architecture: ServerArchitecture, operation: MeasuredOperation, precise: bool) -> Bounds {
         use MeasuredOperation::{
-            Long, Longs, Nothing, Octet, Octets, Oneway, Short, Struct, Structs, TakeLongs, TakeOctets, Text,
+            Long, Longs, Nothing, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLongs, TakeOctets,
         };
-        // A result of variable size takes one allocation. The servant makes it at the server, the
-        // caller at the client.
+        // A result of variable size takes one allocation: by the servant in the server, by the stub
+        // in the client.
         let allocations = Some(match operation {
             Nothing | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) => 0.0,
-            Longs(_) | Structs(_) | Octets(_) | Text(_) => 1.0,
+            Longs(_) | Structs(_) | Octets(_) | String(_) => 1.0,
         });
         if operation.is_oneway() {
-            // The client does not wait. The server's system calls depend on how many messages
-            // arrive together.
+            // The client of a oneway does not wait. The server's number of system calls depends on
+            // the number of messages that arrive together.
             let client = Bound { system_calls: Some(1.0), allocations };
             return Bounds { client, server: Bound { system_calls: None, allocations: None } };
         }
-        // A thread that waits for several connections makes one more system call.
+        // A thread that waits for several connections needs one more system call, `epoll_wait`.
         let server = if architecture == ServerArchitecture::PerConnection { 2.0 } else { 3.0 };
         Bounds {
             client: Bound { system_calls: Some(if precise { 3.0 } else { 2.0 }), allocations },
@@ -139,18 +141,18 @@ impl Bounds {
     }
 }
 
-/// Returns the counts of each side's thread in [`CALLS`] calls, client and server.
+/// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`] calls.
 ///
-/// If the machine stops the client for a while, the hang-up monitor watches its connection again.
-/// The next call suspends the monitoring again, under a lock of the ORB and with two system calls.
-/// Counts that contain such a change are discarded, and the calls are counted again.
-pub(crate) fn of_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
-    calls(target, operation, CALLS, &mut Samples::with_room(CALLS))?;
+/// If the kernel stops the client for a while, the hang-up monitor watches its connection again.
+/// The next call suspends the monitoring, which takes a lock of the ORB and two system calls.
+/// Counts with such a change are discarded, and the calls are counted again.
+pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
+    calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;
     for _ in 1..TRIES {
         let (client, server, made) = count(target, operation)?;
         let disturbed = made.orb_locks > 0 || client.orb_locks > 0;
-        if !disturbed || client.orb_locks >= CALLS as u64 {
+        if !disturbed || client.orb_locks >= COUNTED_CALLS as u64 {
             return Ok((client, server));
         }
     }
@@ -159,19 +161,19 @@ pub(crate) fn of_calls(target: &CountedTargetRef, operation: MeasuredOperation) 
 
 /// Makes the counted calls once. Also returns the client's counts before the first call.
 fn count(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally, Tally), Failure> {
-    let samples = &mut Samples::with_room(CALLS);
-    // The argument is made before the first call; a run without calls makes it too.
+    let samples = &mut Samples::with_capacity(COUNTED_CALLS);
+    // Includes the creation of the argument, which a run of 0 calls also makes.
     let before = tally();
     calls(target, operation, 0, samples)?;
     let made = difference(&tally(), &before);
-    // Reading the server's count is itself a call. A run without calls measures the cost of this
-    // call, and of the call whose whole result is compared.
+    // Reading the server's counts is itself a call, and a run may begin with a call for the full
+    // comparison. A run of 0 calls measures both.
     let first = target.counted()?;
     calls(target, operation, 0, samples)?;
     let asked = difference(&target.counted()?, &first);
     let server_before = target.counted()?;
     let before = tally();
-    calls(target, operation, CALLS, samples)?;
+    calls(target, operation, COUNTED_CALLS, samples)?;
     let client = difference(&difference(&tally(), &before), &made);
     let server = difference(&difference(&target.counted()?, &server_before), &asked);
     Ok((client, server, made))
@@ -219,7 +221,7 @@ fn difference(after: &Tally, before: &Tally) -> Tally {
     }
 }
 
-/// The counted quantities, in the order of the columns.
+/// Names of the counted quantities, in the order of the columns.
 const COUNTED: [&str; 8] = [
     "system calls",
     "heap allocations",
@@ -233,7 +235,7 @@ const COUNTED: [&str; 8] = [
 
 /// Returns counts per call with their bounds, in the order of [`COUNTED`].
 fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<SingleValue> {
-    let calls = CALLS as f64;
+    let calls = COUNTED_CALLS as f64;
     let none = bound.system_calls.map(|_| 0.0);
     let counts = [
         (tally.system_calls, bound.system_calls),
@@ -245,9 +247,9 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
         (tally.lane_locks, None),
         (tally.orb_locks, none),
     ];
-    let values = COUNTED.iter().zip(counts).map(|(what, (count, bound))| SingleValue {
+    let values = COUNTED.iter().zip(counts).map(|(quantity, (count, bound))| SingleValue {
         label: label.clone(),
-        what: format!("{side}: {what}"),
+        quantity: format!("{side}: {quantity}"),
         value: count as f64 / calls,
         unit: "",
         bound,
@@ -255,16 +257,17 @@ fn told(label: &FigureLabel, side: &str, tally: Tally, bound: Bound) -> Vec<Sing
     values.collect()
 }
 
-/// Formats one line for each operation and side. A count above its bound is followed by the bound.
+/// Formats one line for each operation and side. A count that exceeds its bound is followed by the
+/// bound.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<7}", "op", "side");
-    COUNTED.iter().for_each(|what| text.push_str(&format!(" {what:>18}")));
+    COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {quantity:>18}")));
     for row in values.chunks(COUNTED.len()) {
         let Some(first) = row.first() else { continue };
-        let side = first.what.split(':').next().unwrap_or_default();
+        let side = first.quantity.split(':').next().unwrap_or_default();
         text.push_str(&format!("\n  {:<12} {side:<7}", first.label.op));
         for value in row {
-            text.push_str(&format!(" {:>18}", bounded(value)));
+            text.push_str(&format!(" {:>18}", format_with_bound(value)));
         }
     }
     text.push('\n');
@@ -276,14 +279,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_above_their_bounds_stand_out() {
+    fn counts_above_their_bounds_show_the_bound() {
         let label = FigureLabel {
             bench: "counts",
             peer: "Corelane",
             transport: "tcp",
             op: "octet".into(),
             config: "reactive".into(),
-            along: None,
+            axis_point: None,
         };
         let tally = |system_calls| Tally {
             system_calls,
@@ -295,7 +298,7 @@ mod tests {
             allocations: 0,
             allocated_octets: 0,
         };
-        let calls = CALLS as u64;
+        let calls = COUNTED_CALLS as u64;
         let bounds = Bounds::of(ServerArchitecture::Reactive, MeasuredOperation::Octet, false);
         let mut values = told(&label, "client", tally(2 * calls), bounds.client);
         values.extend(told(&label, "server", tally(4 * calls), bounds.server));

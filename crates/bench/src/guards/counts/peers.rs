@@ -1,4 +1,4 @@
-//! Locks per call of other ORBs, counted by a library that is preloaded into their programs
+//! Locks per call of other ORBs. A library that is preloaded into their programs counts them
 //! (interop/peers/locks).
 
 use std::fs;
@@ -7,24 +7,24 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{FigureLabel, Subject};
+use crate::harness::{FigureLabel, MeasuredSubject};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::peer::{BuiltPeer, Counting, PeerInvocation, PeerKind, Threads, output_folder};
+use crate::peer::{BuiltPeer, CountingLibrary, PeerInvocation, PeerKind, PeerThreads, output_folder};
 use crate::sample::Samples;
 use crate::value::SingleValue;
 
-/// Numbers of calls of two runs. The difference of their counts is used, because both include the
-/// work of a program's start and end.
+/// Numbers of calls of two runs. The result is the difference between the runs, which excludes the
+/// start and the end of a program.
 const RUNS: [usize; 2] = [1000, 3000];
 
-/// Locks, and operations on condition variables.
+/// Numbers of lock operations and of condition-variable operations.
 type LockCounts = [f64; 2];
 
-/// Counts locks per call of `octet`, on both sides.
+/// Counts locks per call of the operation `octet` on both sides.
 pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let peer = options.peer(kind)?;
-    let library = build(&options.peers)?;
+    let library = build(&options.peers_folder)?;
     let mut runs = Vec::new();
     for calls in RUNS {
         runs.push(run(&peer, &library, calls, options)?);
@@ -33,7 +33,7 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
     let calls = (RUNS[1] - RUNS[0]) as f64;
     let mut values = Vec::new();
     for (side, name) in ["client", "server"].into_iter().enumerate() {
-        for (at, what) in ["locks", "waits and signals"].into_iter().enumerate() {
+        for (at, quantity) in ["locks", "waits and signals"].into_iter().enumerate() {
             values.push(SingleValue {
                 label: FigureLabel {
                     bench: "counts",
@@ -41,9 +41,9 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
                     transport: "tcp",
                     op: "octet".to_owned(),
                     config: "as it comes".to_owned(),
-                    along: None,
+                    axis_point: None,
                 },
-                what: format!("{name}: {what}"),
+                quantity: format!("{name}: {quantity}"),
                 value: (second[side][at] - first[side][at]) / calls,
                 unit: "",
                 bound: None,
@@ -53,16 +53,19 @@ pub(super) fn locks(kind: PeerKind, options: &BenchOptions) -> Result<Vec<Single
     Ok(values)
 }
 
-/// Returns the counts of client and server in a run of `calls` calls.
+/// Returns the counts of client and server for a run of `calls` calls.
 fn run(peer: &BuiltPeer, library: &Path, calls: usize, options: &BenchOptions) -> Result<[LockCounts; 2], Failure> {
     let files = ["client", "server"].map(|side| library.with_file_name(format!("{side}-{}", std::process::id())));
-    let counting = |file: &PathBuf| Counting { library: library.to_path_buf(), file: file.clone() };
-    let (server, reference) =
-        peer.clone().counting(counting(&files[1])).serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
+    let counting = |file: &PathBuf| CountingLibrary { library: library.to_path_buf(), file: file.clone() };
+    let (server, reference) = peer.clone().counting(counting(&files[1])).serve(
+        BaselineTransport::Tcp,
+        PeerThreads::Default,
+        &options.placement,
+    )?;
     let client = peer.clone().counting(counting(&files[0]));
     let mut client =
         client.client(&reference, MeasuredOperation::Octet, server.pid(), PeerInvocation::Stubs, &options.placement)?;
-    client.run(0, calls, &mut Samples::with_room(calls))?;
+    client.run(0, calls, &mut Samples::with_capacity(calls))?;
     // The programs write their counts when they end.
     drop(client);
     drop(server);
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_of_the_library_is_read() {
+    fn counts_written_by_the_library_are_parsed() {
         assert_eq!(parse("12 3\n"), Some([12.0, 3.0]));
         assert_eq!(parse("12"), None);
         assert_eq!(parse(""), None);

@@ -1,10 +1,10 @@
 //! Atomic operations, instructions and kernel entries of a call, counted by single-stepping the
-//! client's or the server's process (docs/decisions/0009-atomics-are-counted-by-stepping.md).
+//! client or the server (docs/decisions/0009-atomics-are-counted-by-stepping.md).
 //!
-//! The stepped process gets one request at a time. The process has settled when all its threads
-//! that take part in calls wait in the kernel. The counts cover these threads' work from one such
-//! moment to the next. No time is measured, so neither the machine's load nor the slowness of
-//! stepping matters.
+//! The stepped process handles one request at a time. It has settled when every thread that takes
+//! part in calls waits in the kernel. The counts cover the work of these threads between two
+//! settled states. Time is not measured, so the machine's load and the slowness of stepping do not
+//! matter.
 
 use std::fs;
 use std::io;
@@ -18,37 +18,37 @@ use crate::address::LOOPBACK;
 use crate::baseline::BaselineTransport;
 use crate::cost;
 use crate::harness::{FigureLabel, Progress};
-use crate::launch::{start_caller, start_sleeping_echo};
+use crate::launch::{start_client, start_non_polling_echo};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
-use crate::peer::{PeerKind, Threads};
-use crate::report::{Report, bounded};
+use crate::peer::{PeerKind, PeerThreads};
+use crate::report::{Report, format_with_bound};
 use crate::service::RunningProgram;
 use crate::value::SingleValue;
 
-/// Number of calls of each operation before a process is stepped.
+/// Number of uncounted calls of each operation before a process is stepped.
 const WARM_UP: usize = 50;
 
 /// Number of calls that are made to find the threads that take part in calls.
 const LOOKED_AT: usize = 1000;
 
-/// Number of times that the same calls are counted; the minimum is reported.
+/// Number of samples of each count. The minimum is reported.
 const SAMPLES: usize = 9;
 
 /// Maximum time of one sample.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two checks for the client's answer while no thread runs.
+/// Interval of the checks for the client's answer while no thread runs.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// The counted quantities, in the order of the columns.
+/// Names of the counted quantities, in the order of the columns.
 const COUNTED: [&str; 3] = ["atomic operations", "instructions", "kernel entries"];
 
 /// Counts in the order of [`COUNTED`].
 type Figures = [f64; 3];
 
-/// The reason why nothing was counted.
+/// The reason why counting stopped.
 enum Stop {
     /// The kernel does not permit tracing, or the processor is not supported.
     Refused(io::Error),
@@ -61,20 +61,19 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A client, the server that it calls, and their labels.
+/// A client, the server that it calls, and the labels of their counts.
 struct SteppedPair {
     client: RunningProgram,
     server: RunningProgram,
     peer: &'static str,
     config: String,
-    /// Maximum number of atomic operations of a call with plain arguments, for the client's side
-    /// and the server's side.
+    /// Maximum number of atomic operations of a call with plain arguments, for client and server.
     most: [Option<f64>; 2],
-    /// True if this client sends oneways, and only these, when asked for them.
+    /// True if this client handles only requests for oneways.
     oneways: bool,
 }
 
-/// Counts calls of Corelane by architecture, and of omniORB.
+/// Counts calls of Corelane with each architecture, and of omniORB.
 pub(super) fn stepped(
     architectures: &[ServerArchitecture],
     operations: &[MeasuredOperation],
@@ -91,7 +90,7 @@ pub(super) fn stepped(
             Ok(counted) => values.extend(counted),
             Err(Stop::Refused(error)) => {
                 let reason = format!("atomic operations and instructions, which need ptrace: {error}");
-                return report.missing("counts", "Corelane", &reason);
+                return report.add_missing("counts", "Corelane", &reason);
             }
             Err(Stop::Failed(failure)) => return Err(failure),
         }
@@ -106,15 +105,15 @@ pub(super) fn stepped(
         };
         Failure::new(format!("atomic operations: {reason}"))
     });
-    values.extend(report.found("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
+    values.extend(report.or_report_missing("counts", PeerKind::OmniOrb.name(), counted)?.into_iter().flatten());
     let title = "atomic operations, instructions and kernel entries per call, counted step by step";
-    report.text(&table(title, &values))?;
-    report.records(title, &values)
+    report.add_text(&table(title, &values))?;
+    report.add_json_values(title, &values)
 }
 
 fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<SteppedPair, Stop> {
-    let (server, reference) = start_sleeping_echo(architecture, LOOPBACK, &options.placement)?;
-    let client = start_caller(&reference, &options.placement)?;
+    let (server, reference) = start_non_polling_echo(architecture, LOOPBACK, &options.placement)?;
+    let client = start_client(&reference, &options.placement)?;
     let server_most = if architecture == ServerArchitecture::PerConnection { 9.0 } else { 10.0 };
     let most = [Some(2.0), Some(server_most)];
     Ok(SteppedPair { client, server, peer: "Corelane", config: architecture.config(), most, oneways: true })
@@ -122,7 +121,7 @@ fn ours(architecture: ServerArchitecture, options: &BenchOptions) -> Result<Step
 
 fn omniorb(options: &BenchOptions) -> Result<SteppedPair, Stop> {
     let peer = options.peer(PeerKind::OmniOrb)?;
-    let (server, reference) = peer.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
+    let (server, reference) = peer.serve(BaselineTransport::Tcp, PeerThreads::Default, &options.placement)?;
     let client = peer.caller(&reference, &options.placement)?;
     Ok(SteppedPair {
         client,
@@ -157,15 +156,16 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the client compares the first answer, this comparison is the call.
-            let asked = usize::from(!operation.compares_first());
+            // If the client compares the first result, this comparison already makes the call.
+            let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
         }
         Ok(all)
     }
 
-    /// Returns the difference that one more call makes to the client's work for a request.
+    /// Returns the client's work for one call: the difference between two requests whose numbers of
+    /// calls differ by one.
     fn on_client(&mut self, threads: &[u32], operations: &[MeasuredOperation]) -> Result<Vec<Figures>, Stop> {
         let mut stepped = attach(&self.client, threads)?;
         settle(&mut stepped, &mut self.client)?;
@@ -185,38 +185,41 @@ impl SteppedPair {
             transport: "tcp",
             op: operation.to_string(),
             config: self.config.clone(),
-            along: None,
+            axis_point: None,
         };
         let mut values = Vec::new();
         for (side, figures, most) in [("client", client, self.most[0]), ("server", server, self.most[1])] {
-            // An allocation for a result of variable size may contain atomic operations of the
-            // allocator.
-            let bounded = !operation.is_oneway() && !operation.compares_first();
+            // Operations with results of variable size have no bound, because the memory allocator
+            // may use atomic operations.
+            let bounded = !operation.is_oneway() && !operation.has_comparison_call();
             let bounds = [most.filter(|_| bounded), None, None];
-            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(what, (value, bound))| {
-                SingleValue { label: label.clone(), what: format!("{side}: {what}"), value, unit: "", bound }
+            values.extend(COUNTED.iter().zip(figures.into_iter().zip(bounds)).map(|(quantity, (value, bound))| {
+                SingleValue { label: label.clone(), quantity: format!("{side}: {quantity}"), value, unit: "", bound }
             }));
         }
         values
     }
 }
 
-/// Returns the threads of a process with their numbers of context switches, voluntary and
-/// involuntary. Both count: a thread that is preempted by the thread it answers may always find its
-/// next request ready, and never wait.
+/// Returns the threads of a process with their numbers of voluntary and involuntary context
+/// switches.
+///
+/// The sum of both counts, because a thread that is always preempted may never wait: its next
+/// request may always be ready.
 fn switches(process: u32) -> Vec<(u32, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let (voluntary, involuntary) = cost::switches(&status);
+        let (voluntary, involuntary) = cost::context_switches(&status);
         Some((task.file_name().to_str()?.parse().ok()?, voluntary + involuntary))
     };
     tasks.filter_map(of_task).collect()
 }
 
-/// Returns the threads that stopped running in more than a tenth of the calls. Threads that only
-/// wake from time to time are excluded. On a very slow machine such a thread may be included, but
-/// it adds nothing, because its minimum over several samples is zero.
+/// Returns the threads that stopped running in more than a tenth of the calls.
+///
+/// Threads that wake only occasionally are excluded. On a very slow machine such a thread may be
+/// included. Its minimum over several samples is zero, so it does not change the result.
 fn taking_part(before: &[(u32, u64)], after: &[(u32, u64)]) -> Vec<u32> {
     let earlier = |id: u32| before.iter().find(|(known, _)| *known == id).map_or(0, |(_, count)| *count);
     let took_part = after.iter().filter(|&&(id, count)| count.saturating_sub(earlier(id)) > LOOKED_AT as u64 / 10);
@@ -233,8 +236,8 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Makes one call that is not counted. Stepping has interrupted the threads' system calls, and the
-/// counter does not see these begin again.
+/// Makes one uncounted call. Stepping interrupts system calls of the threads, and the counter does
+/// not see the kernel restart them.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::Nothing, 1).map(drop)
 }
@@ -263,7 +266,8 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // A client that sends a oneway only knows that the message is sent.
+    // After a oneway, the client's answer says only that the message was sent, so the server must
+    // settle too.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {
@@ -276,9 +280,10 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns the minimum of each thread's work, summed over all threads. Each call does the same
-/// work. More than the minimum is occasional work of the threads, which may happen in most samples
-/// on a slow machine.
+/// Returns the minimum of each thread's work, summed over all threads.
+///
+/// Each call does equal work. A higher sample contains occasional work of a thread, which on a slow
+/// machine may be in most samples.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {
@@ -288,11 +293,11 @@ fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     [sum(&|counts| counts.atomics), sum(&|counts| counts.instructions), sum(&|counts| counts.system_calls)]
 }
 
-/// Formats one line for each operation and ORB, with the counts of each side.
+/// Formats one line for each operation and ORB, with the counts of both sides.
 fn table(title: &str, values: &[SingleValue]) -> String {
     let mut text = format!("\n{title}\n  {:<12} {:<9} {:<24}", "op", "", "");
     for side in ["client", "server"] {
-        COUNTED.iter().for_each(|what| text.push_str(&format!(" {:>25}", format!("{side}: {what}"))));
+        COUNTED.iter().for_each(|quantity| text.push_str(&format!(" {:>25}", format!("{side}: {quantity}"))));
     }
     let mut rows: Vec<&[SingleValue]> = values.chunks(2 * COUNTED.len()).collect();
     // Sorts by operation in the order of first appearance, so that the ORBs of an operation are
@@ -302,7 +307,7 @@ fn table(title: &str, values: &[SingleValue]) -> String {
     for row in rows {
         let FigureLabel { op, peer, config, .. } = &row[0].label;
         text.push_str(&format!("\n  {op:<12} {peer:<9} {config:<24}"));
-        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", bounded(value))));
+        row.iter().for_each(|value| text.push_str(&format!(" {:>25}", format_with_bound(value))));
     }
     text.push('\n');
     text
@@ -313,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rare_work_of_a_thread_is_left_out() {
+    fn occasional_work_of_a_thread_is_not_counted() {
         let counts = |atomics, instructions| InstructionCounts { atomics, instructions, system_calls: 1 };
         let samples = vec![
             vec![counts(3, 100), InstructionCounts::default()],
@@ -332,17 +337,17 @@ mod tests {
     }
 
     #[test]
-    fn orbs_stand_beside_each_other() {
-        let value = |peer, op: &str, what: &str, value| SingleValue {
+    fn orbs_of_an_operation_have_adjacent_lines() {
+        let value = |peer, op: &str, quantity: &str, value| SingleValue {
             label: FigureLabel {
                 bench: "counts",
                 peer,
                 transport: "tcp",
                 op: op.into(),
                 config: "x".into(),
-                along: None,
+                axis_point: None,
             },
-            what: what.into(),
+            quantity: quantity.into(),
             value,
             unit: "",
             bound: None,

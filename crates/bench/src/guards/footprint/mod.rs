@@ -1,4 +1,4 @@
-//! The benchmark `footprint`: the size of a server program, and its memory while it is idle.
+//! The benchmark `footprint`: the size of a server program, and its memory while idle.
 
 mod symbols;
 
@@ -12,34 +12,35 @@ use corelane_sys::{clock, poll, process};
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::cost::resident;
+use crate::cost::resident_memory_kib;
 use crate::harness::{FigureLabel, Progress};
 use crate::options::BenchOptions;
 use crate::orb::client::object;
 use crate::orb::client_orb;
-use crate::orb::relay::address_in;
-use crate::peer::{PeerKind, Threads};
+use crate::orb::relay::tcp_address;
+use crate::peer::{PeerKind, PeerThreads};
 use crate::report::Report;
 use crate::value::SingleValue;
-use crate::workload::open_idle;
+use crate::workload::open_idle_connections;
 
-/// Maximum time for a server to print its address.
+/// Maximum time in which a server must print its address.
 const START: Duration = Duration::from_secs(10);
 
-/// Time after which a server that gets no calls counts as idle.
+/// Time from the start of a server until its memory is measured.
 const IDLE: Duration = Duration::from_millis(300);
 
 const KIB: f64 = 1024.0;
-/// Maximum size of the hello example's server, stripped.
+/// Maximum size in KiB of the hello example's server, stripped.
 const MOST_PROGRAM_KIB: f64 = 2.0 * 1024.0;
-/// Maximum size of the smallest form.
+/// Maximum size in KiB of the server's smallest form.
 const MOST_MINIMAL_KIB: f64 = 700.0;
-/// Maximum size of the smallest form, linked statically, above a networking program without an ORB.
+/// Maximum excess in KiB of the smallest form over a networking program without an ORB, both linked
+/// statically.
 const MOST_ABOVE_KIB: f64 = 450.0;
-/// Maximum resident memory of the hello server.
+/// Maximum resident memory in KiB of the hello example's server.
 const MOST_RESIDENT_KIB: f64 = 5.0 * 1024.0;
 
-/// Measures Corelane's hello server and omniORB's benchmark server.
+/// Measures the hello example's server of Corelane, and omniORB's benchmark server.
 pub(crate) fn footprint(
     options: &BenchOptions,
     report: &mut Report<'_>,
@@ -48,28 +49,28 @@ pub(crate) fn footprint(
     let mut values = Vec::new();
     progress.show("footprint: hello example");
     let found = hello(options, report);
-    values.extend(report.found("footprint", "Corelane", found)?.into_iter().flatten());
+    values.extend(report.or_report_missing("footprint", "Corelane", found)?.into_iter().flatten());
     let found = minimal(options, report);
-    values.extend(report.found("footprint", "Corelane, minimal", found)?.into_iter().flatten());
+    values.extend(report.or_report_missing("footprint", "Corelane, minimal", found)?.into_iter().flatten());
     for features in FEATURES {
         let found = with_features(features);
         let who = format!("Corelane, minimal with {}", features.join(" and "));
-        values.extend(report.found("footprint", &who, found)?);
+        values.extend(report.or_report_missing("footprint", &who, found)?);
     }
     let found = linked_statically(report);
-    values.extend(report.found("footprint", "Corelane, static", found)?.into_iter().flatten());
+    values.extend(report.or_report_missing("footprint", "Corelane, static", found)?.into_iter().flatten());
     progress.show("footprint: omniORB");
-    values.extend(report.found("footprint", "omniORB", omniorb(options))?.into_iter().flatten());
+    values.extend(report.or_report_missing("footprint", "omniORB", omniorb(options))?.into_iter().flatten());
     progress.clear();
-    report.values("footprint", &values)?;
-    match report.found("footprint", "Corelane, by crate", crates(options))? {
-        Some(values) => report.values("footprint by crate", &values),
+    report.add_values("footprint", &values)?;
+    match report.or_report_missing("footprint", "Corelane, by crate", crates(options))? {
+        Some(values) => report.add_values("footprint by crate", &values),
         None => Ok(()),
     }
 }
 
 fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
-    let program = match &options.hello {
+    let program = match &options.hello_server {
         Some(program) => program.clone(),
         None => beside("hello-server"),
     };
@@ -78,32 +79,32 @@ fn hello(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleVa
     let label = label("Corelane", "hello example's server");
     let mut values = vec![of_program(&label, &program, Some(MOST_PROGRAM_KIB), build)?];
     let server = Idle::start(&program)?;
-    let [idle, private] = resident(server.child.id());
+    let [idle, private] = resident_memory_kib(server.child.id());
     values.push(value(&label, "resident, idle", idle, Some(MOST_RESIDENT_KIB)));
     values.push(value(&label, "of it private", private, None));
     let orb = client_orb(0)?;
-    let address = address_in(&object(&orb, &server.line)?)?;
-    // The process may not be permitted this number of descriptors.
+    let address = tcp_address(&object(&orb, &server.line)?)?;
+    // The process may be permitted fewer descriptors than the connections need.
     let limit = process::raise_descriptor_limit(CONNECTIONS as u64 + 200).unwrap_or(0);
     if limit as usize > CONNECTIONS + 100 {
-        let opened = open_idle(address, CONNECTIONS, server.child.id())?;
-        let [with, _] = resident(server.child.id());
+        let opened = open_idle_connections(address, CONNECTIONS, server.child.id())?;
+        let [with, _] = resident_memory_kib(server.child.id());
         values.push(value(&label, "resident, 1,000 connections", with, None));
         drop(opened);
     } else {
         let reason =
             format!("memory with 1,000 connections: the process may have {limit} open descriptors (ulimit -n)");
-        report.missing("footprint", "Corelane", &reason)?;
+        report.add_missing("footprint", "Corelane", &reason)?;
     }
     Ok(values)
 }
 
-/// Number of connections with which the memory is measured again.
+/// Number of connections for a second measurement of the memory.
 const CONNECTIONS: usize = 1000;
 
 /// Measures the smallest form of the server that a stable compiler builds.
 fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
-    let program = match &options.minimal {
+    let program = match &options.minimal_server {
         Some(program) => program.clone(),
         None => beside("../minimal/hello-server"),
     };
@@ -113,17 +114,17 @@ fn minimal(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<Single
     let mut values = vec![of_program(&label, &program, Some(MOST_MINIMAL_KIB), build)?];
     values.extend(above_bare(&label, &program, None, report)?);
     let server = Idle::start(&program)?;
-    let [idle, private] = resident(server.child.id());
+    let [idle, private] = resident_memory_kib(server.child.id());
     values.push(value(&label, "resident, idle", idle, None));
     values.push(value(&label, "of it private", private, None));
     Ok(values)
 }
 
-/// Features that the smallest form omits, and with which it is measured too.
+/// Feature sets that are measured in addition to the smallest form, which has none of them.
 const FEATURES: [&[&str]; 4] = [&["any"], &["valuetype"], &["any", "valuetype"], &["shared-memory"]];
 
-/// Measures the smallest form with some features. Each form is built in a folder of its own,
-/// because the programs have the same name.
+/// Measures the smallest form with some features. Each form has its own build folder, because the
+/// programs have equal names.
 fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     let folder = format!("minimal-{}", features.join("-"));
     let program = beside(&format!("../{folder}/minimal/hello-server"));
@@ -136,8 +137,8 @@ fn with_features(features: &[&str]) -> Result<SingleValue, Failure> {
     of_program(&label, &program, None, &build)
 }
 
-/// Measures the smallest form with everything in it, the C library included. It is compared with a
-/// similar program without an ORB.
+/// Measures the smallest form, linked statically with the C library, beside a similar program
+/// without an ORB.
 fn linked_statically(report: &mut Report<'_>) -> Result<Vec<SingleValue>, Failure> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let program = beside(&format!("../{target}/minimal/hello-server"));
@@ -163,7 +164,7 @@ fn above_bare(
     if !bare.is_file() {
         let reason =
             format!("size above a program without an ORB: `{}` is missing; the same build makes it", bare.display());
-        report.missing("footprint", "floor", &reason)?;
+        report.add_missing("footprint", "floor", &reason)?;
         return Ok(Vec::new());
     }
     let (with, without) = (stripped_size(server)? as f64 / KIB, stripped_size(&bare)? as f64 / KIB);
@@ -186,9 +187,9 @@ fn of_program(label: &FigureLabel, program: &Path, most: Option<f64>, build: &st
     Ok(value(label, "program, stripped", stripped_size(program)? as f64 / KIB, most))
 }
 
-/// Returns the size of code and constants of the hello server by crate, if it has symbols.
+/// Returns the size of the hello server's code and constants by crate, if the program has symbols.
 fn crates(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
-    let program = options.hello.clone().unwrap_or_else(|| beside("hello-server"));
+    let program = options.hello_server.clone().unwrap_or_else(|| beside("hello-server"));
     let sums = symbols::by_crate(&program)?;
     let label = |name: &str| FigureLabel { op: name.to_owned(), ..label("Corelane", "hello example's server") };
     Ok(sums
@@ -202,24 +203,24 @@ fn omniorb(options: &BenchOptions) -> Result<Vec<SingleValue>, Failure> {
     let orb = options.peer(PeerKind::OmniOrb)?;
     let label = label("omniORB", "server of `call`");
     let size = stripped_size(&orb.program())?;
-    let (server, _) = orb.serve(BaselineTransport::Tcp, Threads::Usual, &options.placement)?;
+    let (server, _) = orb.serve(BaselineTransport::Tcp, PeerThreads::Default, &options.placement)?;
     std::thread::sleep(IDLE);
-    let [resident, private] = resident(server.pid());
+    let [idle, private] = resident_memory_kib(server.pid());
     Ok(vec![
         value(&label, "program, stripped, without libraries", size as f64 / KIB, None),
-        value(&label, "resident, idle", resident, None),
+        value(&label, "resident, idle", idle, None),
         value(&label, "of it private", private, None),
     ])
 }
 
-/// Returns the size in bytes of a stripped copy of the program.
+/// Returns the size in bytes of the program without symbols.
 fn stripped_size(program: &Path) -> Result<u64, Failure> {
     let copy = std::env::temp_dir().join(format!("corelane-bench-{}.stripped", std::process::id()));
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&copy).arg(program).stdin(Stdio::null());
     let outcome = strip.output();
     let size = fs::metadata(&copy).map(|metadata| metadata.len());
-    // Ignore errors: the copy may not exist.
+    // Ignore errors: `strip` may not have made the copy.
     let _ = fs::remove_file(&copy);
     match outcome {
         Err(error) => Err(Failure::new(format!("`strip` cannot be run: {error}; install binutils"))),
@@ -232,8 +233,8 @@ fn stripped_size(program: &Path) -> Result<u64, Failure> {
     }
 }
 
-/// A started server that has printed its first line and gets no calls. It ends when the handle is
-/// dropped.
+/// A server process that has printed its first line and gets no calls. It is killed when the handle
+/// is dropped.
 struct Idle {
     child: Child,
     line: String,
@@ -242,7 +243,7 @@ struct Idle {
 impl Idle {
     fn start(program: &Path) -> Result<Self, Failure> {
         use std::os::fd::AsFd;
-        let named = |what: String| Failure::new(format!("`{}` {what}", program.display()));
+        let named = |reason: String| Failure::new(format!("`{}` {reason}", program.display()));
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn().map_err(|error| named(format!("cannot be started: {error}")))?;
@@ -261,7 +262,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        // Ignore errors: both fail only if the server has ended by itself.
+        // Ignore errors: both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -274,12 +275,12 @@ fn label(peer: &'static str, config: &str) -> FigureLabel {
         transport: "tcp",
         op: String::new(),
         config: config.to_owned(),
-        along: None,
+        axis_point: None,
     }
 }
 
-fn value(label: &FigureLabel, what: &str, value: f64, bound: Option<f64>) -> SingleValue {
-    SingleValue { label: label.clone(), what: what.to_owned(), value, unit: "KiB", bound }
+fn value(label: &FigureLabel, quantity: &str, value: f64, bound: Option<f64>) -> SingleValue {
+    SingleValue { label: label.clone(), quantity: quantity.to_owned(), value, unit: "KiB", bound }
 }
 
 #[cfg(test)]
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_is_none() {
+    fn program_without_a_first_line_is_refused() {
         let Err(refused) = Idle::start(Path::new("/bin/true")) else { panic!("accepted") };
         assert!(refused.to_string().contains("printed nothing"), "{refused}");
         assert!(Idle::start(Path::new("/nonexistent")).is_err());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// Returns the bytes of code and constants by crate, largest first.
+/// Returns the bytes of code and constants of each crate, largest first.
 pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     let mut nm = Command::new("nm");
     nm.args(["--demangle", "--print-size", "--defined-only"]).arg(program).stdin(Stdio::null());
@@ -17,7 +17,7 @@ pub(super) fn by_crate(program: &Path) -> Result<Vec<(String, u64)>, Failure> {
     Ok(sums)
 }
 
-/// Adds up lines of the form `ADDRESS SIZE KIND NAME`.
+/// Sums the sizes in lines of the form `ADDRESS SIZE KIND NAME` by crate.
 fn sums(lines: &str) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for line in lines.lines() {
@@ -27,7 +27,7 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
             continue;
         };
         let Ok(size) = u64::from_str_radix(size, 16) else { continue };
-        // Sections of zeroes take no room in the file, so they are left out.
+        // Symbols of zero-initialised data take no space in the file.
         if !matches!(kind, "t" | "T" | "w" | "W" | "v" | "V" | "r" | "R" | "d" | "D") {
             continue;
         }
@@ -41,8 +41,8 @@ fn sums(lines: &str) -> Vec<(String, u64)> {
     sums
 }
 
-/// Returns the crate that owns the code: the first crate named in a path. The code of a trait's
-/// implementation belongs to the crate of the implementing type.
+/// Returns the crate that a symbol counts for: the first crate in its path. The code of a trait
+/// implementation counts for the crate of the implementing type.
 fn owner(name: &str) -> &str {
     const LIBRARY: [&str; 3] = ["std", "core", "alloc"];
     let name = name.strip_prefix("_<").unwrap_or(name);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_added_up() {
+    fn sizes_of_a_crate_are_summed() {
         let lines = "0000 0000000000000010 t a::x\n0000 0000000000000001 T b::y\n0000 0000000000000020 t a::z\n\
                      0000 00000000000000ff b a::zeroes\n0000 t without_size\n";
         assert_eq!(sums(lines), [("a".to_owned(), 0x30), ("b".to_owned(), 1)]);

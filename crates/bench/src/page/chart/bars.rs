@@ -1,10 +1,10 @@
-//! Horizontal bars from 0, each with its name above it.
+//! Charts of horizontal bars that start at 0, each with its name above.
 
 use std::fmt::Write;
 
 use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, range, readable, short};
 
-/// A bar. Its length is the value, and a thin line extends to `spread`.
+/// A bar whose length is `value`. A thin line extends from its end to `spread`.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
@@ -13,20 +13,20 @@ pub(crate) struct Bar {
     pub(crate) style: Style,
 }
 
-/// Height of a bar with its name.
+/// Height of a bar with its name, in pixels.
 const ROW: f64 = 34.0;
-/// Space at the right for the number of the longest bar.
+/// Space at the right for the number of the longest bar, in pixels.
 const RIGHT: f64 = 64.0;
 
-/// Draws bars from 0. Bars of very different lengths have separate scales. Each bar has its number
-/// at its end.
+/// Draws horizontal bars, each with its number at its end. Bars of very different lengths have
+/// separate scales.
 pub(crate) fn bars(unit: &str, bars: &[Bar]) -> String {
     plots(unit, bars).iter().map(Plot::inline).collect()
 }
 
-/// Returns a picture of its own: panels of bars, each beneath its title.
+/// Returns a picture of several panels of bars, each with its title above, as a complete SVG file.
 ///
-/// `style` is the style sheet, and `title` is the title of all panels together.
+/// `title` is the title of the picture, and `style` is the style sheet.
 pub(crate) fn picture(title: &str, unit: &str, panels: &[(String, Vec<Bar>)], style: &str) -> String {
     const WIDTH: f64 = 860.0;
     const MARGIN: f64 = 16.0;
@@ -62,7 +62,7 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     if most <= 0.0 {
         return None;
     }
-    // A spread may be very long. It is cut at the end of the figure, and marked as cut.
+    // A spread may be very long, so it is cut at the end of the chart and marked as cut.
     let end = bars.iter().filter_map(|bar| bar.spread).filter(|spread| spread.is_finite()).fold(most, f64::max);
     let scale = Scale::linear(end.min(2.0 * most).min(SPAN * most));
     let (smallest, _) = range(bars.iter().map(|bar| bar.value));
@@ -82,7 +82,7 @@ fn plot(unit: &str, bars: &[&Bar]) -> Option<Plot> {
     Some(Plot { margins: (4.0, RIGHT), height: bottom + 34.0, content: svg })
 }
 
-/// Draws a bar from `y` downwards: name, bar, spread, and the number at the bar's end.
+/// Draws a bar from `y` downwards: its name, the bar, its spread, and the number at its end.
 fn one(svg: &mut String, bar: &Bar, y: f64, scale: &Scale, factor: f64, unit: &str) {
     let (x, number) = (100.0 * scale.part(bar.value.max(0.0)), short(bar.value * factor));
     let name = escaped(&bar.name);
@@ -102,7 +102,7 @@ fn one(svg: &mut String, bar: &Bar, y: f64, scale: &Scale, factor: f64, unit: &s
             "<line class=\"spread\" x1=\"{x:.2}%\" y1=\"{line:.1}\" x2=\"{to:.2}%\" y2=\"{line:.1}\"/>\
              <svg x=\"{to:.2}%\" y=\"{line:.1}\" overflow=\"visible\"><path class=\"spread\" d=\"{}\"><title>{name}, p99: {} {}\
              </title></path></svg>",
-            // An arrow if the end is outside of the chart, else an end stop.
+            // An arrow if the spread ends outside of the chart, or else an end stop.
             if spread > scale.end() { "M-4 -4L1 0L-4 4" } else { "M0 -3V4" },
             short(spread * factor),
             escaped(unit)
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_say_what_they_show_and_escape_it() {
+    fn bars_have_escaped_names_and_tooltips() {
         let svg = bars("us", &[bar("a <b>", 5.0, Some(500.0))]);
         assert!(svg.contains("a &lt;b&gt;: 5 us") && svg.contains("p99: 500 us") && svg.contains("f0"), "{svg}");
         assert_eq!(bars("us", &[]), "");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_the_median_is_at_the_end_of_its_bar() {
+    fn number_of_a_bar_is_at_its_end() {
         let svg = bars("us", &[bar("a", 5.0, Some(9.0))]);
         // The scale ends at 10.
         assert!(svg.contains("width=\"50.00%\""), "{svg}");
@@ -137,20 +137,20 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_beyond_the_chart_ends_in_an_arrow() {
+    fn spread_beyond_the_chart_ends_in_an_arrow() {
         let arrows = |spread| bars("us", &[bar("a", 5.0, Some(spread))]).matches("M-4 -4L1 0L-4 4").count();
         assert_eq!((arrows(9.0), arrows(11.0)), (0, 1));
     }
 
     #[test]
-    fn a_local_call_is_not_drawn_on_the_scale_of_a_remote_one() {
+    fn bars_of_very_different_lengths_have_separate_scales() {
         let svg = bars("us", &[bar("remote", 10.0, None), bar("local", 0.01, None)]);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2, "{svg}");
         assert!(svg.contains("local: 10 ns") && svg.contains("remote: 10 us"), "{svg}");
     }
 
     #[test]
-    fn a_picture_has_its_size_its_colours_and_its_panels() {
+    fn picture_has_a_size_a_style_and_its_panels() {
         let panels =
             [("octet".to_owned(), vec![bar("a", 5.0, None)]), ("<long>".to_owned(), vec![bar("b", 2.0, None)])];
         let svg = picture("Medians", "us", &panels, ".f0{}");

@@ -1,23 +1,23 @@
-//! Rows of marks along a logarithmic axis, one mark for each series.
+//! Charts of rows of marks along a logarithmic axis, with one mark for each series.
 
 use std::fmt::Write;
 
 use super::{Plot, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// A row of marks, each with the index of its series and its time in microseconds.
+/// A row of marks. Each mark has the index of its series and its time in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct DotRow {
     pub(crate) name: String,
     pub(crate) marks: Vec<(usize, f64)>,
 }
 
 /// Draws rows of marks along a logarithmic axis of microseconds. The opposite axis shows calls per
-/// second. Rows of very different times have separate axes. The legend beneath names each of
+/// second. Rows of very different times have separate axes. A legend beneath names each of
 /// `series`.
-pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> String {
+pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[DotRow]) -> String {
     let ranges: Vec<(f64, f64)> = rows.iter().map(|row| range(row.marks.iter().map(|mark| mark.1))).collect();
     let plots = bands(&ranges, 2.0).into_iter().filter_map(|band| {
-        let rows: Vec<&Row> = band.iter().map(|at| &rows[*at]).collect();
+        let rows: Vec<&DotRow> = band.iter().map(|at| &rows[*at]).collect();
         plot(unit, series, &rows)
     });
     let plots: String = plots.map(|plot| plot.inline()).collect();
@@ -32,11 +32,11 @@ pub(crate) fn dots(unit: &str, series: &[(String, Style)], rows: &[Row]) -> Stri
     plots + &legend(samples)
 }
 
-/// Draws rows on one axis.
-fn plot(unit: &str, series: &[(String, Style)], rows: &[&Row]) -> Option<Plot> {
+/// Draws rows of marks on one axis.
+fn plot(unit: &str, series: &[(String, Style)], rows: &[&DotRow]) -> Option<Plot> {
     const ROW: f64 = 24.0;
     const TOP: f64 = 34.0;
-    /// Width of a character of a row's name.
+    /// Width in pixels of a character of a row's name.
     const CHARACTER: f64 = 7.2;
     let times = rows.iter().flat_map(|row| &row.marks).map(|mark| mark.1).filter(|time| time.is_finite());
     let scale = Scale::of(times.clone(), true)?;
@@ -60,7 +60,7 @@ fn plot(unit: &str, series: &[(String, Style)], rows: &[&Row]) -> Option<Plot> {
         let _ = write!(svg, "<text class=\"tick\" x=\"100%\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>");
     }
     for (index, &row) in rows.iter().enumerate() {
-        let Row { name, marks } = row;
+        let DotRow { name, marks } = row;
         let y = TOP + ROW * (index as f64 + 0.5);
         let _ = write!(
             svg,
@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_have_their_row_their_colour_and_both_units() {
+    fn marks_have_a_row_a_colour_and_both_units() {
         let names: Vec<String> = (0..9).map(|number| format!("omniORB {number}")).collect();
         let styles = Style::of_all(names.iter().map(|_| "omniORB"));
         let series: Vec<(String, Style)> = names.into_iter().zip(styles).collect();
-        let row = |name: &str, marks| Row { name: name.to_owned(), marks };
+        let row = |name: &str, marks| DotRow { name: name.to_owned(), marks };
         let rows = [row("void", vec![(0, 5.0), (8, 50.0)]), row("<long>", vec![(0, f64::NAN)])];
         let svg = dots("us per call", &series, &rows);
-        // Two marks with numbers, and the legend.
+        // Two marks with numbers, and the marks of the legend.
         assert_eq!(svg.matches("<path").count(), 2 + 9, "{svg}");
         assert!(svg.contains("omniORB 8, void: 50 us per call, 20000 per second"), "{svg}");
         assert!(svg.contains("&lt;long&gt;") && svg.contains("l1 hollow") && !svg.contains("NaN"), "{svg}");
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_different_size_have_axes_of_their_own() {
+    fn rows_of_very_different_times_have_separate_axes() {
         let series = [("omniORB".to_owned(), Style::of("omniORB")), ("Corelane".to_owned(), Style::of("Corelane"))];
-        let row = |name: &str, time| Row { name: name.to_owned(), marks: vec![(0, time), (1, 1.2 * time)] };
+        let row = |name: &str, time| DotRow { name: name.to_owned(), marks: vec![(0, time), (1, 1.2 * time)] };
         let svg = dots("us", &series, &[row("octet", 8.0), row("octets16777216", 3000.0), row("long", 9.0)]);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2, "{svg}");
         assert!(svg.contains("Corelane, octets16777216: 3.6 ms") && svg.contains("omniORB, long: 9 us"), "{svg}");
-        // The second chart has marks of the same series; the legend names each once.
+        // The second chart repeats the series of the first, and the legend names each series once.
         assert_eq!(svg.matches("<span>").count(), 2, "{svg}");
     }
 }

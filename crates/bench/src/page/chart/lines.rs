@@ -1,10 +1,10 @@
-//! Lines along an axis, with their legend.
+//! Charts of lines along an axis, with a legend.
 
 use std::fmt::Write;
 
 use super::{Plot, SPAN, Scale, Style, bands, escaped, grid, legend, mark, range, readable, short};
 
-/// A line through points that are sorted by x.
+/// A line through points, which are sorted by x.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -13,7 +13,7 @@ pub(crate) struct Line {
     pub(crate) dashed: bool,
 }
 
-/// Title and scale of an axis.
+/// An axis with its title and scale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis<'a> {
     pub(crate) title: &'a str,
@@ -24,7 +24,7 @@ pub(crate) struct Axis<'a> {
 pub(crate) enum AxisScale {
     Linear,
     Logarithmic,
-    /// Logarithmic if the numbers differ by more than a factor of [`SPAN`], else linear.
+    /// Logarithmic if the ratio of two numbers exceeds [`SPAN`], else linear.
     BySpan,
 }
 
@@ -35,16 +35,16 @@ impl AxisScale {
     }
 }
 
-/// Maximum number of points of a line at which every point has a mark. A longer line has [`FEW`]
-/// marks.
+/// Maximum number of points of a line at which every point has a mark. A longer line has only
+/// [`FEW`] marks.
 const ALL: usize = 16;
 const FEW: usize = 5;
 
-/// Height of the plotted area.
+/// Height of the plotted area in pixels.
 const HEIGHT: f64 = 260.0;
 
-/// Draws lines along x, with a legend beneath. Lines are in separate charts if their times, on
-/// either axis, differ by more than a factor of [`SPAN`] and leave a gap.
+/// Draws lines along x, with a legend beneath. Lines have separate charts if their times differ by
+/// more than a factor of [`SPAN`] and leave a gap. The times may be on either axis.
 pub(crate) fn lines(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[Line]) -> String {
     // In a distribution the times are along x.
     let along_x = y_axis.title.starts_with('%');
@@ -58,7 +58,8 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     const TOP: f64 = 24.0;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let (xs, ys) = (points().map(|point| point.0), points().map(|point| point.1));
-    // A logarithmic axis has no 0, but "no client" must not be drawn at another number.
+    // A logarithmic axis has no position for 0, for example for "no client", so such an axis is
+    // linear.
     let from_zero = xs.clone().any(|x| x <= 0.0);
     let Some((x_scale, y_scale)) = Scale::of(xs.clone(), !from_zero && x_axis.scale.is_logarithmic(xs.clone()))
         .zip(Scale::of(ys.clone(), y_axis.scale.is_logarithmic(ys.clone())))
@@ -106,7 +107,7 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     Plot { margins: (52.0, 24.0), height: bottom + 34.0, content: svg }.inline() + &legend(samples)
 }
 
-/// Draws the path, which is stretched to the width of the chart.
+/// Draws the line as a path that stretches to the width of the chart.
 fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom: f64) {
     let mut path = String::new();
     for &(x, y) in line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
@@ -123,7 +124,7 @@ fn draw(svg: &mut String, line: &Line, x_scale: &Scale, y_scale: &Scale, bottom:
     );
 }
 
-/// Draws marks at the points. If there are many points, only some have marks.
+/// Draws marks at the points. If the line has many points, only some of them have marks.
 fn marks(
     svg: &mut String,
     line: &Line,
@@ -151,27 +152,27 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_what_they_show_and_escape_it() {
+    fn lines_have_escaped_names_and_tooltips() {
         let svg = lines(LINEAR, LINEAR, &[line("x&y", &[(1.0, 2.0), (10.0, f64::NAN)])]);
         assert!(svg.contains("x&amp;y") && !svg.contains("NaN"), "{svg}");
-        // The curve and its sample in the legend have a mark each.
+        // The line and its sample in the legend have a mark each.
         assert_eq!((svg.matches(" dashed\"").count(), svg.matches("class=\"f0\"").count()), (2, 2), "{svg}");
         assert_eq!(lines(LINEAR, LINEAR, &[]), "");
     }
 
     #[test]
-    fn lines_of_different_size_have_charts_of_their_own() {
+    fn lines_of_very_different_times_have_separate_charts() {
         let all = [line("local", &[(1.0, 0.01), (2.0, 0.02)]), line("remote", &[(1.0, 10.0), (2.0, 20.0)])];
         let svg = lines(LINEAR, TIME, &all);
         assert_eq!(svg.matches("<svg class=\"chart\"").count(), 2);
         assert!(svg.contains(">ns</text>") && svg.contains("local: 10 at 1"), "{svg}");
-        // A line that reaches across the gap keeps the lines together.
+        // The second line spans the gap, so both lines share a chart.
         let all = [line("small", &[(1.0, 0.01)]), line("grows", &[(1.0, 0.02), (2.0, 20.0)])];
         assert_eq!(lines(LINEAR, TIME, &all).matches("<svg class=\"chart\"").count(), 1);
     }
 
     #[test]
-    fn wide_spans_are_logarithmic_unless_they_begin_at_zero() {
+    fn wide_spans_are_logarithmic_unless_they_contain_zero() {
         let by_span = |values: &[f64]| AxisScale::BySpan.is_logarithmic(values.iter().copied());
         assert!(by_span(&[1.0, 31.0]) && !by_span(&[1.0, 29.0]) && !by_span(&[]));
         let axis = Axis { title: "n", scale: AxisScale::BySpan };
@@ -181,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn distributions_are_split_by_their_times() {
+    fn distributions_of_very_different_times_have_separate_charts() {
         let shares = Axis { title: "% of calls", scale: AxisScale::Linear };
         let all = [line("local", &[(0.01, 0.0), (0.02, 99.0)]), line("remote", &[(10.0, 0.0), (20.0, 99.0)])];
         assert_eq!(lines(TIME, shares, &all).matches("<svg class=\"chart\"").count(), 2);
     }
 
     #[test]
-    fn a_long_line_has_few_marks() {
+    fn long_line_has_few_marks() {
         let points: Vec<(f64, f64)> = (1..=100).map(|x| (f64::from(x), f64::from(x))).collect();
         let svg = lines(LINEAR, LINEAR, &[line("a", &points)]);
         assert_eq!(svg.matches("class=\"f0\"").count(), FEW + 1, "{svg}");

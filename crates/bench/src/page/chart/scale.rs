@@ -1,4 +1,4 @@
-//! Axes: positions of numbers, and round numbers along them.
+//! Axes: the positions of numbers, and round numbers along an axis.
 
 /// Mapping of numbers to positions on an axis.
 #[derive(Clone, Copy, Debug)]
@@ -9,14 +9,14 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns a linear scale from 0 to a number that is at least `high`.
+    /// Returns a linear scale from 0 to a round number that is at least `high`.
     pub(super) fn linear(high: f64) -> Scale {
         Scale { low: 0.0, high: nice_end(high), logarithmic: false }
     }
 
     /// Returns a scale for these numbers, or `None` if none of them can be drawn.
     pub(super) fn of(values: impl Iterator<Item = f64> + Clone, logarithmic: bool) -> Option<Scale> {
-        // Only positive numbers have a logarithm; 0 is drawn at the low end.
+        // Only positive numbers have a logarithm. A logarithmic scale draws 0 at its low end.
         let positive = values.clone().filter(|value| *value > 0.0);
         let low = if logarithmic { positive.fold(f64::INFINITY, f64::min) } else { 0.0 };
         let high = values.fold(f64::NEG_INFINITY, f64::max);
@@ -31,7 +31,7 @@ impl Scale {
         Some(Scale::linear(high))
     }
 
-    /// Returns the position of a number, from 0 to 1.
+    /// Returns the position of a number as a fraction of the axis, from 0 to 1.
     pub(super) fn part(&self, value: f64) -> f64 {
         let part = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -41,7 +41,7 @@ impl Scale {
         part.clamp(0.0, 1.0)
     }
 
-    /// Returns the largest number of the axis.
+    /// Returns the largest number on the axis.
     pub(super) fn end(&self) -> f64 {
         self.high
     }
@@ -71,8 +71,8 @@ impl Scale {
     }
 }
 
-/// Returns the next round number that is not below `value`: a factor in the list times a power of
-/// ten.
+/// Returns the smallest round number that is not below `value`. Round numbers are a factor of a
+/// fixed list times a power of ten.
 fn nice_end(value: f64) -> f64 {
     if value <= 0.0 || !value.is_finite() {
         return 1.0;
@@ -85,7 +85,7 @@ fn nice_end(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// Returns approximately `about` round numbers from `low` to `high`.
+/// Returns about `about` round numbers from `low` to `high`.
 fn ticks(low: f64, high: f64, about: usize) -> Vec<f64> {
     let rough = (high - low) / about as f64;
     if rough <= 0.0 || !rough.is_finite() {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_logarithmic_axis_has_at_least_two_numbers() {
+    fn logarithmic_axis_has_at_least_two_numbers() {
         for high in [1.0, 1.3, 2.0, 5.0, 9.0, 40.0, 1e3, 1e8] {
             for low in [0.013, 1.0, 3.7, 8.9] {
                 let scale = Scale::of([low, low * high].into_iter(), true).unwrap();

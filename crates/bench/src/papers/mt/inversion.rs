@@ -1,47 +1,48 @@
 //! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
 //! server.
 //!
-//! It compares dispatch architectures and ways to use connections, for clients in one process, with
-//! lanes and omniORB. All variants take turns in each repetition.
+//! It compares dispatch architectures and the sharing of connections with lanes and with omniORB.
+//! All clients are in one process, and all variants take turns in each repetition.
 
 use corelane_sys::thread::Scheduling;
 
 use super::load_mix::{BackgroundClient, CallPace, Observations};
-use super::server_under_test::{Connections, ServerUnderTest, TOP, laned, omniorb, single};
+use super::server_under_test::{Connections, ServerUnderTest, TOP_PRIORITY, laned, omniorb, single};
 use super::{calls, repetitions};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{Compare, Figure, FigureLabel, Progress};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::orb::ServerArchitecture;
 use crate::report::Report;
-use crate::testbed::has_priorities;
+use crate::testbed::require_fixed_priorities;
 use crate::value::SingleValue;
 
 /// Native priority of the lanes that serve floods.
 const LOWEST: u8 = 1;
 
-/// Number of floods in the variants with floods.
+/// Number of floods in the loads with floods.
 const FLOODS: usize = 4;
 
-/// Maximum ratio, with lanes, between two medians of the high-priority client: beside floods at the
-/// same server and at another one. The other figures have no bound.
+/// Maximum ratio, with lanes, of the high-priority client's medians: beside floods at its own
+/// server to beside floods at the other server. The other figures have no bound.
 const MOST: f64 = 1.5;
 
-/// The load beside the high-priority client.
+/// The other clients beside the high-priority client.
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and true if they call the same server.
+    /// Operation of the floods, and true if they call the high-priority client's server. `None`
+    /// means no floods.
     floods: Option<(MeasuredOperation, bool)>,
-    /// Indices of the loads that this one is compared with.
+    /// Indices of the loads with which this load is compared.
     against: &'static [usize],
 }
 
 const LARGE: MeasuredOperation = MeasuredOperation::Octets(64 * 1024);
 
-const BESIDE: [BackgroundLoad; 5] = [
+const LOADS: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "no other client", floods: None, against: &[] },
     BackgroundLoad {
         name: "4 floods of octets at another server",
@@ -53,16 +54,18 @@ const BESIDE: [BackgroundLoad; 5] = [
     BackgroundLoad { name: "4 floods of 64 KiB", floods: Some((LARGE, true)), against: &[0, 3] },
 ];
 
-/// Two equal servers. The high-priority client calls the first one; the floods call either.
+/// Two equal servers. The high-priority client calls the first server. The floods call the first or
+/// the second.
 struct ServerPair {
     one: ServerUnderTest,
     other: ServerUnderTest,
-    /// Index of the pair in which each call has its own connection, if this pair shares
-    /// connections.
+    /// For a pair that shares connections, the index of the pair whose calls have a connection
+    /// each.
     each: Option<usize>,
-    /// Maximum ratio of the medians beside floods at the same server and at the other one.
+    /// Maximum ratio of the medians beside floods at the same server to those beside floods at the
+    /// other one.
     most: Option<f64>,
-    seen: [Observations; BESIDE.len()],
+    seen: [Observations; LOADS.len()],
 }
 
 impl ServerPair {
@@ -79,14 +82,14 @@ pub(crate) fn inversion(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    if !has_priorities("inversion", report)? {
+    if !require_fixed_priorities("inversion", report)? {
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [25, 100, 1000]), repetitions(options));
     let mut pairs = pairs(options, report)?;
     let busy = BusyCores::start(&options.placement)?;
     for repetition in 1..=repetitions {
-        for (at, beside) in BESIDE.iter().enumerate() {
+        for (at, beside) in LOADS.iter().enumerate() {
             for ServerPair { one, other, seen, .. } in &mut pairs {
                 progress.show(&format!(
                     "inversion: {} {} beside {} ({repetition} of {repetitions})",
@@ -103,14 +106,14 @@ pub(crate) fn inversion(
             "inversion: high-priority client at 100 Hz beside floods of ordinary priority, {} {}, idle states held off",
             pair.one.peer, pair.one.config
         );
-        report.figures(&title, Compare::Median, &figures(pair, &pairs))?;
+        report.add_figures(&title, ComparedQuantity::Median, &figures(pair, &pairs))?;
     }
     let values: Vec<SingleValue> = pairs.iter().flat_map(|pair| inversions(pair, &pairs)).collect();
-    report.values("inversion: beside floods at the same server", &values)
+    report.add_values("inversion: beside floods at the same server", &values)
 }
 
-/// Starts a pair for each dispatch architecture and use of connections, for lanes, and for omniORB.
-/// In omniORB each call in progress has its own connection.
+/// Starts a pair of servers for each dispatch architecture and sharing of connections, for lanes,
+/// and for omniORB. In omniORB each call in progress has its own connection.
 fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPair>, Failure> {
     let mut pairs = Vec::new();
     for architecture in [
@@ -124,13 +127,16 @@ fn pairs(options: &BenchOptions, report: &mut Report<'_>) -> Result<Vec<ServerPa
             pairs.push(ServerPair::start(|| single(architecture, connections, options), Some(each))?);
         }
     }
-    // One thread serves all requests, however they arrive.
+    // In this architecture one thread serves all requests, so the sharing of connections makes no
+    // difference.
     pairs.push(ServerPair::start(|| single(ServerArchitecture::Reactive, Connections::Each, options), None)?);
-    let lanes =
-        ServerPair::start(|| laned(&[TOP, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options), None)?;
+    let lanes = ServerPair::start(
+        || laned(&[TOP_PRIORITY, LOWEST, LOWEST, LOWEST, LOWEST], BaselineTransport::Tcp, options),
+        None,
+    )?;
     pairs.push(ServerPair { most: Some(MOST), ..lanes });
-    let peer = ServerPair::start(|| omniorb(FLOODS + 1, BaselineTransport::Tcp, TOP, options), None);
-    pairs.extend(report.found("inversion", "omniORB", peer)?);
+    let peer = ServerPair::start(|| omniorb(FLOODS + 1, BaselineTransport::Tcp, TOP_PRIORITY, options), None);
+    pairs.extend(report.or_report_missing("inversion", "omniORB", peer)?);
     Ok(pairs)
 }
 
@@ -160,17 +166,17 @@ fn label(one: &ServerUnderTest, beside: &BackgroundLoad) -> FigureLabel {
         transport: one.transport,
         op: "octet".to_owned(),
         config: format!("{}, {}", one.config, beside.name),
-        along: None,
+        axis_point: None,
     }
 }
 
-/// Returns the figures of a pair. Each is compared with the same server under other loads, and with
-/// the same load and a connection for each call.
+/// Returns the figures of a pair. Each is compared with other loads of the same server, and with an
+/// equal load whose calls have a connection each.
 fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     let each = pair.each.and_then(|each| all.get(each));
-    let figures = BESIDE.iter().enumerate().filter_map(|(at, beside)| {
+    let figures = LOADS.iter().enumerate().filter_map(|(at, beside)| {
         let mut against: Vec<(FigureLabel, &Observations)> =
-            beside.against.iter().map(|&other| (label(&pair.one, &BESIDE[other]), &pair.seen[other])).collect();
+            beside.against.iter().map(|&other| (label(&pair.one, &LOADS[other]), &pair.seen[other])).collect();
         against.extend(each.map(|each| (label(&each.one, beside), &each.seen[at])));
         let against: Vec<_> = against.iter().map(|(label, seen)| (label, &seen.high)).collect();
         let own = &pair.seen[at];
@@ -179,28 +185,35 @@ fn figures(pair: &ServerPair, all: &[ServerPair]) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns the delay of the high-priority client by floods at its server, and by its use of
-/// connections. Floods at another server cost the same processor time, so the ratio excludes this
-/// time.
+/// Returns the high-priority client's delays by floods at its server and by shared connections.
+///
+/// Floods at the other server need as much processor time, so the ratio to them excludes the
+/// processor time.
 fn inversions(pair: &ServerPair, all: &[ServerPair]) -> Vec<SingleValue> {
     let mut values = Vec::new();
     let each = pair.each.and_then(|each| all.get(each));
-    for (at, beside) in BESIDE.iter().enumerate() {
+    for (at, beside) in LOADS.iter().enumerate() {
         let (Some((_, true)), Some(&elsewhere)) = (beside.floods, beside.against.last()) else { continue };
         let (Some(own), Some(other)) = (pair.seen[at].high.summary(), pair.seen[elsewhere].high.summary()) else {
             continue;
         };
-        for (what, value, unit, bound) in [
+        for (quantity, value, unit, bound) in [
             ("median, over that at another", own.p50_us / other.p50_us, "x", pair.most),
             ("p99, over that at another", own.p99_us / other.p99_us, "x", None),
             ("longest, above that at another", own.max_us - other.max_us, "us", None),
         ] {
-            values.push(SingleValue { label: label(&pair.one, beside), what: what.to_owned(), value, unit, bound });
+            values.push(SingleValue {
+                label: label(&pair.one, beside),
+                quantity: quantity.to_owned(),
+                value,
+                unit,
+                bound,
+            });
         }
         let Some(each) = each.and_then(|each| each.seen[at].high.summary()) else { continue };
-        for (what, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
-            let what = format!("{what}, over that of a connection for each call");
-            values.push(SingleValue { label: label(&pair.one, beside), what, value, unit: "x", bound: None });
+        for (quantity, value) in [("median", own.p50_us / each.p50_us), ("p99", own.p99_us / each.p99_us)] {
+            let quantity = format!("{quantity}, over that of a connection for each call");
+            values.push(SingleValue { label: label(&pair.one, beside), quantity, value, unit: "x", bound: None });
         }
     }
     values

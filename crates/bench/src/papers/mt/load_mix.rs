@@ -1,4 +1,4 @@
-//! One high-priority client beside other clients: their pace, and the observations of them.
+//! One high-priority client beside other clients: the pace of their calls, and their results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -14,18 +14,18 @@ use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::{Placement, Side};
 use crate::sample::{Samples, Summary, cdf_us, median_us};
 
-/// Time between a client's calls.
+/// Pace of a client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPace {
-    /// The client calls at fixed times, counted from the common begin.
+    /// The client calls at fixed times, counted from the common start.
     Every(Duration),
-    /// The client pauses for a ninth of each call's time. At any priority, this leaves 10 % of a
-    /// core to other threads.
+    /// The client pauses for a ninth of the time of each call. At any priority, the pauses leave 10
+    /// % of a core to other threads.
     NineTenths,
-    /// The client does not pause, and therefore runs in the ordinary scheduling class.
+    /// The client does not pause. It runs in the ordinary scheduling class.
     Flood,
-    /// The client does not pause and has a fixed priority. The kernel stops all fixed-priority
-    /// threads from time to time.
+    /// The client does not pause and has a fixed priority. The kernel then stops all fixed-priority
+    /// threads at times.
     Whole,
 }
 
@@ -36,15 +36,16 @@ pub(super) struct BackgroundClient {
     pub(super) pace: CallPace,
 }
 
-/// The high-priority client, and the duration of the run.
+/// The high-priority client with its number of calls, and its conditions.
 pub(super) struct LoadMix {
     pub(super) high: Box<dyn GroupClient>,
     pub(super) scheduling: Scheduling,
     pub(super) period: Duration,
-    /// Number of calls of the high-priority client. The other clients stop with it.
+    /// Number of calls of the high-priority client. The other clients end with the last of these
+    /// calls.
     pub(super) calls: usize,
     pub(super) placement: Placement,
-    /// Process id of the high-priority client's server, for the costs.
+    /// Process id of the high-priority client's server, whose cost is measured.
     pub(super) server: u32,
 }
 
@@ -78,14 +79,14 @@ impl LoadMix {
         for thread in low {
             let paced = ended(thread)?;
             made += paced.made;
-            times.extend_from_slice(paced.outcome?.since(0));
+            times.extend_from_slice(paced.outcome?.skip_first(0));
             late += paced.late;
         }
         seen.cost.add(Cost::so_far(None, Some(self.server)).since(before));
         seen.calls += made;
         seen.late += late;
         seen.responses.extend_from_slice(&high.responses);
-        seen.high.add(high.outcome?.since(0), high.whole);
+        seen.high.add(high.outcome?.skip_first(0), high.whole);
         seen.low.add(&times, high.whole);
         Ok(())
     }
@@ -100,33 +101,33 @@ fn thread<T: Send + 'static>(
     builder.spawn(body).map_err(|error| Failure::new(format!("a client thread cannot be started: {error}")))
 }
 
-/// Returns the number of times to record for a client that calls for this time.
+/// Returns the number of call times to record for a client that calls for this time.
 fn room(pace: CallPace, time: Duration) -> usize {
     match pace {
-        // Twice the maximum.
+        // Reserves room for twice the expected number of calls.
         CallPace::Every(period) => 2 * (time.as_nanos() / period.as_nanos().max(1)) as usize + 16,
         CallPace::NineTenths | CallPace::Whole => 10_000,
         CallPace::Flood => 0,
     }
 }
 
-/// The result of a client.
+/// Result of one client.
 struct PacedClient {
     outcome: Result<Samples, Failure>,
-    /// Nanoseconds from the moment when each call was due until its reply, for clients that call at
-    /// fixed times.
+    /// Nanoseconds from the due time of each call to its reply, for clients that call at fixed
+    /// times.
     responses: Vec<u64>,
     /// Number of calls that began more than half a period late.
     late: usize,
-    /// Number of calls, including those before the begin.
+    /// Number of calls, including those before the start.
     made: usize,
     whole: Duration,
 }
 
-/// Number of calls of each client before the begin.
+/// Number of calls of each client before the start.
 const FIRST: usize = 5;
 
-/// Calls at the pace of the client while `more` returns true for the number of calls made. Keeps
+/// Makes calls at the client's pace while `more` returns true for the number of calls made. Keeps
 /// the times of the first `room` calls.
 fn paced(
     mut member: impl GroupClient,
@@ -135,9 +136,9 @@ fn paced(
     barrier: &Barrier,
     mut more: impl FnMut(usize) -> bool,
 ) -> PacedClient {
-    let (mut samples, mut one) = (Samples::with_room(room), Samples::with_room(1));
-    // Connects, and touches all memory before the begin.
-    let mut outcome = member.calls(FIRST, &mut Samples::with_room(FIRST));
+    let (mut samples, mut one) = (Samples::with_capacity(room), Samples::with_capacity(1));
+    // These calls connect and touch all memory before the start.
+    let mut outcome = member.calls(FIRST, &mut Samples::with_capacity(FIRST));
     barrier.wait();
     let began = clock::now();
     let (mut next, mut late, mut made) = (began, 0, 0);
@@ -146,7 +147,7 @@ fn paced(
         one.truncate(0);
         outcome = member.calls(1, &mut one);
         if samples.len() < room {
-            one.since(0).iter().for_each(|&time| samples.push(time));
+            one.skip_first(0).iter().for_each(|&time| samples.push(time));
             if let CallPace::Every(_) = pace {
                 responses.push(next.elapsed().as_nanos() as u64);
             }
@@ -161,20 +162,20 @@ fn paced(
                 std::thread::sleep(next.remaining());
                 late += usize::from(next.elapsed() > period / 2);
             }
-            CallPace::NineTenths => std::thread::sleep(Duration::from_nanos(one.since(0).iter().sum::<u64>() / 9)),
+            CallPace::NineTenths => std::thread::sleep(Duration::from_nanos(one.skip_first(0).iter().sum::<u64>() / 9)),
             CallPace::Flood | CallPace::Whole => {}
         }
     }
     PacedClient { outcome: outcome.map(|()| samples), responses, late, made: made + FIRST, whole: began.elapsed() }
 }
 
-/// Observations of one variant over all repetitions.
+/// Results of one variant over all repetitions.
 #[derive(Default)]
 pub(super) struct Observations {
     pub(super) high: ResponseTimes,
     pub(super) low: ResponseTimes,
-    /// Nanoseconds from the moment when a call of the high-priority client was due until its reply.
-    /// Only these times show that a client did not get the core when it wanted to call.
+    /// Nanoseconds from the due time of each call of the high-priority client to its reply. Unlike
+    /// call times, they include the time for which the client waits for the core before its call.
     responses: Vec<u64>,
     pub(super) cost: Cost,
     calls: usize,
@@ -182,7 +183,7 @@ pub(super) struct Observations {
 }
 
 impl Observations {
-    /// Adds other observations of the same variant.
+    /// Adds other results of the same variant.
     pub(super) fn add(&mut self, other: &Observations) {
         self.high.extend(&other.high);
         self.low.extend(&other.low);
@@ -192,19 +193,20 @@ impl Observations {
         self.late += other.late;
     }
 
-    /// Returns the number of the high-priority client's calls whose answer came more than `time`
-    /// after the call was due.
+    /// Returns the number of the high-priority client's calls whose reply came more than `time`
+    /// after the due time.
     pub(super) fn stalled(&self, time: Duration) -> usize {
         self.responses.iter().filter(|&&response| u128::from(response) > time.as_nanos()).count()
     }
 
-    /// Returns statistics of the times from the due moment to the reply, or `None` without calls.
+    /// Returns statistics of the times from the due time to the reply, or `None` without calls.
     pub(super) fn responses(&self) -> Option<Summary> {
         Summary::of(&self.responses, Duration::ZERO)
     }
 }
 
-/// The response times of one side, and their statistics in each repetition.
+/// Response times of the high-priority or the low-priority clients, and their statistics in each
+/// repetition.
 #[derive(Default)]
 pub(super) struct ResponseTimes {
     all: Vec<u64>,
@@ -231,13 +233,13 @@ impl ResponseTimes {
         self.whole += other.whole;
     }
 
-    /// Returns statistics, or `None` without times.
+    /// Returns statistics over all repetitions, or `None` without times.
     pub(super) fn summary(&self) -> Option<Summary> {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure, with a ratio to each of `against`. Its cost is that of all calls in
-    /// `seen`, because processor time is known only for the whole process.
+    /// Returns the figure with a ratio to each of `against`. Its cost covers all calls in `seen`,
+    /// because processor time is known only for the whole process.
     pub(super) fn figure(
         &self,
         label: FigureLabel,
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_client_stops_when_told_and_keeps_what_it_has_room_for() {
+    fn paced_client_stops_on_request_and_keeps_times_up_to_its_capacity() {
         let barrier = Barrier::new(1);
         let told = paced(Instant, CallPace::Every(Duration::from_micros(10)), 100, &barrier, |made| made < 7);
         assert_eq!((told.outcome.unwrap().len(), told.responses.len()), (7, 7));
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn all_play_until_the_high_priority_client_is_done() {
+    fn all_clients_call_until_the_high_priority_client_has_ended() {
         let other = |pace| BackgroundClient { member: Box::new(Instant), scheduling: Scheduling::Other, pace };
         let mut seen = Observations::default();
         for _ in 0..2 {
@@ -323,11 +325,11 @@ mod tests {
             transport: "none",
             op: String::new(),
             config: String::new(),
-            along: None,
+            axis_point: None,
         };
         let figure = seen.high.figure(label.clone(), &seen, &[(&label, &seen.low)]).unwrap();
-        // Twice ten calls of one client, the calls of four clients before the begin, and the other
-        // clients' calls during the run.
+        // Two runs of ten calls of the high-priority client, the calls of four clients before the
+        // start, and the other clients' calls.
         assert!(figure.calls >= 20 + 2 * 4 * FIRST, "{}", figure.calls);
         assert_eq!((figure.summary.n, figure.ratios[0].ratio, figure.ratios[0].range), (20, 1.0, (1.0, 1.0)));
     }

@@ -2,13 +2,13 @@
 //! high-priority client of the same server.
 //!
 //! `mt` is the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and n clients at
-//! lower priorities call at 10 Hz. Each has its own thread, connection and object. All begin
-//! together, and replies are verified. The low priorities are all different (papers 1 and 2) or all
-//! equal (paper 4: `mt-equal`).
+//! lower priorities call at 10 Hz. Each client has its own thread, connection and object. All start
+//! together and verify the replies. The low priorities are all different (papers 1 and 2) or all
+//! equal (paper 4, `mt-equal`).
 //!
-//! Threads have fixed priorities where this is permitted. No load keeps a core busy with such
-//! threads all the time, because the kernel would then stop them for tens of milliseconds, even the
-//! highest one.
+//! Threads have fixed priorities if they are permitted. No load keeps a core busy with such threads
+//! all the time. The kernel would then stop all of them, even the highest, for tens of
+//! milliseconds.
 
 mod inversion;
 mod load_mix;
@@ -25,7 +25,7 @@ use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{AxisPoint, Compare, Figure, FigureLabel, Progress, is_ours};
+use crate::harness::{AxisPoint, ComparedQuantity, Figure, FigureLabel, Progress, is_corelane_or_floor};
 use crate::idle::BusyCores;
 use crate::operation::MeasuredOperation;
 use crate::options::{BenchOptions, Depth};
@@ -35,37 +35,38 @@ use crate::report::Report;
 use crate::sample::Summary;
 use crate::value::SingleValue;
 use load_mix::{BackgroundClient, CallPace, LoadMix, Observations, range};
-use server_under_test::{ServerUnderTest, TOP, banded, floor, omniorb, pool};
+use server_under_test::{ServerUnderTest, TOP_PRIORITY, banded, floor, omniorb, pool};
 
-/// Time between the calls of the high-priority client; `LOW_PERIOD` is that of the other clients.
+/// Time between the calls of the high-priority client. `LOW_PERIOD` is the time for the other
+/// clients.
 const HIGH_PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
 
-/// Native priority of all low-priority clients, in the variant in which they have the same one.
+/// Native priority of all low-priority clients if their priorities are equal.
 const EQUAL: u8 = 10;
 
-/// Number of turns of each variant, unless a number is given.
+/// Number of turns of each variant if the user gives no number.
 const REPETITIONS: usize = 5;
 
 fn repetitions(options: &BenchOptions) -> usize {
-    options.asked.repetitions.unwrap_or(REPETITIONS)
+    options.requested.repetitions.unwrap_or(REPETITIONS)
 }
 
-/// Returns the number of calls of the high-priority client in each repetition: the given number,
-/// else the number for the depth.
+/// Returns the number of calls of the high-priority client in each repetition. It is the user's
+/// number, or else the one for the depth.
 fn calls(options: &BenchOptions, [quick, usual, full]: [usize; 3]) -> usize {
-    options.asked.count.unwrap_or(match options.depth {
+    options.requested.count.unwrap_or(match options.depth {
         Depth::Quick => quick,
         Depth::Usual => usual,
         Depth::Full => full,
     })
 }
 
-/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. It is a fifth
-/// of MT_Cubit's, so that the 99th percentile rests on more calls.
+/// Time between the high-priority client's calls in benchmarks other than MT_Cubit. A fifth of
+/// MT_Cubit's, it gives five times as many calls for the 99th percentile.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Runs one load mix: a high-priority client at 100 Hz beside other clients.
+/// Runs one load: a high-priority client at 100 Hz beside other clients.
 fn beside(
     one: &ServerUnderTest,
     others: Vec<BackgroundClient>,
@@ -75,7 +76,7 @@ fn beside(
 ) -> Result<(), Failure> {
     let game = LoadMix {
         high: one.client(0, MeasuredOperation::Octet)?,
-        scheduling: Scheduling::Fifo(TOP),
+        scheduling: Scheduling::Fifo(TOP_PRIORITY),
         period: PERIOD,
         calls,
         placement: options.placement,
@@ -84,14 +85,15 @@ fn beside(
     game.run(others, seen)
 }
 
-/// Numbers of low-priority clients, and calls of the high-priority client in each repetition.
+/// Numbers of low-priority clients, and the number of the high-priority client's calls in a
+/// repetition.
 struct LoadPlan {
     clients: &'static [usize],
     calls: usize,
 }
 
-/// Number of calls of each low-priority client in the full form, over all repetitions. The
-/// high-priority client calls for the same time.
+/// Number of calls of each low-priority client at the full depth, over all repetitions. The
+/// high-priority client calls for an equal time.
 const PAPERS_CALLS: usize = 4000;
 
 impl LoadPlan {
@@ -109,7 +111,7 @@ impl LoadPlan {
     }
 }
 
-/// The relation between the priorities of the low-priority clients.
+/// Relation between the priorities of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ranks {
     Different,
@@ -131,22 +133,24 @@ impl Ranks {
         }
     }
 
-    /// Returns the native priority of a client. There are 97 priorities below the highest one,
-    /// which clients take in turn.
+    /// Returns the native priority of a low-priority client. Clients take the 97 priorities below
+    /// the highest in turn.
     fn priority(self, client: usize) -> u8 {
         match self {
             Ranks::Equal => EQUAL,
-            Ranks::Different => TOP - 1 - (client % usize::from(TOP - 1)) as u8,
+            Ranks::Different => TOP_PRIORITY - 1 - (client % usize::from(TOP_PRIORITY - 1)) as u8,
         }
     }
 
-    /// Returns the CORBA priority of a client, within the band of its level. Where priorities
-    /// differ, each client of a level has its own.
+    /// Returns the CORBA priority of a client, within the band of its level. If priorities are
+    /// different, each client of a level has its own.
     fn corba(self, client: usize) -> i16 {
         let (low, high) = levels::band(self.priority(client)).unwrap_or_default();
         match self {
             Ranks::Equal => low,
-            Ranks::Different => low + i16::try_from(client / usize::from(TOP - 1)).unwrap_or(0).min(high - low),
+            Ranks::Different => {
+                low + i16::try_from(client / usize::from(TOP_PRIORITY - 1)).unwrap_or(0).min(high - low)
+            }
         }
     }
 }
@@ -171,7 +175,7 @@ fn cubit(
 ) -> Result<(), Failure> {
     let repetitions = repetitions(options);
     let plan = LoadPlan::of(options.depth, repetitions);
-    let calls = options.asked.count.unwrap_or(plan.calls);
+    let calls = options.requested.count.unwrap_or(plan.calls);
     let most = plan.clients.iter().copied().max().unwrap_or(0);
     let served = servers(ranks, most, options, report)?;
     let mut all: Vec<Vec<MeasuredPoint>> =
@@ -210,7 +214,7 @@ fn cubit(
         let figures: Vec<Figure> =
             served.iter().zip(&all).flat_map(|(one, points)| figures(one, ranks, side, plan.clients, points)).collect();
         let title = format!("MT_Cubit, {}, {class}, idle states held off: {}", ranks.name(), side.name());
-        report.figures(&title, Compare::Median, &figures)?;
+        report.add_figures(&title, ComparedQuantity::Median, &figures)?;
     }
     let title = format!("MT_Cubit, {}: the high-priority client against no low-priority client", ranks.name());
     let mut text = format!(
@@ -246,36 +250,36 @@ fn cubit(
             }
         }
     }
-    report.text(&text)?;
-    report.text(&beside)?;
+    report.add_text(&text)?;
+    report.add_text(&beside)?;
     for (one, points) in served.iter().zip(&all).filter(|_| ranks == Ranks::Different) {
         values.extend(growth(one, ranks, plan.clients, points));
     }
-    report.records(&title, &values)
+    report.add_json_values(&title, &values)
 }
 
 /// Returns whether a server gets further turns. Another ORB that fails is reported as missing and
-/// gets no more turns.
+/// gets none.
 fn goes_on(
     bench: &str,
     one: &ServerUnderTest,
     played: Result<(), Failure>,
     report: &mut Report<'_>,
 ) -> Result<bool, Failure> {
-    if is_ours(one.peer) {
+    if is_corelane_or_floor(one.peer) {
         return played.map(|()| true);
     }
-    Ok(report.found(bench, one.peer, played)?.is_some())
+    Ok(report.or_report_missing(bench, one.peer, played)?.is_some())
 }
 
-/// Removes the servers at the indices in `gone`, with their observations.
+/// Removes the servers at the indices in `gone`, with their results.
 fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>) {
     let left = served.into_iter().zip(all).enumerate().filter(|(index, _)| !gone.contains(index));
     left.map(|(_, both)| both).unzip()
 }
 
 /// Returns the growth of the low-priority clients' median from each number of clients to the next.
-/// Its bound is the growth of their number.
+/// The bound is the growth of the number.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));
@@ -284,7 +288,7 @@ fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[Meas
         let ((fewer, before), (more, after)) = (pair[0], pair[1]);
         SingleValue {
             label: label(one, ranks, MeasuredClient::Low, more),
-            what: format!("median, against {fewer} clients"),
+            quantity: format!("median, against {fewer} clients"),
             value: after / before,
             unit: "x",
             bound: (one.peer == "Corelane").then_some(more as f64 / fewer as f64),
@@ -311,10 +315,14 @@ fn servers(
     } else {
         let reason =
             "fixed priorities are not permitted here: all clients run in the ordinary class, and there are no lanes";
-        report.missing(bench, "Corelane", reason)?;
+        report.add_missing(bench, "Corelane", reason)?;
         served.push(pool(ServerArchitecture::LeaderFollowers(options.threads), most + 1, options)?);
     }
-    served.extend(report.found(bench, "omniORB", omniorb(most + 1, BaselineTransport::Tcp, TOP, options))?);
+    served.extend(report.or_report_missing(
+        bench,
+        "omniORB",
+        omniorb(most + 1, BaselineTransport::Tcp, TOP_PRIORITY, options),
+    )?);
     Ok(served)
 }
 
@@ -337,7 +345,7 @@ fn once(
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let game = LoadMix {
         high: one.client(0, MeasuredOperation::Octet)?,
-        scheduling: class(TOP),
+        scheduling: class(TOP_PRIORITY),
         period: HIGH_PERIOD,
         calls,
         placement: options.placement,
@@ -346,7 +354,7 @@ fn once(
     game.run(others, seen)
 }
 
-/// The clients whose times are measured.
+/// The clients whose call times a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MeasuredClient {
     High,
@@ -376,11 +384,12 @@ fn label(one: &ServerUnderTest, ranks: Ranks, side: MeasuredClient, clients: usi
         transport: one.transport,
         op: side.name().to_owned(),
         config: format!("{}, {clients} low-priority clients", one.config),
-        along: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
+        axis_point: Some(AxisPoint { series: one.config.clone(), axis: "low-priority clients", x: clients as u64 }),
     }
 }
 
-/// Returns figures by number of clients, each compared with the smallest number that has a figure.
+/// Returns one figure for each number of clients, compared with the smallest number that has a
+/// figure.
 fn figures(
     one: &ServerUnderTest,
     ranks: Ranks,
@@ -400,19 +409,19 @@ fn figures(
     figures.collect()
 }
 
-/// Observations of one server with one number of low-priority clients.
+/// Results of one server with one number of low-priority clients.
 #[derive(Default)]
 struct MeasuredPoint {
     seen: Observations,
-    /// Observations of the same server without low-priority clients, made just before, because the
-    /// machine changes over minutes.
+    /// Results of the same server without low-priority clients. They are measured just before,
+    /// because the machine's speed changes over minutes.
     alone: Observations,
 }
 
-/// Statistics of the high-priority client, as ratios to the statistics without other clients.
+/// Statistics of the high-priority client, as ratios to those without other clients.
 struct LatencyGrowth {
     summary: Summary,
-    /// Times from the moment when a call was due until its reply.
+    /// Times from the due time of a call to its reply.
     response: Summary,
     mean: f64,
     means: (f64, f64),
@@ -421,7 +430,7 @@ struct LatencyGrowth {
     jitter: f64,
 }
 
-/// Returns p99 - p50, a measure of late calls beside the standard deviation.
+/// Returns p99 - p50, which shows late calls that the standard deviation hides.
 fn jitter(summary: &Summary) -> f64 {
     summary.p99_us - summary.p50_us
 }
@@ -459,7 +468,7 @@ impl LatencyGrowth {
         );
     }
 
-    /// Appends to `text` how much more the values have grown than the baseline's, and returns it.
+    /// Returns the growth divided by the baseline's growth, and appends it to `text`.
     fn beside(
         &self,
         floor: &LatencyGrowth,
@@ -480,16 +489,16 @@ impl LatencyGrowth {
             "  {:<9} {:<25} {clients:>5} {mean:>6.3} {median:>8.3} {p99:>7.3} {jitter:>8.3}",
             one.peer, one.config
         );
-        ratios.map(|(what, value)| SingleValue {
+        ratios.map(|(quantity, value)| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
-            what: format!("{what}, growth against the floor's"),
+            quantity: format!("{quantity}, growth against the floor's"),
             value,
             unit: "x",
             bound: None,
         })
     }
 
-    /// Returns the values with the design's bounds, which apply to all Corelane servers.
+    /// Returns the ratios with the design's bounds, which apply to all Corelane servers.
     fn values(&self, one: &ServerUnderTest, ranks: Ranks, clients: usize, own: &Observations) -> Vec<SingleValue> {
         let bounds = match clients {
             _ if one.peer != "Corelane" => [None; 3],
@@ -497,9 +506,9 @@ impl LatencyGrowth {
             51..=500 => [Some(1.25), Some(1.5), Some(1.5)],
             _ => [None; 3],
         };
-        let value = |what: &str, value: f64, unit, bound| SingleValue {
+        let value = |quantity: &str, value: f64, unit, bound| SingleValue {
             label: label(one, ranks, MeasuredClient::High, clients),
-            what: what.to_owned(),
+            quantity: quantity.to_owned(),
             value,
             unit,
             bound,
@@ -523,31 +532,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_low_client_is_below_the_top() {
+    fn low_priority_clients_are_below_the_top_priority() {
         let mut different: Vec<u8> = (0..500).map(|client| Ranks::Different.priority(client)).collect();
-        assert!(different.iter().all(|priority| (1..TOP).contains(priority)));
-        assert_eq!(different[0], TOP - 1);
+        assert!(different.iter().all(|priority| (1..TOP_PRIORITY).contains(priority)));
+        assert_eq!(different[0], TOP_PRIORITY - 1);
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // The high-priority client's level is one more.
+        // The high-priority client has one further level.
         assert_eq!(different.len() + 1, 98);
     }
 
     #[test]
-    fn five_hundred_clients_have_as_many_corba_priorities_each_of_its_own_level() {
+    fn five_hundred_clients_have_different_corba_priorities_of_their_levels() {
         let mut corba: Vec<i16> = (0..500).map(|client| Ranks::Different.corba(client)).collect();
         for (client, &priority) in corba.iter().enumerate() {
             assert_eq!(levels::level(priority), Ranks::Different.priority(client), "{client}");
         }
         corba.sort_unstable();
         corba.dedup();
-        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP));
+        assert_eq!((corba.len(), levels::level(i16::MAX)), (500, TOP_PRIORITY));
         assert_eq!(Ranks::Equal.corba(0), Ranks::Equal.corba(499));
     }
 
     #[test]
-    fn observations_of_a_server_are_removed_with_it() {
+    fn results_of_a_server_are_removed_with_the_server() {
         assert_eq!(
             without(&[1], vec!["floor", "omniORB", "Corelane"], vec![1, 2, 3]),
             (vec!["floor", "Corelane"], vec![1, 3])
@@ -555,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_begin_without_others_and_the_full_one_is_the_papers() {
+    fn plans_start_without_low_priority_clients_and_full_depth_is_that_of_the_papers() {
         for depth in [Depth::Quick, Depth::Usual, Depth::Full] {
             let plan = LoadPlan::of(depth, REPETITIONS);
             assert!(plan.clients[0] == 0 && plan.clients.is_sorted() && plan.clients.last() == Some(&500));

@@ -8,29 +8,29 @@ use std::time::Duration;
 use corelane_sys::thread::Scheduling;
 
 use super::load_mix::{BackgroundClient, CallPace, Observations};
-use super::server_under_test::{ServerUnderTest, TOP, laned, omniorb};
+use super::server_under_test::{ServerUnderTest, TOP_PRIORITY, laned, omniorb};
 use super::{beside, calls, goes_on, repetitions, without};
 use crate::Failure;
 use crate::baseline::BaselineTransport;
-use crate::harness::{Compare, Figure, FigureLabel, Progress};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Progress};
 use crate::idle::BusyCores;
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
 use crate::papers::cpu::rounds_for;
 use crate::placement::CoreChoice;
 use crate::report::Report;
-use crate::testbed::has_priorities;
+use crate::testbed::require_fixed_priorities;
 use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// Response time above which an answer is late. The kernel's fair server takes up to 50 ms of each
+/// Response time above which a reply is late. The kernel's fair server takes up to 50 ms of each
 /// second.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
 
-/// Load of the low-priority clients.
+/// Calls of the low-priority clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BackgroundCalls {
     None,
@@ -49,10 +49,10 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the design's bounds of the mean and the 99th percentile, as ratios to those without
-    /// load.
-    fn bounds(self, carrier: BaselineTransport) -> [Option<f64>; 2] {
-        match (self, carrier) {
+    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to those
+    /// without load.
+    fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
+        match (self, transport) {
             (BackgroundCalls::None, _) => [None, None],
             (BackgroundCalls::Work, _) => [None, Some(1.5)],
             (BackgroundCalls::Bulk, BaselineTransport::Tcp) => [Some(1.8), Some(2.5)],
@@ -68,19 +68,23 @@ pub(crate) fn saturation(
     report: &mut Report<'_>,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    if !has_priorities("saturation", report)? {
+    if !require_fixed_priorities("saturation", report)? {
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the core of both sides, or the server's core.
+    // One client saturates the core, whether both sides or only the server run there.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
-    let priorities: Vec<u8> = std::iter::once(TOP).chain(std::iter::repeat_n(LOW, loads)).collect();
+    let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);
-    for carrier in [BaselineTransport::Tcp, BaselineTransport::Unix] {
-        let mut served = vec![laned(&priorities, carrier, options)?];
+    for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
+        let mut served = vec![laned(&priorities, transport, options)?];
         // omniORB's threads have one priority for all clients: the highest, or that of the load.
-        for priority in [TOP, LOW] {
-            served.extend(report.found("saturation", "omniORB", omniorb(loads + 1, carrier, priority, options))?);
+        for priority in [TOP_PRIORITY, LOW] {
+            served.extend(report.or_report_missing(
+                "saturation",
+                "omniORB",
+                omniorb(loads + 1, transport, priority, options),
+            )?);
         }
         let mut all: Vec<[Observations; 3]> = served.iter().map(|_| Default::default()).collect();
         let busy = BusyCores::start(&options.placement)?;
@@ -111,25 +115,28 @@ pub(crate) fn saturation(
         progress.clear();
         let figures: Vec<Figure> = served.iter().zip(&all).flat_map(|(one, seen)| figures(one, seen)).collect();
         let title = format!(
-            "saturation over {}: SCHED_FIFO {TOP} at 100 Hz beside SCHED_FIFO {LOW} that leaves 10 % of the core, idle states held off",
-            carrier.name()
+            "saturation over {}: SCHED_FIFO {TOP_PRIORITY} at 100 Hz beside SCHED_FIFO {LOW} that leaves 10 % of the core, idle states held off",
+            transport.name()
         );
-        report.figures(&title, Compare::Median, &figures)?;
+        report.add_figures(&title, ComparedQuantity::Median, &figures)?;
         let values: Vec<SingleValue> =
-            served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, carrier)).collect();
-        report.values(&format!("saturation over {}: against the same client without load", carrier.name()), &values)?;
+            served.iter().zip(&all).flat_map(|(one, seen)| ratios(one, seen, transport)).collect();
+        report.add_values(
+            &format!("saturation over {}: against the same client without load", transport.name()),
+            &values,
+        )?;
         let [own, ..] = &*served else { continue };
-        apart(own, (loads, rounds, calls), carrier, options, report, progress)?;
+        apart(own, (loads, rounds, calls), transport, options, report, progress)?;
     }
     Ok(())
 }
 
-/// Runs the load at 100 % of the core, separately from the other results. The kernel's fair server
-/// then stops all fixed priorities, so no bound applies to an ORB.
+/// Measures the load at 100 % of the core, separately from the other results. The kernel's fair
+/// server then stops all fixed priorities, so an ORB cannot meet any bound.
 fn apart(
     one: &ServerUnderTest,
     (loads, rounds, calls): (usize, u32, usize),
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     options: &BenchOptions,
     report: &mut Report<'_>,
     progress: &mut Progress,
@@ -145,7 +152,7 @@ fn apart(
         let (Some(summary), Some(response)) = (seen.high.summary(), seen.responses()) else { continue };
         let mut label = label(one, load);
         label.config += " at 100 %";
-        for (what, value, unit) in [
+        for (quantity, value, unit) in [
             ("median", summary.p50_us, "us"),
             ("p99", summary.p99_us, "us"),
             ("longest", summary.max_us, "us"),
@@ -155,17 +162,17 @@ fn apart(
             ("answers more than 5 ms late", seen.stalled(STALL) as f64, ""),
             ("given by the hypervisor to others", seen.cost.steal_ms, "ms"),
         ] {
-            values.push(SingleValue { label: label.clone(), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue { label: label.clone(), quantity: quantity.to_owned(), value, unit, bound: None });
         }
     }
     progress.clear();
     let title = format!(
-        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops it and everybody at times; a stall is \
+        "saturation over {}, apart: SCHED_FIFO {LOW} takes all of the core, and the kernel's fair server stops all fixed priorities at times; a stall is \
          an answer more than {} ms after the call was due",
-        carrier.name(),
+        transport.name(),
         STALL.as_millis()
     );
-    report.values(&title, &values)
+    report.add_values(&title, &values)
 }
 
 fn once(
@@ -195,7 +202,7 @@ fn label(one: &ServerUnderTest, load: BackgroundCalls) -> FigureLabel {
         transport: one.transport,
         op: "octet".to_owned(),
         config: format!("{}, {}", one.config, load.name()),
-        along: None,
+        axis_point: None,
     }
 }
 
@@ -208,31 +215,43 @@ fn figures(one: &ServerUnderTest, seen: &[Observations; 3]) -> Vec<Figure> {
     figures.collect()
 }
 
-fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], carrier: BaselineTransport) -> Vec<SingleValue> {
+fn ratios(one: &ServerUnderTest, seen: &[Observations; 3], transport: BaselineTransport) -> Vec<SingleValue> {
     let Some(alone) = seen[0].high.summary() else { return Vec::new() };
     let mut values = Vec::new();
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen).skip(1) {
         let Some(summary) = own.high.summary() else { continue };
-        let [mean, p99] = if one.peer == "Corelane" { load.bounds(carrier) } else { [None, None] };
-        for (what, value, bound) in [
+        let [mean, p99] = if one.peer == "Corelane" { load.bounds(transport) } else { [None, None] };
+        for (quantity, value, bound) in [
             ("mean", summary.mean_us / alone.mean_us, mean),
             ("median", summary.p50_us / alone.p50_us, None),
             ("p99", summary.p99_us / alone.p99_us, p99),
         ] {
-            values.push(SingleValue { label: label(one, load), what: what.to_owned(), value, unit: "x", bound });
+            values.push(SingleValue {
+                label: label(one, load),
+                quantity: quantity.to_owned(),
+                value,
+                unit: "x",
+                bound,
+            });
         }
     }
-    // A client that waits for the core begins its call late. The time of the call alone does not
-    // show this.
+    // A client that waits for the core starts its call late. Only the times from the due time
+    // include this wait.
     for (load, own) in BackgroundCalls::ALL.into_iter().zip(seen) {
         let Some(response) = own.responses() else { continue };
-        for (what, value, unit) in [
+        for (quantity, value, unit) in [
             ("from due to reply, median", response.p50_us, "us"),
             ("from due to reply, p99", response.p99_us, "us"),
             ("from due to reply, longest", response.max_us, "us"),
             ("given by the hypervisor to others", own.cost.steal_ms, "ms"),
         ] {
-            values.push(SingleValue { label: label(one, load), what: what.to_owned(), value, unit, bound: None });
+            values.push(SingleValue {
+                label: label(one, load),
+                quantity: quantity.to_owned(),
+                value,
+                unit,
+                bound: None,
+            });
         }
     }
     values

@@ -1,4 +1,4 @@
-//! A server that clients of several priorities call, and the ways to create its clients.
+//! A server that clients of several priorities call, and the creation of its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,30 @@ use corelane::{Orb, PoolExhausted};
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
-use crate::baseline::{BaselineClient, BaselineTransport, MessageSizes, Spinning, address_of};
+use crate::baseline::{BaselineClient, BaselineTransport, MessageSizes, WaitStrategy, parse_address};
 use crate::client_group::GroupClient;
-use crate::launch::{start_banded, start_declared, start_floor, start_laned, start_pool};
+use crate::launch::{
+    start_baseline, start_pool, start_server_with_bands, start_server_with_lanes, start_single_priority_server,
+};
 use crate::operation::MeasuredOperation;
 use crate::options::BenchOptions;
-use crate::orb::client::{ComputingCaller, Prioritised, TwoWayCaller, object, target};
+use crate::orb::client::{ComputingCaller, PrioritizedCaller, TwoWayCaller, object, target};
 use crate::orb::generated::cubit::CountedTargetRef;
-use crate::orb::keys::Keys;
+use crate::orb::keys::KeyLifetime;
 use crate::orb::{ServerArchitecture, client_orb, levels, limits};
-use crate::peer::{PeerKind, Threads};
+use crate::peer::{PeerKind, PeerThreads};
 use crate::placement::{Placement, permits_fixed_priorities};
 use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::workload::message_sizes;
 
-/// Native priority of the high-priority client. The other clients are below it: there are 98
-/// levels, and so at most 98 lanes.
-pub(super) const TOP: u8 = levels::LEVELS;
-/// Maximum time for a server to list references.
+/// Native priority of the high-priority client. All other clients are below it. There are 98
+/// levels, so a server has at most 98 lanes.
+pub(super) const TOP_PRIORITY: u8 = levels::LEVELS;
+/// Maximum time in which a server must list references.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running server. It ends on drop.
+/// A running server, which ends on drop.
 pub(super) struct ServerUnderTest {
     pub(super) peer: &'static str,
     pub(super) transport: &'static str,
@@ -39,9 +41,9 @@ pub(super) struct ServerUnderTest {
 }
 
 enum ClientSource {
-    /// One reference for each client, or one for all clients.
+    /// References of an ORB's server: one for each client, or one for all clients.
     Orb(Orb, Vec<String>, Connections),
-    /// One reference for each client, and the CORBA priority of its thread.
+    /// One reference for each client, and the CORBA priority of the client's thread.
     Banded(Orb, Vec<String>, Vec<i16>),
     /// Address of a baseline server, and the message sizes.
     Floor(String, MessageSizes),
@@ -52,11 +54,11 @@ impl ServerUnderTest {
         self.server.pid()
     }
 
-    /// Creates a client of the object with a number.
+    /// Creates a client that calls the object with this number.
     pub(super) fn client(&self, number: usize, operation: MeasuredOperation) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(address, sizes) => {
-                Ok(Box::new(BaselineClient::connect(&address_of(address)?, *sizes)?))
+                Ok(Box::new(BaselineClient::connect(&parse_address(address)?, *sizes)?))
             }
             ClientSource::Banded(orb, references, priorities) => {
                 let (Some(reference), Some(&priority)) = (references.get(number), priorities.get(number)) else {
@@ -64,13 +66,13 @@ impl ServerUnderTest {
                 };
                 let target = CountedTargetRef::from_object(object(orb, reference)?);
                 let caller = TwoWayCaller { target, operation };
-                Ok(Box::new(Prioritised { caller, orb: orb.real_time(), priority: Some(priority) }))
+                Ok(Box::new(PrioritizedCaller { caller, orb: orb.real_time(), priority: Some(priority) }))
             }
             ClientSource::Orb(orb, references, connections) => {
                 let mut object = object(orb, &references[number % references.len()])?;
                 if *connections != Connections::Each {
-                    // There is one band for all priorities, because otherwise no connection would
-                    // carry two native ones.
+                    // One band covers all priorities; otherwise no connection would carry requests
+                    // of two native priorities.
                     object = object.with_rt_policies(&RtClientPolicies {
                         priority_bands: Some(vec![(0, i16::MAX)]),
                         private_connection: number == 0 && *connections == Connections::SharedByOthers,
@@ -82,8 +84,8 @@ impl ServerUnderTest {
         }
     }
 
-    /// Creates a client that lets the object with a number compute. Bare sockets have no such
-    /// object.
+    /// Creates a client for which the object with this number computes. Bare sockets cannot
+    /// compute.
     pub(super) fn worker(&self, number: usize, rounds: u32) -> Result<Box<dyn GroupClient>, Failure> {
         match &self.made {
             ClientSource::Floor(..) | ClientSource::Banded(..) => {
@@ -103,49 +105,49 @@ impl GroupClient for Box<dyn GroupClient> {
     }
 }
 
-/// Returns a placement at the top priority. Threads of a server without lanes run there, so that no
-/// request waits until the server gets a processor.
+/// Returns a placement at the top priority for servers without lanes, so that no request waits
+/// until the server gets a core.
 fn at_the_top(options: &BenchOptions) -> Placement {
-    all_at(TOP, options)
+    all_at(TOP_PRIORITY, options)
 }
 
 fn all_at(priority: u8, options: &BenchOptions) -> Placement {
     Placement { scheduling: permits_fixed_priorities().then_some(Scheduling::Fifo(priority)), ..options.placement }
 }
 
-/// Starts a baseline server: bare sockets, a blocking thread for each client.
+/// Starts a baseline server with bare sockets and a blocking thread for each client.
 pub(super) fn floor(operation: MeasuredOperation, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    let (server, address) = start_floor(BaselineTransport::Tcp, Spinning::Blocking, &at_the_top(options))?;
+    let (server, address) = start_baseline(BaselineTransport::Tcp, WaitStrategy::Blocking, &at_the_top(options))?;
     let sizes = message_sizes(&client_orb(0)?, operation, options)?;
     let made = ClientSource::Floor(address, sizes);
     Ok(ServerUnderTest { peer: "floor", transport: "tcp", config: "blocking".to_owned(), server, made })
 }
 
-/// Starts a Corelane server without lanes, with a number of objects.
+/// Starts a Corelane server without lanes, with one object for each client.
 pub(super) fn pool(
     architecture: ServerArchitecture,
     objects: usize,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    let mut server = start_pool(objects, Keys::Transient, architecture, &at_the_top(options))?;
+    let mut server = start_pool(objects, KeyLifetime::Transient, architecture, &at_the_top(options))?;
     let references = listed(&mut server, &format!("same {objects}"))?;
     corelane(architecture.config(), BaselineTransport::Tcp, server, references, objects)
 }
 
-/// Use of connections by the clients of one process.
+/// Sharing of connections among the clients of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connections {
     /// Each call in progress has its own connection.
     Each,
-    /// One connection for all priorities, with concurrent calls.
+    /// All priorities share one connection for concurrent calls.
     Shared,
-    /// One connection for all other clients. The high-priority client has its own (Real-time
+    /// All other clients share one connection. The high-priority client has its own (Real-time
     /// CORBA's private connection).
     SharedByOthers,
 }
 
 impl Connections {
-    /// Returns the suffix that labels use.
+    /// Returns the suffix of configurations in labels.
     pub(super) fn name(self) -> &'static str {
         match self {
             Connections::Each => "",
@@ -162,7 +164,7 @@ pub(super) fn single(
     connections: Connections,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    let (server, reference) = start_declared(architecture, &at_the_top(options))?;
+    let (server, reference) = start_single_priority_server(architecture, &at_the_top(options))?;
     let orb = match connections {
         Connections::Each => client_orb(0)?,
         Connections::Shared | Connections::SharedByOthers => {
@@ -178,29 +180,31 @@ pub(super) fn single(
     Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
-/// Starts a Corelane server whose objects have the priorities of their clients, first that of the
-/// high-priority client. It uses Real-time CORBA's SERVER_DECLARED, with a lane for each priority.
+/// Starts a Corelane server with an object and a lane for each priority (SERVER_DECLARED). The
+/// first priority is that of the high-priority client.
 pub(super) fn laned(
     priorities: &[u8],
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    // Lanes have priorities of their own; the other threads of the server have the ordinary class.
+    // Lanes set the priorities of their threads. The server's other threads have the ordinary
+    // class.
     let placement = Placement { scheduling: None, ..options.placement };
-    let mut server = start_laned(priorities, carrier, &placement)?;
+    let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;
-    corelane("a lane for each priority".to_owned(), carrier, server, references, priorities.len())
+    corelane("a lane for each priority".to_owned(), transport, server, references, priorities.len())
 }
 
-/// Starts a Corelane server with an object for each client, whose thread has the given CORBA
-/// priority (CLIENT_PROPAGATED). The server has a lane for each native level.
+/// Starts a Corelane server with an object for each client and a lane for each native level. The
+/// clients' threads have the given CORBA priorities (CLIENT_PROPAGATED).
 pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<ServerUnderTest, Failure> {
-    // Lanes have priorities of their own; the other threads of the server have the ordinary class.
+    // Lanes set the priorities of their threads. The server's other threads have the ordinary
+    // class.
     let placement = Placement { scheduling: None, ..options.placement };
-    let mut server = start_banded(&priorities, &placement)?;
+    let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;
     let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
-    // A connection for each client, even if all of them are in one band.
+    // Permits a connection for each client, even if all of them are in one band.
     let orb = Orb::builder().real_time(rt).limits(limits()).max_connections_per_server(priorities.len().max(1)).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
     let config = "a lane for each level".to_owned();
@@ -208,19 +212,19 @@ pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<Ser
     Ok(ServerUnderTest { peer: "Corelane", transport: BaselineTransport::Tcp.name(), config, server, made })
 }
 
-/// Starts omniORB's server, which has a thread for each connection and is called by Corelane's
-/// clients. All threads have the given fixed priority, if this is permitted.
+/// Starts omniORB's server with a thread for each connection. Corelane's clients call the server.
+/// All its threads have the given fixed priority if that is permitted.
 pub(super) fn omniorb(
     clients: usize,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     priority: u8,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
     let peer = options.peer(PeerKind::OmniOrb)?;
-    let (server, reference) = peer.serve(carrier, Threads::Usual, &all_at(priority, options))?;
+    let (server, reference) = peer.serve(transport, PeerThreads::Default, &all_at(priority, options))?;
     Ok(ServerUnderTest {
         peer: "omniORB",
-        transport: carrier.name(),
+        transport: transport.name(),
         config: format!("thread per connection, at {priority}"),
         server,
         made: ClientSource::Orb(client_orb(clients)?, vec![reference], Connections::Each),
@@ -229,13 +233,13 @@ pub(super) fn omniorb(
 
 fn corelane(
     config: String,
-    carrier: BaselineTransport,
+    transport: BaselineTransport,
     server: RunningProgram,
     references: Vec<String>,
     clients: usize,
 ) -> Result<ServerUnderTest, Failure> {
     let made = ClientSource::Orb(client_orb(clients)?, references, Connections::Each);
-    Ok(ServerUnderTest { peer: "Corelane", transport: carrier.name(), config, server, made })
+    Ok(ServerUnderTest { peer: "Corelane", transport: transport.name(), config, server, made })
 }
 
 fn listed(server: &mut RunningProgram, ask: &str) -> Result<Vec<String>, Failure> {

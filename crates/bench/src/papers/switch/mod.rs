@@ -1,19 +1,19 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a processor between
+//! The benchmark `switch`: the time that the operating system needs to switch a core between
 //! threads.
 //!
 //! The tests are those of the papers. Each has a variant with a second thread, and a variant in
-//! which one thread does the same work alone. The difference is the time of the switch:
+//! which one thread does equal work alone. The difference is the time of the switch:
 //!
-//! * *yield*: two threads of the same priority yield to each other. Alone, one thread yields while
-//!   no other thread is ready.
+//! * *yield*: two threads of equal priority yield to each other. Alone, one thread yields while no
+//!   other thread is ready.
 //! * *suspend-resume*: a thread of lower priority wakes one of higher priority, which only waits
-//!   again: two switches. POSIX threads cannot be suspended from outside, so the second thread
-//!   waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
+//!   again. This takes two switches. POSIX threads cannot be suspended from outside, so the second
+//!   thread waits for a futex or a semaphore. Alone, a thread wakes itself before it waits.
 //! * *synchronized suspend-resume*: the thread of higher priority waits for a lock that the other
-//!   thread holds. The time is from just before the release to just after the acquisition: one
-//!   switch. Alone, a thread takes and releases the lock.
-//! * *across cores*, and where fixed priorities are not permitted, two threads wake each other in
-//!   turn instead: two switches.
+//!   thread holds. The time is from just before the release to just after the acquisition, which
+//!   is one switch. Alone, a thread takes and releases the lock.
+//! * *across cores*, and if fixed priorities are not permitted, two threads wake each other in turn
+//!   instead. This takes two switches.
 
 mod partner;
 mod stage;
@@ -22,45 +22,46 @@ use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 
 use crate::Failure;
-use crate::harness::{Compare, Figure, FigureLabel, Group, Progress, Variant};
+use crate::harness::{ComparedQuantity, Figure, FigureLabel, Group, Progress, Variant};
 use crate::options::BenchOptions;
 use crate::placement::{CoreChoice, Placement, Side};
 use crate::report::Report;
 use crate::value::SingleValue;
-use partner::{Lockers, Pairs, SingleThread, Yielders};
-use stage::{SwitchSetting, Waker};
+use partner::{LockHandover, SingleThread, WakingPair, Yielders};
+use stage::{SwitchSetting, WakeMechanism};
 
 /// Name of the first test.
 const YIELD: &str = "yield";
 
-/// A pair of variants: with a switch and without.
+/// A pair of variants: one with a switch and one without.
 struct SwitchTest {
     name: &'static str,
-    /// Index of the variant with a second thread; the variant without one follows.
+    /// Index of the variant with a second thread. The variant without one follows.
     at: usize,
-    /// Number of switches in one turn of the first variant.
+    /// Number of switches in one turn of the variant with a second thread.
     switches: f64,
-    /// Number of times that the first variant does the work of the second one.
+    /// Number of times that the variant with a second thread does the work of the variant without
+    /// one.
     works: f64,
 }
 
-/// Measures on one core, then across cores if there are two.
+/// Measures switches on one core, and across cores if the process may use two.
 pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: &mut Progress) -> Result<(), Failure> {
     let cores: Vec<usize> = thread::affinity(None).map(|set| set.iter().collect()).unwrap_or_default();
     let (first, second) = match options.placement.cores {
-        CoreChoice::One(core) => (core, cores.iter().copied().find(|other| *other != core)),
-        CoreChoice::Two(client, server) => (client, (client != server).then_some(server)),
+        CoreChoice::Shared(core) => (core, cores.iter().copied().find(|other| *other != core)),
+        CoreChoice::Separate(client, server) => (client, (client != server).then_some(server)),
         CoreChoice::Any => (cores.last().copied().unwrap_or(0), cores.first().copied().filter(|_| cores.len() > 1)),
     };
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities; these do if that is permitted.
+        // The papers' threads have fixed priorities, so these threads have one if it is permitted.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {
         let reason = "preemption by a higher priority: fixed priorities are not permitted here; threads wake each other in turn instead";
-        report.missing("switch", "floor", reason)?;
+        report.add_missing("switch", "floor", reason)?;
     }
     let same = SwitchSetting { partner: Some(first), priority, same_core: true };
     one_stage("on one core", first, same, options, report, progress)?;
@@ -69,7 +70,7 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
             let across = SwitchSetting { partner: Some(core), priority, same_core: false };
             one_stage("across cores", first, across, options, report, progress)
         }
-        None => report.missing("switch", "floor", "switches across cores: the process may use one core only"),
+        None => report.add_missing("switch", "floor", "switches across cores: the process may use one core only"),
     }
 }
 
@@ -83,28 +84,33 @@ fn one_stage(
 ) -> Result<(), Failure> {
     let mut variants = Vec::new();
     let mut tests = Vec::new();
-    let mut add =
-        |name: &'static str, switches: f64, works: f64, with: Box<dyn crate::harness::Subject + Send>, alone| {
-            let label = |config: String| FigureLabel {
-                bench: "switch",
-                peer: "floor",
-                transport: "none",
-                op: place.to_owned(),
-                config,
-                along: None,
-            };
-            tests.push(SwitchTest { name, at: variants.len(), switches, works });
-            let after = variants.len() + 1;
-            variants.push(Variant { label: label(name.to_owned()), subject: with, against: vec![after] });
-            variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
+    let mut add = |name: &'static str,
+                   switches: f64,
+                   works: f64,
+                   with: Box<dyn crate::harness::MeasuredSubject + Send>,
+                   alone| {
+        let label = |config: String| FigureLabel {
+            bench: "switch",
+            peer: "floor",
+            transport: "none",
+            op: place.to_owned(),
+            config,
+            axis_point: None,
         };
+        tests.push(SwitchTest { name, at: variants.len(), switches, works });
+        let after = variants.len() + 1;
+        variants.push(Variant { label: label(name.to_owned()), subject: with, against: vec![after] });
+        variants.push(Variant { label: label(format!("{name}, alone")), subject: alone, against: Vec::new() });
+    };
     if stage.same_core {
         add(YIELD, 2.0, 2.0, Box::new(Yielders { stage }), Box::new(SingleThread::yielding(stage)));
     }
-    for (waker, name) in [(Waker::Futex, "suspend-resume, futex"), (Waker::Semaphore, "suspend-resume, semaphore")] {
-        // Two threads wake each other: each of them wakes and waits.
+    for (waker, name) in
+        [(WakeMechanism::Futex, "suspend-resume, futex"), (WakeMechanism::Semaphore, "suspend-resume, semaphore")]
+    {
+        // Without preemption, both threads wake and wait in each turn.
         let works = if stage.preempts() { 1.0 } else { 2.0 };
-        add(name, 2.0, works, Box::new(Pairs { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
+        add(name, 2.0, works, Box::new(WakingPair { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
     }
     let plain = || Mutex::new("bench switch", Scope::Lane, ());
     let inheriting = || PiMutex::new("bench switch", Scope::Lane, ());
@@ -112,35 +118,37 @@ fn one_stage(
         "synchronized, mutex",
         1.0,
         1.0,
-        Box::new(Lockers::new(stage, plain())),
+        Box::new(LockHandover::new(stage, plain())),
         Box::new(SingleThread::locking(stage, plain())),
     );
     add(
         "synchronized, PI mutex",
         1.0,
         1.0,
-        Box::new(Lockers::new(stage, inheriting())),
+        Box::new(LockHandover::new(stage, inheriting())),
         Box::new(SingleThread::locking(stage, inheriting())),
     );
-    let group =
-        Group { title: format!("context switches {place}, {}", stage.class()), compare: Compare::Median, variants };
-    let placement = Placement { cores: CoreChoice::One(core), scheduling: stage.priority.map(Scheduling::Fifo) };
-    // Enters the placement here too, so that a refusal is reported before the first thread is
-    // started.
+    let group = Group {
+        title: format!("context switches {place}, {}", stage.class()),
+        compare: ComparedQuantity::Median,
+        variants,
+    };
+    let placement = Placement { cores: CoreChoice::Shared(core), scheduling: stage.priority.map(Scheduling::Fifo) };
+    // Enters the placement for a moment, so that a refusal is reported before any thread starts.
     drop(placement.enter(Side::Client));
-    let figures = report.measure(group, &options.extent, &placement, progress)?;
+    let figures = report.measure(group, &options.run_length, &placement, progress)?;
     let values: Vec<SingleValue> = tests.iter().flat_map(|test| test.values(&figures)).collect();
-    report.values(&format!("one context switch {place}, {}", stage.class()), &values)
+    report.add_values(&format!("one context switch {place}, {}", stage.class()), &values)
 }
 
 impl SwitchTest {
-    /// Returns the time of a switch alone, from the medians and the means, and its jitter.
+    /// Returns the time of one switch, from the medians and from the means, and its jitter.
     fn values(&self, figures: &[Figure]) -> Vec<SingleValue> {
         let (Some(with), Some(alone)) = (figures.get(self.at), figures.get(self.at + 1)) else { return Vec::new() };
         let one = |with: f64, alone: f64| (with - self.works * alone) / self.switches;
-        let value = |what: &str, value: f64| SingleValue {
+        let value = |quantity: &str, value: f64| SingleValue {
             label: FigureLabel { config: self.name.to_owned(), ..with.label.clone() },
-            what: what.to_owned(),
+            quantity: quantity.to_owned(),
             value,
             unit: "us",
             bound: None,
@@ -167,7 +175,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn time_that_is_not_a_switch_is_subtracted() {
+    fn work_of_the_single_thread_is_subtracted() {
         let figure = |nanoseconds: u64| Figure {
             label: FigureLabel {
                 bench: "switch",
@@ -175,7 +183,7 @@ mod tests {
                 transport: "none",
                 op: String::new(),
                 config: String::new(),
-                along: None,
+                axis_point: None,
             },
             summary: Summary::of(&[nanoseconds; 4], Duration::from_secs(1)).unwrap(),
             medians_us: Vec::new(),
@@ -192,22 +200,22 @@ mod tests {
 
     /// In the ordinary class and without pinning, every test ends on any machine.
     #[test]
-    fn every_test_ends_with_as_many_times_as_asked_for() {
+    fn every_switch_test_records_the_requested_number_of_times() {
         let stage = SwitchSetting { partner: None, priority: None, same_core: false };
         let lock = || PiMutex::new("bench switch", Scope::Lane, ());
-        let mut subjects: Vec<Box<dyn crate::harness::Subject>> = vec![
+        let mut subjects: Vec<Box<dyn crate::harness::MeasuredSubject>> = vec![
             Box::new(Yielders { stage }),
             Box::new(SingleThread::yielding(stage)),
-            Box::new(Lockers::new(stage, lock())),
-            Box::new(Lockers::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
+            Box::new(LockHandover::new(stage, lock())),
+            Box::new(LockHandover::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
             Box::new(SingleThread::locking(stage, lock())),
         ];
-        for waker in [Waker::Futex, Waker::Semaphore] {
-            subjects.push(Box::new(Pairs { stage, waker }));
+        for waker in [WakeMechanism::Futex, WakeMechanism::Semaphore] {
+            subjects.push(Box::new(WakingPair { stage, waker }));
             subjects.push(Box::new(SingleThread::waking(stage, waker)));
         }
         for subject in &mut subjects {
-            let mut samples = Samples::with_room(20);
+            let mut samples = Samples::with_capacity(20);
             subject.run(5, 20, &mut samples).unwrap();
             assert_eq!(samples.len(), 20);
         }

@@ -1,4 +1,4 @@
-//! The tests of `switch`: the work of the two threads.
+//! The tests of the benchmark `switch`: the work of the two threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,12 +10,12 @@ use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
 use corelane_sys::semaphore::Semaphore;
 use corelane_sys::thread::JoinHandle;
 
-use super::stage::{SwitchSetting, Waker};
+use super::stage::{SwitchSetting, WakeMechanism};
 use crate::Failure;
-use crate::harness::Subject;
-use crate::sample::{Samples, timed};
+use crate::harness::MeasuredSubject;
+use crate::sample::{Samples, time_calls};
 
-/// Time after which the second thread counts as blocked, because it has no other work.
+/// Time after which the second thread, which has no other work, must be blocked.
 const BLOCKED: Duration = Duration::from_micros(50);
 
 /// Pause of a thread of fixed priority after a turn, so that other threads get the core.
@@ -40,7 +40,7 @@ pub(crate) struct Yielders {
     pub(crate) stage: SwitchSetting,
 }
 
-impl Subject for Yielders {
+impl MeasuredSubject for Yielders {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let shared = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
         let other = {
@@ -56,7 +56,7 @@ impl Subject for Yielders {
             thread::yield_now();
         }
         let before = shared.1.load(Ordering::Relaxed);
-        let whole = timed(count, into, || {
+        let whole = time_calls(count, into, || {
             thread::yield_now();
             Ok(())
         });
@@ -77,15 +77,15 @@ impl Subject for Yielders {
     }
 }
 
-/// One end of a pair: an object that a thread waits for.
+/// An object at which one thread waits until another thread wakes it.
 struct End {
-    waker: Waker,
+    waker: WakeMechanism,
     semaphore: Semaphore,
     token: AtomicU32,
 }
 
 impl End {
-    fn new(waker: Waker) -> Self {
+    fn new(waker: WakeMechanism) -> Self {
         End { waker, semaphore: Semaphore::new(), token: AtomicU32::new(0) }
     }
 
@@ -93,8 +93,8 @@ impl End {
     #[inline]
     fn wake(&self, thread: &Thread) {
         match self.waker {
-            Waker::Semaphore => self.semaphore.post(),
-            Waker::Futex => {
+            WakeMechanism::Semaphore => self.semaphore.post(),
+            WakeMechanism::Futex => {
                 self.token.store(1, Ordering::Release);
                 thread.unpark();
             }
@@ -104,8 +104,8 @@ impl End {
     #[inline]
     fn wait(&self) {
         match self.waker {
-            Waker::Semaphore => self.semaphore.wait(),
-            Waker::Futex => {
+            WakeMechanism::Semaphore => self.semaphore.wait(),
+            WakeMechanism::Futex => {
                 while self.token.swap(0, Ordering::Acquire) == 0 {
                     thread::park();
                 }
@@ -114,11 +114,11 @@ impl End {
     }
 }
 
-/// A thread that wakes another. If the other one does not run at once, it wakes the first one in
-/// turn.
-pub(crate) struct Pairs {
+/// A thread that wakes a second thread. If the second thread does not preempt the first one, it
+/// wakes the first one in turn.
+pub(crate) struct WakingPair {
     pub(crate) stage: SwitchSetting,
-    pub(crate) waker: Waker,
+    pub(crate) waker: WakeMechanism,
 }
 
 struct EndPair {
@@ -128,7 +128,7 @@ struct EndPair {
     turns: AtomicUsize,
 }
 
-impl Subject for Pairs {
+impl MeasuredSubject for WakingPair {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let (there, back) = (End::new(self.waker), End::new(self.waker));
         let pair = Arc::new(EndPair { there, back, stop: AtomicBool::new(false), turns: AtomicUsize::new(0) });
@@ -157,7 +157,7 @@ impl Subject for Pairs {
             once()?;
         }
         let before = pair.turns.load(Ordering::Relaxed);
-        let whole = timed(count, into, once);
+        let whole = time_calls(count, into, once);
         let turns = pair.turns.load(Ordering::Relaxed) - before;
         pair.stop.store(true, Ordering::Relaxed);
         pair.there.wake(second.thread());
@@ -174,9 +174,9 @@ impl Subject for Pairs {
     }
 }
 
-/// A lock that one thread at a time holds.
+/// A lock that one thread at a time can hold.
 pub(crate) trait Lock: Send + Sync + 'static {
-    /// Releases the lock on drop.
+    /// Guard that releases the lock on drop.
     type Guard<'a>;
     fn take(&self) -> Self::Guard<'_>;
 }
@@ -195,28 +195,28 @@ impl Lock for PiMutex<()> {
     }
 }
 
-/// A thread that releases a lock for which another thread waits.
-pub(crate) struct Lockers<L> {
+/// A thread that releases a lock for which a second thread waits.
+pub(crate) struct LockHandover<L> {
     stage: SwitchSetting,
     shared: Arc<Locked<L>>,
 }
 
 struct Locked<L> {
     lock: L,
-    /// Lets the second thread try to take the lock.
+    /// Permits the second thread to take the lock.
     begin: Semaphore,
     /// Posted after the second thread has held the lock.
     done: Semaphore,
-    /// True when the second thread is about to take the lock. Stored with release by it, loaded
-    /// with acquire by the first thread.
+    /// True when the second thread is about to take the lock. The second thread stores it with
+    /// release, and the first thread loads it with acquire.
     asks: AtomicBool,
-    /// Time in nanoseconds at which the second thread got the lock. Stored with release by it,
-    /// loaded with acquire by the first thread.
+    /// Time in nanoseconds at which the second thread got the lock. The second thread stores it
+    /// with release, and the first thread loads it with acquire.
     had: AtomicU64,
     stop: AtomicBool,
 }
 
-impl<L: Lock> Lockers<L> {
+impl<L: Lock> LockHandover<L> {
     pub(crate) fn new(stage: SwitchSetting, lock: L) -> Self {
         let shared = Locked {
             lock,
@@ -226,7 +226,7 @@ impl<L: Lock> Lockers<L> {
             had: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         };
-        Lockers { stage, shared: Arc::new(shared) }
+        LockHandover { stage, shared: Arc::new(shared) }
     }
 
     fn once(&self) -> u64 {
@@ -247,7 +247,7 @@ impl<L: Lock> Lockers<L> {
     }
 }
 
-impl<L: Lock> Subject for Lockers<L> {
+impl<L: Lock> MeasuredSubject for LockHandover<L> {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let shared = self.shared.clone();
         shared.stop.store(false, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl<L: Lock> Subject for Lockers<L> {
     }
 }
 
-/// Work that is done a number of times.
+/// Work that is done a number of times. Adds the time of each to the samples.
 type Work = dyn FnMut(usize, &mut Samples) -> Result<Duration, Failure> + Send;
 
 /// The work of a test without a second thread.
@@ -296,7 +296,7 @@ pub(crate) struct SingleThread {
 impl SingleThread {
     pub(crate) fn yielding(stage: SwitchSetting) -> Self {
         let work = |count, into: &mut Samples| {
-            timed(count, into, || {
+            time_calls(count, into, || {
                 thread::yield_now();
                 Ok(())
             })
@@ -304,11 +304,11 @@ impl SingleThread {
         SingleThread { stage, work: Box::new(work) }
     }
 
-    pub(crate) fn waking(stage: SwitchSetting, waker: Waker) -> Self {
+    pub(crate) fn waking(stage: SwitchSetting, waker: WakeMechanism) -> Self {
         let end = End::new(waker);
         let work = move |count, into: &mut Samples| {
             let here = thread::current();
-            timed(count, into, || {
+            time_calls(count, into, || {
                 end.wake(&here);
                 end.wait();
                 Ok(())
@@ -319,7 +319,7 @@ impl SingleThread {
 
     pub(crate) fn locking<L: Lock>(stage: SwitchSetting, lock: L) -> Self {
         let work = move |count, into: &mut Samples| {
-            timed(count, into, || {
+            time_calls(count, into, || {
                 drop(lock.take());
                 Ok(())
             })
@@ -328,9 +328,9 @@ impl SingleThread {
     }
 }
 
-impl Subject for SingleThread {
+impl MeasuredSubject for SingleThread {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
-        (self.work)(warm_up, &mut Samples::with_room(warm_up))?;
+        (self.work)(warm_up, &mut Samples::with_capacity(warm_up))?;
         let whole = (self.work)(count, into);
         rest(self.stage);
         whole

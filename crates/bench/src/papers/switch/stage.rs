@@ -1,10 +1,10 @@
-//! Cores, priorities and ways of waking of the two threads of a test.
+//! Cores, priorities and wake-up mechanism of the two threads of a test.
 
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
 
-/// The way in which a waiting thread is woken.
+/// Mechanism with which one thread waits and another wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waker {
+pub(crate) enum WakeMechanism {
     /// `park` and `unpark` of the standard library.
     Futex,
     /// A POSIX semaphore.
@@ -14,23 +14,23 @@ pub(crate) enum Waker {
 /// The core of the second thread, and the priorities of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchSetting {
-    /// Core of the second thread; the first thread runs on the client's core.
+    /// Core of the second thread. The first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority
-    /// is higher by one, or the same in the test of yielding.
+    /// Priority of the first thread. `None` means the ordinary class. The second thread's priority
+    /// is higher by one, or equal in the test of yielding.
     pub(crate) priority: Option<u8>,
     /// True if both threads share a core.
     pub(crate) same_core: bool,
 }
 
 impl SwitchSetting {
-    /// Returns true if a wake-up of the second thread makes it run at once in place of the first.
+    /// Returns true if the second thread preempts the first one when it is woken.
     pub(crate) fn preempts(&self) -> bool {
         self.same_core && self.priority.is_some()
     }
 
-    /// Returns a builder for the second thread. Its priority is that of the first thread if
-    /// `equal`, else higher by one.
+    /// Returns a builder for the second thread. Its priority is equal to that of the first thread
+    /// if `equal`, else higher by one.
     pub(crate) fn builder(&self, equal: bool) -> ThreadBuilder {
         let mut builder = ThreadBuilder::new().name("bench/partner");
         if let Some(core) = self.partner {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl Preprocessor<'_> {
     const PARAMETERS: usize = 256;
-    /// Number of bytes made by `#` and `##` that count as one token.
+    /// Number of bytes made by `#` and `##` that the limit counts as one token.
     const OCTETS_OF_A_TOKEN: usize = 16;
 
     pub(super) fn define_macro(&mut self, name: Symbol, span: Span, rest: &[Token]) {
@@ -32,7 +32,7 @@ impl Preprocessor<'_> {
         if let Some(old) = self.macros.get(&name)
             && !old.same_as(&definition)
         {
-            let message = format!("macro `{}` gets a second meaning", self.environment.symbols.text(name));
+            let message = format!("macro `{}` is defined twice, with different meanings", self.environment.symbols.text(name));
             let warning = Diagnostic::warning(span, message).help("`#undef` it first");
             self.report(warning);
         }
@@ -84,7 +84,7 @@ impl Preprocessor<'_> {
         Some(Macro::function(parameters, variadic, &rest[at.min(rest.len())..]))
     }
 
-    /// Expands a token if it names a macro. Returns false if the token stands for itself.
+    /// Expands a token that names a macro. Returns false if the token remains unchanged.
     pub(super) fn expand(&mut self, token: &Token) -> bool {
         if token.kind != TokenKind::Identifier || token.painted {
             return false;
@@ -93,7 +93,8 @@ impl Preprocessor<'_> {
             return self.expand_position(token);
         };
         if self.active.contains(&token.text) {
-            // The token stays painted even after the expansion that produced it ends.
+            // The macro is inside its own expansion. The token stays painted even after that
+            // expansion ends.
             let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
             self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
             return true;
@@ -112,8 +113,8 @@ impl Preprocessor<'_> {
             self.pragma_operator(token, &arguments);
             return true;
         }
-        // Tokens that are only examined count too: the bodies of macros with empty arguments, and
-        // nested arguments.
+        // The limit also counts tokens that are examined and produce nothing, such as nested
+        // arguments and the bodies of macros with empty arguments.
         let looked_at = arguments.iter().map(Vec::len).fold(definition.body.len(), usize::saturating_add);
         if !self.spend(looked_at, token.span) {
             return true;
@@ -165,8 +166,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Counts tokens that macros produce or examine. If the limit is exceeded, reports this and
-    /// returns false.
+    /// Counts tokens that macros produce or examine. Reports an error and returns false if the
+    /// limit is exceeded.
     fn spend(&mut self, tokens: usize, span: Span) -> bool {
         let limit = self.environment.limits.expanded_tokens;
         let reached = self.expanded > limit;
@@ -204,7 +205,7 @@ impl Preprocessor<'_> {
         true
     }
 
-    /// Returns true if `(` follows the name of a macro with parameters. Consumes nothing.
+    /// Returns true if the next token is `(`, without consuming it.
     fn next_is_parenthesis(&mut self) -> bool {
         for expansion in self.expansions.iter().rev() {
             if let Some(token) = expansion.tokens.get(expansion.next) {
@@ -277,14 +278,15 @@ impl Preprocessor<'_> {
     }
 
     /// Expands all macros in a list. In a condition, also replaces `defined`, even if a macro made
-    /// it; returns `None` if its operand is wrong.
+    /// it. Returns `None` if an operand of `defined` is wrong.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
         if self.nesting >= self.environment.limits.argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);
             if self.expanded <= self.environment.limits.expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
-            // Every further level would copy the remaining tokens, so expansion ends here.
+            // Each further level would copy the remaining tokens, so the expansion of all macros
+            // ends here.
             self.expanded = usize::MAX;
             return Some(Vec::new());
         }
@@ -315,8 +317,8 @@ impl Preprocessor<'_> {
         result
     }
 
-    /// Evaluates `defined NAME` or `defined (NAME)`, after the word `defined`. Returns `None` after
-    /// a reported error.
+    /// Evaluates `defined NAME` or `defined (NAME)` after the word `defined` was read. Returns
+    /// `None` after a reported error.
     fn defined(&mut self, word: Token) -> Option<Token> {
         let (mut name, _) = self.next_token();
         let parenthesised = name.is(Punctuation::OpenParenthesis);

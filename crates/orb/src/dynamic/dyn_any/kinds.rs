@@ -1,4 +1,4 @@
-//! Operations of [`DynAny`] for each kind of type.
+//! Operations of [`DynAny`] on particular kinds of types.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ impl DynAny {
     // ---- enumerations and fixed
     // ----------------------------------------------------------------------
 
-    /// Returns the name of the enumerator (`DynEnum::get_as_string`).
+    /// Returns the name of an enumeration's value (`DynEnum::get_as_string`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -22,7 +22,7 @@ impl DynAny {
         name.map(str::to_owned).ok_or(DynAnyError::InvalidValue)
     }
 
-    /// Returns the number of the enumerator (`DynEnum::get_as_ulong`).
+    /// Returns the number of an enumeration's value (`DynEnum::get_as_ulong`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -33,7 +33,7 @@ impl DynAny {
         }
     }
 
-    /// Sets the enumerator by its name.
+    /// Sets the value of an enumeration by the name of the enumerator.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown name.
@@ -44,7 +44,7 @@ impl DynAny {
         self.set_enumerator_number(found.and_then(|found| u32::try_from(found).ok()).unwrap_or(u32::MAX))
     }
 
-    /// Sets the enumerator by its number.
+    /// Sets the value of an enumeration by the number of the enumerator.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown number.
@@ -57,7 +57,7 @@ impl DynAny {
         Ok(())
     }
 
-    /// Returns a fixed's digits as an integer: its number times ten to the power of its scale
+    /// Returns the digits of a `fixed` as an integer: its value times ten to the power of its scale
     /// (`DynFixed`).
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl DynAny {
         }
     }
 
-    /// Sets the digits of a fixed, as an integer.
+    /// Sets the digits of a `fixed`, as an integer.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type
@@ -83,11 +83,11 @@ impl DynAny {
         Ok(())
     }
 
-    /// Returns the number of a fixed (`DynFixed::get_value`, which returns its text).
+    /// Returns the value of a `fixed` (`DynFixed::get_value`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, which
-    /// no type of IDL has.
+    /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, the
+    /// maximum of IDL.
     pub fn decimal(&self) -> Result<Decimal, DynAnyError> {
         let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let whole = || self.fixed().ok()?.checked_mul(10i128.checked_pow(scale.unsigned_abs().into())?);
@@ -98,8 +98,8 @@ impl DynAny {
         number.map_err(|_| DynAnyError::InvalidValue)
     }
 
-    /// Sets the number of a fixed (`DynFixed::set_value`). Drops digits after the point that the
-    /// type cannot hold, and then returns false.
+    /// Sets the value of a `fixed` (`DynFixed::set_value`). Digits after the point that the type
+    /// cannot represent are dropped, and the result is then false.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits before the
@@ -166,7 +166,7 @@ impl DynAny {
         Ok(members.into_iter().map(|(name, _)| name).zip(self.components()).collect())
     }
 
-    /// Replaces all members. Empty names match any name. A null value becomes a value with these
+    /// Replaces all members. An empty name matches any member. Null becomes a value with these
     /// members.
     ///
     /// # Errors
@@ -210,8 +210,8 @@ impl DynAny {
         }
         let part = table.get_mut(top)?;
         part.content = PartContent::Parts(places);
-        // The specification's rule: if no element was current, the first new one becomes current.
-        // If the current element is removed, none is current.
+        // The specification requires: if no element was current, the first new element becomes
+        // current. If the current element is removed, no element is current.
         part.position = match part.position {
             position if length > before => position.or(Some(before)),
             position => position.filter(|position| *position < length),
@@ -229,7 +229,7 @@ impl DynAny {
         Ok(self.components().collect())
     }
 
-    /// Replaces all elements, and with them the length of a sequence.
+    /// Replaces all elements. The length of a sequence becomes the number of elements.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for elements of another type; [`DynAnyError::InvalidValue`]
@@ -269,8 +269,8 @@ impl DynAny {
         self.components().next().ok_or(DynAnyError::TypeMismatch)
     }
 
-    /// Sets the discriminator of a union. If it selects another member, this member becomes active
-    /// with its initial value. If it selects none, no member is active.
+    /// Sets the discriminator of a union. If the discriminator selects another member, this member
+    /// becomes active with its initial value. If it selects no member, no member is active.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a discriminator of another type.
@@ -362,13 +362,13 @@ impl DynAny {
     }
 }
 
-/// Returns the arm of a union that a discriminator selects.
+/// Returns the index of the union's member that a discriminator selects.
 pub(super) fn chosen(union: &TypeCode, discriminator: i128) -> Option<usize> {
     let labelled = (0..union.member_count()).find(|arm| union.member_label(*arm) == Some(discriminator));
     labelled.or(union.default_index())
 }
 
-/// Returns a number as a value of a discriminator's type.
+/// Converts a number to a value of a discriminator's type.
 pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Value, DynAnyError> {
     let wrong = |_| DynAnyError::InvalidValue;
     let character = || u32::try_from(number).ok().and_then(char::from_u32).ok_or(DynAnyError::InvalidValue);
@@ -390,7 +390,7 @@ pub(super) fn label_value(discriminator: &TypeCode, number: i128) -> Result<Valu
     })
 }
 
-/// Returns a discriminator's value as a number.
+/// Converts a discriminator's value to a number.
 pub(super) fn label_number(value: &Value) -> Option<i128> {
     Some(match value {
         Value::Boolean(value) => (*value).into(),

@@ -1,5 +1,5 @@
-//! DynAny: values that are traversed and changed without their static types (CORBA 3.0.3 chapter
-//! 9).
+//! DynAny: access to the parts of values whose types are known only at run time (CORBA 3.0.3
+//! chapter 9).
 
 mod kinds;
 mod parts;
@@ -17,16 +17,17 @@ use crate::client::context::ClientContext;
 use crate::exception::SystemException;
 use parts::{DynPart, PartContent, PartTable};
 
-/// A value of any type that can be taken apart and assembled, part by part.
+/// A value of any type whose parts can be read and changed at run time.
 ///
-/// It combines all interfaces of the module `DynamicAny`. An operation that the value's type does
-/// not have is a [`TypeMismatch`](DynAnyError::TypeMismatch). A part belongs to the whole:
-/// [`current_component`](DynAny::current_component) lends one, and a change of it changes the
-/// whole. The operations `copy`, `equal` and `destroy` are `clone`, `==` and drop.
+/// The type combines all interfaces of the module `DynamicAny`. An operation that the value's type
+/// does not have fails with [`TypeMismatch`](DynAnyError::TypeMismatch).
+/// [`current_component`](DynAny::current_component) borrows a component, and a change of the
+/// component changes the whole value. The operations `copy`, `equal` and `destroy` are `clone`,
+/// `==` and drop.
 ///
-/// Values of IDL `valuetype` may occur in several places of the whole and form cycles. These places
-/// share one component, so a change shows in all of them. Parts that are taken out and put in again
-/// remain shared.
+/// A value of an IDL `valuetype` may occur several times in the whole value and form cycles. All
+/// occurrences are one shared component, so a change of one changes all. Shared components that are
+/// taken out of the value and inserted again remain shared.
 ///
 /// ```
 /// use corelane::dynamic::DynAny;
@@ -41,14 +42,13 @@ use parts::{DynPart, PartContent, PartTable};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DynAny {
-    /// Table of parts; copied on change if another `DynAny` shares it.
+    /// The table of parts. A change copies the table if another `DynAny` shares it.
     parts: Arc<PartTable>,
-    /// Slot of the part that this value is. While a component is lent, this is the component's
-    /// slot.
+    /// Slot of the value's own part. While a component is borrowed, the component's slot.
     top: u32,
-    /// Number of components that are lent, nested in each other.
+    /// Number of borrowed components, nested in each other.
     borrow_depth: u32,
-    /// The ORB of the contained references.
+    /// The ORB of the references in the value.
     client: Option<Arc<ClientContext>>,
 }
 
@@ -56,23 +56,23 @@ pub struct DynAny {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DynAnyError {
-    /// The value's type does not have the operation or member.
+    /// The operation is not possible for the value's type, or a type does not match.
     TypeMismatch,
-    /// The value is out of range for the type, or there is no current component.
+    /// The value is out of range for its type, or there is no current component.
     InvalidValue,
-    /// A contained value was of an unknown type and was truncated.
+    /// A contained value (IDL `valuetype`) had an unknown type and was truncated.
     MustTruncate,
-    /// The type has no values, or the value cannot be marshalled.
+    /// A system exception: the type has no values, or the value cannot be encoded.
     System(SystemException),
 }
 
 impl fmt::Display for DynAnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DynAnyError::TypeMismatch => f.write_str("the value is of another type"),
-            DynAnyError::InvalidValue => f.write_str("the value cannot be that"),
+            DynAnyError::TypeMismatch => f.write_str("the value has another type"),
+            DynAnyError::InvalidValue => f.write_str("the value is out of range for its type, or there is no current component"),
             DynAnyError::MustTruncate => {
-                f.write_str("a value in it was of an unknown type, and was cut down to a known one")
+                f.write_str("a contained value had an unknown type and was truncated to a known type")
             }
             DynAnyError::System(exception) => fmt::Display::fmt(exception, f),
         }
@@ -93,7 +93,8 @@ impl From<corelane_wire::CdrError> for DynAnyError {
     }
 }
 
-/// Compares types and values. Ignores positions, and ignores which equal values are shared.
+/// Compares types and values. The comparison ignores the current components, and ignores which
+/// equal values are shared.
 impl PartialEq for DynAny {
     fn eq(&self, other: &DynAny) -> bool {
         self.parts.is_equal(self.top, &other.parts, other.top)
@@ -118,15 +119,15 @@ impl fmt::Debug for DynAny {
     }
 }
 
-/// A component of a [`DynAny`], lent for reading and changing.
+/// A component of a [`DynAny`], borrowed for reading and changing.
 ///
-/// Change it with its own operations, such as [`assign`](DynAny::assign). A `DynAny` that is stored
-/// through `DerefMut` replaces the whole, not only the component.
+/// Programs change a component with its own operations, such as [`assign`](DynAny::assign). Storing
+/// a `DynAny` through `DerefMut` would replace the whole value, not only the component.
 pub struct Component<'d> {
     whole: &'d mut DynAny,
-    /// Slot of the whole, restored when the component is returned.
+    /// Slot of the outer value, restored when the borrow ends.
     outer: u32,
-    /// Identity of the table that the component belongs to.
+    /// Identity of the component's table.
     identity: Arc<u8>,
 }
 
@@ -163,8 +164,8 @@ impl DynAny {
     /// Creates a `DynAny` from an `any` (`create_dyn_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::System`] for a value that has too many parts, or whose type cannot be taken
-    /// apart.
+    /// [`DynAnyError::System`] for a value with too many parts, and for a type whose parts are not
+    /// accessible.
     pub fn new(any: &Any) -> Result<DynAny, DynAnyError> {
         let made = DynAny::from_value(any.type_code(), any.value()?)?;
         Ok(DynAny { client: any.client().cloned(), ..made })
@@ -174,7 +175,7 @@ impl DynAny {
     /// (`create_dyn_any_without_truncation`).
     ///
     /// # Errors
-    /// [`DynAnyError::MustTruncate`] if [`Any::is_truncated`], and the errors of
+    /// [`DynAnyError::MustTruncate`] if [`Any::is_truncated`] is true, and the errors of
     /// [`new`](DynAny::new).
     pub fn without_truncation(any: &Any) -> Result<DynAny, DynAnyError> {
         if any.is_truncated() { Err(DynAnyError::MustTruncate) } else { DynAny::new(any) }
@@ -195,8 +196,8 @@ impl DynAny {
         Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
-    /// Returns the type. For a value of IDL `valuetype` it is the value's own, which may inherit
-    /// from the type expected in its place.
+    /// Returns the TypeCode of the value. A value of an IDL `valuetype` returns its own type, which
+    /// may inherit from the expected type.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code
@@ -219,7 +220,7 @@ impl DynAny {
         Arc::make_mut(&mut self.parts)
     }
 
-    /// Returns a part as a separate value.
+    /// Returns a copy of a part as a separate value.
     fn part_at(&self, top: u32) -> DynAny {
         DynAny { parts: Arc::clone(&self.parts), top, borrow_depth: 0, client: self.client.clone() }
     }
@@ -228,7 +229,7 @@ impl DynAny {
         self.part().parts().iter().map(|place| self.part_at(*place))
     }
 
-    /// Lends a part.
+    /// Borrows a component.
     fn borrow_component(&mut self, place: u32) -> Component<'_> {
         self.compact();
         let outer = std::mem::replace(&mut self.top, place);
@@ -237,7 +238,7 @@ impl DynAny {
         Component { whole: self, outer, identity }
     }
 
-    /// Copies the table without its detached parts if there are many.
+    /// Compacts the table if many parts are detached: copies it without the detached parts.
     fn compact(&mut self) {
         if self.borrow_depth == 0 && self.parts.needs_compaction() {
             let (parts, top) = self.parts.extract(self.top);
@@ -249,7 +250,7 @@ impl DynAny {
         if kinds.contains(&self.kind()) { Ok(()) } else { Err(DynAnyError::TypeMismatch) }
     }
 
-    /// Takes the value of another `DynAny` of an equivalent type.
+    /// Replaces the value by the value of another `DynAny` with an equivalent type (`assign`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
@@ -269,7 +270,7 @@ impl DynAny {
         Ok(())
     }
 
-    /// Takes the value of an `any` of an equivalent type (`from_any`).
+    /// Replaces the value by the value of an `any` with an equivalent type (`from_any`).
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`], and the errors of [`new`](DynAny::new).
@@ -280,7 +281,7 @@ impl DynAny {
     /// Returns the value as an `any`.
     ///
     /// # Errors
-    /// [`DynAnyError::System`] for text that cannot be marshalled.
+    /// [`DynAnyError::System`] for text that cannot be encoded.
     pub fn to_any(&self) -> Result<Any, DynAnyError> {
         Ok(Any::from_wire(AnyValue::from_value(self.type_code(), &self.value()?)?, self.client.clone()))
     }
@@ -299,8 +300,8 @@ impl DynAny {
         self.part().parts().len()
     }
 
-    /// Makes the component at `index` current. Without such a component, returns false and makes no
-    /// component current.
+    /// Makes the component at `index` current. If there is none, returns false, and no component is
+    /// current.
     pub fn seek(&mut self, index: usize) -> bool {
         let position = (index < self.component_count()).then_some(index);
         self.part_mut().is_ok_and(|part| {
@@ -309,13 +310,13 @@ impl DynAny {
         })
     }
 
-    /// Makes the first component current.
+    /// Makes the first component current. Returns false if the value has no components.
     pub fn rewind(&mut self) -> bool {
         self.seek(0)
     }
 
-    /// Makes the next component current (`next`). After the last one, returns false and makes no
-    /// component current.
+    /// Makes the next component current (`next`). After the last component, returns false, and no
+    /// component is current.
     pub fn advance(&mut self) -> bool {
         self.seek(self.part().position.map_or(0, |position| position + 1))
     }
@@ -337,11 +338,11 @@ impl DynAny {
         }
     }
 
-    /// Changes the value, or the current component if the value has components.
+    /// Sets the value, or its current component if it has components.
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the type;
-    /// [`DynAnyError::InvalidValue`] if there is no current component, or the value exceeds a
+    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type;
+    /// [`DynAnyError::InvalidValue`] if there is no current component, or if `value` exceeds a
     /// bound.
     pub fn insert<T: Typed>(&mut self, value: &T) -> Result<(), DynAnyError> {
         if T::matches_type(self.type_code()) {
@@ -351,7 +352,7 @@ impl DynAny {
         self.current_component()?.ok_or(DynAnyError::InvalidValue)?.insert(value)
     }
 
-    /// Returns the value, or the current component if the value has components.
+    /// Returns the value, or its current component if it has components.
     ///
     /// # Errors
     /// The errors of [`insert`](DynAny::insert).
@@ -367,8 +368,8 @@ impl DynAny {
 
     /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items of this `DynAny` tree keep their identity. Items of another tree are copied, and
-        // values that are shared there stay shared in the copy.
+        // Items of this value's own table keep their identity. Items of another table are copied,
+        // and values that are shared in it stay shared in the copy.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

@@ -1,5 +1,5 @@
-//! The parts of a value, in a table of slots. Values of IDL `valuetype` can be shared and form
-//! cycles.
+//! The table of the parts of a value, which has a slot for each part. Parts that are values of an
+//! IDL `valuetype` can be shared and form cycles.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::DynAnyError;
 use super::kinds::{chosen, label_number, label_value};
 use crate::any::{Kind, TypeCode, Value};
 
-/// Maximum depth of nested parts when a value is assembled.
+/// Maximum depth of nested parts of a value that is assembled.
 const MAX_DEPTH: u32 = 512;
-/// Number of parts from which a table is searched for unreachable parts.
+/// Minimum number of parts from which a table is searched for unreachable parts.
 const COMPACT_AT: usize = 256;
 
-/// The table of parts. Detached parts stay in it until it is copied.
+/// The table of parts. Detached parts stay in the table until it is compacted.
 #[derive(Clone, Debug)]
 pub(super) struct PartTable {
     list: Vec<DynPart>,
-    /// Number of parts above which the table is copied without its detached parts.
+    /// Number of parts above which the table is compacted.
     compact_at: usize,
-    /// Identity that a table shares with its copies, and with no other table.
+    /// Identity that only a table and its copies share.
     pub(super) identity: Arc<u8>,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct DynPart {
 pub(super) enum PartContent {
     /// A value without components, or null.
     Leaf(Value),
-    /// Slots of members or elements. For a union, the discriminator and the active member, if there
-    /// is one.
+    /// Slots of the members or elements. For a union, the slots of the discriminator and, if there
+    /// is one, of the active member.
     Parts(Vec<u32>),
 }
 
@@ -73,8 +73,8 @@ impl DynPart {
         self.content = content;
     }
 
-    /// Returns true for a value of IDL `valuetype`, or null in place of one. Only such a part can
-    /// be shared.
+    /// Returns true for a value of an IDL `valuetype`, and for null in place of such a value. Only
+    /// these parts can be shared.
     pub(super) fn is_value(&self) -> bool {
         matches!(self.type_code.resolved().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }
@@ -85,7 +85,7 @@ impl PartTable {
         PartTable { list: Vec::new(), compact_at: COMPACT_AT, identity: Arc::default() }
     }
 
-    /// Copies the part with its components into a new table.
+    /// Copies a part with its components into a new table.
     pub(super) fn extract(&self, top: u32) -> (PartTable, u32) {
         let mut parts = PartTable::new();
         let top = parts.copy_part(Some(self), top, &mut HashMap::new());
@@ -119,8 +119,7 @@ impl PartTable {
     // ---- from and to trees
     // -------------------------------------------------------------------------
 
-    /// Adds the parts of a value. `met` maps the numbers of shared values to the slots that hold
-    /// them.
+    /// Adds the parts of a value. `met` maps the numbers of shared values to their slots.
     pub(super) fn add_value(
         &mut self,
         type_code: &TypeCode,
@@ -228,9 +227,10 @@ impl PartTable {
     // ---- copies and comparison
     // ---------------------------------------------------------------------
 
-    /// Copies a part with its components, from the table `from` or, if it is `None`, within this
-    /// table. A copy from another table keeps its sharing: `copied` maps the shared values already
-    /// copied to their new slots. Within this table, IDL values are shared instead of copied.
+    /// Copies a part with its components from the table `from`, or within this table if `from` is
+    /// `None`. A copy from another table preserves which values are shared: `copied` maps the slots
+    /// of shared values that were already copied to their new slots. Within this table, IDL values
+    /// are shared instead of copied.
     pub(super) fn copy_part(&mut self, from: Option<&PartTable>, top: u32, copied: &mut HashMap<u32, u32>) -> u32 {
         let mut open = Vec::new();
         let first = self.reserve_copy(from, top, copied, &mut open);
@@ -259,7 +259,7 @@ impl PartTable {
         }
     }
 
-    /// Returns the slot for a copy. If the copy is still to be made, adds it to `open`.
+    /// Returns the slot for a copy of a part. If the part is not copied yet, adds it to `open`.
     fn reserve_copy(
         &mut self,
         from: Option<&PartTable>,
@@ -310,8 +310,8 @@ impl PartTable {
     }
 }
 
-/// Returns the names and types of the members of an IDL `valuetype`. The content of a value box has
-/// no name.
+/// Returns the names and types of the members of an IDL `valuetype`. The name of a value box's
+/// content is empty.
 pub(super) fn state_of(type_code: &TypeCode) -> Vec<(String, TypeCode)> {
     let resolved = type_code.resolved();
     match resolved.content_type() {
@@ -338,7 +338,8 @@ mod tests {
             value.set_to_null().unwrap();
             value.set_to_value().unwrap();
             value.current_component().unwrap().unwrap().set_length(5).unwrap();
-            // Makes a separate cycle, which becomes unreachable in the next iteration.
+            // Each iteration makes a separate cycle, which becomes unreachable in the next
+            // iteration.
             let mut members = value.members().unwrap();
             members[1].1 = value.clone();
             value

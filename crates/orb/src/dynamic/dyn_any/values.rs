@@ -1,5 +1,5 @@
-//! Values of IDL `valuetype`, and null (`DynValueCommon`, `DynValue`, `DynValueBox`). Members are
-//! accessed as for structures.
+//! Operations of [`DynAny`] on values of IDL `valuetype`s, and on null (`DynValueCommon`,
+//! `DynValue`, `DynValueBox`). The operations on structures access their members.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ impl DynAny {
         Ok(matches!(self.part().content, PartContent::Leaf(_)))
     }
 
-    /// Makes the value null, in all places where it occurs.
+    /// Makes the value null. A shared value becomes null wherever it occurs.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] unless the type is an IDL `valuetype`.
@@ -36,7 +36,7 @@ impl DynAny {
         Ok(())
     }
 
-    /// Turns null into a value with initial members. A value that is not null stays unchanged.
+    /// Replaces null by a value with initial members. A value that is not null stays unchanged.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] unless the type is a concrete IDL `valuetype`;
@@ -69,8 +69,8 @@ impl DynAny {
         Ok(self.borrow_component(place))
     }
 
-    /// Sets the content of a value box (`set_boxed_value_as_dyn_any`). If this value is null, it
-    /// becomes a box with the content.
+    /// Sets the content of a value box (`set_boxed_value_as_dyn_any`). Null becomes a box with the
+    /// content.
     ///
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] unless the type is a value box and the content has its type.
@@ -83,7 +83,8 @@ impl DynAny {
         self.set_parts(std::iter::once(value))
     }
 
-    /// Checks that values of exactly this type can be built. Structures pass the check.
+    /// Checks that the type has values of its own that can be built: it is not an abstract or
+    /// custom value type. Types other than `valuetype`s pass the check.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
         let resolved = self.type_code().resolved();
         match resolved.type_modifier() {

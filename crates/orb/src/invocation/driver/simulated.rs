@@ -1,4 +1,5 @@
-//! A call in the simulation: the driver's steps, with a stop wherever the driver would block.
+//! A call in the simulation. It takes the driver's steps, and returns wherever the driver would
+//! block.
 
 use corelane_wire::giop::ResponseExpected;
 
@@ -10,17 +11,17 @@ use crate::invocation::callee::Callee;
 
 /// The event that a call waits for.
 pub(crate) enum BlockedOn<'c> {
-    /// A connection being made, which takes some time.
+    /// A connection that is being made, which takes some time.
     Connection,
-    /// The moment at which a refused request is sent again.
+    /// The time at which a refused request is sent again.
     Pause(Monotonic),
-    /// The end of the time for connecting: the server does not answer.
+    /// The connect time-out, because the server does not answer.
     ConnectTimeout,
-    /// A connection that is returned to the pool, or the end of the call's time.
+    /// A connection that is returned to the pool, or the call's deadline.
     FreeConnection,
-    /// Received bytes, or the end of the call's time.
+    /// Received bytes, or the call's deadline.
     Reply,
-    /// The end of the call's time.
+    /// The call's deadline.
     Deadline,
     /// No event: the call is over.
     Finished(Result<Option<Reply<'c>>, SystemException>),
@@ -34,7 +35,7 @@ pub(crate) struct SimulatedCall<'c, 'a> {
     until: Option<Monotonic>,
     queued: bool,
     waiting: Option<(Checkout<'c>, u32)>,
-    /// The machine's input when the call's deadline passes.
+    /// The input that the machine gets when the call's deadline passes.
     later: Option<MachineInput>,
     /// Number of forwards followed.
     pub(crate) follows: u32,
@@ -103,8 +104,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
     fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
         let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
         if matches!(input, MachineInput::DeadlinePassed(_)) && early {
-            // Here a write to a peer that does not read returns at once; in reality it would block
-            // until this moment.
+            // In the simulation a write to a peer that does not read returns at once. A real write
+            // would block until the call's deadline.
             self.later = Some(input);
             return BlockedOn::Deadline;
         }
@@ -155,7 +156,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.on_result(Err(error))
     }
 
-    /// Continues after the time that connecting takes.
+    /// Continues the call when the time that connecting takes has passed.
     pub(crate) fn connect(&mut self) -> BlockedOn<'c> {
         let Some(pool) = self.driver.pool.clone() else { return self.step(MachineInput::ConnectFailed) };
         let outcome = match pool.take_free(self.driver.min_connection_id) {
@@ -168,7 +169,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
             }
             None if self.deadline.is_some_and(|deadline| clock::now() >= deadline) => Err(AcquireError::AllBusy),
             None => {
-                // The time for connecting begins once the pool has a free slot.
+                // The connect time-out begins only when the pool has a free slot.
                 self.queued = true;
                 return BlockedOn::FreeConnection;
             }
@@ -189,8 +190,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
         self.step(input)
     }
 
-    /// Reads the reply. Goes on reading while `more` returns true, because bytes or the end have
-    /// come.
+    /// Reads the reply. Continues while `more` returns true: bytes or the end of the stream have
+    /// arrived.
     pub(crate) fn read(&mut self, more: impl Fn() -> bool) -> BlockedOn<'c> {
         let Some((mut connection, id)) = self.waiting.take() else { return BlockedOn::Reply };
         let target = Arc::clone(&self.driver.target);

@@ -1,5 +1,5 @@
-//! Draining of a connection, as [`GracefulClose`] decides: first the waiting replies are sent, then
-//! the last message, then nothing.
+//! Draining of a connection in the steps that [`GracefulClose`] decides: the waiting replies are
+//! sent, then the last message, and nothing after it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::state::{Flag, Transition};
 use super::{Connection, WaitingRequest};
 use crate::server::message::Message;
 
-/// The terms on which a lane closes a connection.
+/// The last message and the time limits with which a lane closes a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct CloseTerms {
     /// The last message; `None` if the lane is not closing.
@@ -33,8 +33,8 @@ pub(crate) struct CloseTerms {
 pub(crate) struct LateRequest(WaitingRequest);
 
 impl WaitingRequest {
-    /// Starts a request late. The request is counted as late before it no longer counts as waiting,
-    /// and before the caller checks if the lane closes.
+    /// Starts a request whose connection is already retired. The request is counted as late before
+    /// its waiting count ends, and before the caller checks if the lane closes.
     #[cold]
     pub(crate) fn begin_late(&self) -> LateRequest {
         let connection = Arc::clone(&self.connection);
@@ -46,7 +46,8 @@ impl WaitingRequest {
 
 impl Drop for LateRequest {
     fn drop(&mut self) {
-        // A lane that closes waits only for late requests; otherwise all waiting requests count.
+        // A closing lane waits for late requests only, so the end of the last late request must
+        // continue the drain.
         if self.0.late_requests.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.list_for_reading();
         }
@@ -58,12 +59,12 @@ const DISCARD_BYTES: usize = 16 * 1024;
 /// Maximum number of reads in a row that discard input, before the thread does other work.
 const MAX_DISCARD_READS: usize = 64;
 
-/// The progress of draining.
+/// The progress of a connection's drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainProgress {
-    /// The peer must read, send or close, or a request runs or waits.
+    /// The drain waits for the peer to read, send or close, or for a request that runs or waits.
     Pending,
-    /// There may be more input than a thread reads from one connection in a row.
+    /// The thread has read the maximum amount of input for one turn, and more may be there.
     MoreInput,
     /// The connection has ended.
     Finished,
@@ -86,34 +87,35 @@ impl Connection {
         self.state.set(Flag::PeerHalfClosed);
     }
 
-    /// Records that the connection is retired and that the last thread has left it.
+    /// Records that the last thread has left the retired connection.
     #[cold]
     pub(crate) fn mark_vacated(&self) {
         self.state.apply(Transition::Vacate);
     }
 
-    /// Returns true if the connection is retired and no thread is in it any more.
+    /// Returns true if the connection is retired and no thread uses it any more.
     pub(crate) fn is_vacated(&self) -> bool {
         self.state.is_vacated()
     }
 
-    /// Returns true if no thread uses the connection. Closing it then frees its descriptor, once a
-    /// thread that may wait for the peer has seen the end.
+    /// Returns true if no thread uses the connection and none of its requests needs it. Its close
+    /// then frees the descriptor, at the latest when a thread that waits to send has noticed the
+    /// close.
     #[cold]
     pub(crate) fn is_unused(&self) -> bool {
         self.is_vacated() && self.waits_only_for_peer()
     }
 
-    /// Returns true if no request runs late, and if requests wait only for the peer to read.
+    /// Returns true if no late request runs, and all waiting requests wait for the peer to read.
     fn waits_only_for_peer(&self) -> bool {
         let alone =
             |writing: &mut WriteState| self.waiting_requests.load(Ordering::SeqCst) as usize == writing.deferred.len();
-        // If the lock is held, its holder is a thread in the connection.
+        // If the lock is held, its holder is a thread that uses the connection.
         self.output.try_with(alone).unwrap_or(false)
     }
 
-    /// Stops counting the connection, which is no longer listed. It still counts while a request
-    /// keeps its descriptor.
+    /// Stops counting a connection that has left the list of draining connections. The connection
+    /// still counts while one of its requests keeps the descriptor open.
     #[cold]
     pub(crate) fn release_slot_if_unused(&self) {
         if self.waits_only_for_peer() {
@@ -127,16 +129,16 @@ impl Connection {
         self.output.with(|writing| !writing.queue.is_empty())
     }
 
-    /// Queues the last message, after which nothing is sent. Then
-    /// [`advance_drain`](Self::advance_drain) continues the close, within `time`.
+    /// Queues the last message of the connection. Then [`advance_drain`](Self::advance_drain)
+    /// continues the close, within `time`.
     #[cold]
     pub(crate) fn queue_last_message(&self, last_message: &[u8], now: Monotonic, time: Duration) {
         self.queue_last_message_and_discard(last_message, 0, now, time);
     }
 
-    /// Like [`queue_last_message`](Self::queue_last_message), for a peer that is in the middle of a
-    /// message. The remaining `rest` bytes of this message are discarded, unless there are too
-    /// many.
+    /// Queues the last message for a peer that is in the middle of sending a message. The remaining
+    /// `rest` bytes of the peer's message are discarded, up to
+    /// [`MAX_MESSAGE_REST`](super::graceful_close::MAX_MESSAGE_REST).
     #[cold]
     pub(crate) fn queue_last_message_and_discard(
         &self,
@@ -150,11 +152,11 @@ impl Connection {
         });
     }
 
-    /// If the connection is draining, limits the time that the peer has to read and close to
-    /// `time`.
+    /// Limits to `time` the time in which the peer of a draining connection must read and close.
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
-        // A thread in the connection may hold the lock for as long as the peer does not read.
+        // Before the last thread has left, a thread may hold the lock for as long as the peer does
+        // not read.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {
@@ -170,15 +172,17 @@ impl Connection {
         self.output.with(|writing| writing.closing.is_some())
     }
 
-    /// Drains a retired connection as far as is possible now. The connection ends only when no thread
-    /// uses it and, if its peer still reads, when no request waits for its turn or its reply.
+    /// Drains a retired connection as far as is possible without waiting. The connection ends when
+    /// no thread uses it. If its peer still reads, the connection ends only when each of its
+    /// requests has been answered.
     #[cold]
     pub(crate) fn advance_drain(&self, terms: &CloseTerms, now: Monotonic) -> DrainProgress {
         if !self.is_vacated() {
             return DrainProgress::Pending;
         }
         self.output.with(|writing| {
-            // When the lane closes, waiting requests do not run any more.
+            // When the lane closes, only late requests are still answered: waiting requests do not
+            // run any more.
             let answers = if terms.last_message.is_some() { &self.late_requests } else { &self.waiting_requests };
             let answers = self.is_peer_half_closed() && answers.load(Ordering::SeqCst) > 0;
             match graceful_close::stage(answers, writing.closing.is_some(), self.is_closed()) {
@@ -199,7 +203,7 @@ impl Connection {
 
     fn advance_drain_locked(&self, writing: &mut WriteState, now: Monotonic) -> DrainProgress {
         let Some(mut step) = writing.closing.as_ref().map(|closing| closing.next_action(now)) else {
-            // Nothing is left to send. Waiting requests are dropped, because the peer no longer
+            // All output has been sent. Waiting requests are dropped, because the peer no longer
             // reads replies.
             if self.waiting_requests.load(Ordering::SeqCst) > 0 {
                 self.close();
@@ -258,7 +262,7 @@ impl Connection {
     }
 
     /// Sends as much of the last message as the transport accepts, and shuts the stream down at
-    /// once, because its descriptor is needed.
+    /// once, because another connection needs the descriptor.
     #[cold]
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {
@@ -270,11 +274,11 @@ impl Connection {
         self.close();
     }
 
-    /// Takes the deferred requests, because no more output waits for the peer.
+    /// Takes the requests that were deferred until the peer had read its replies.
     #[cold]
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
-        // These requests are already counted as waiting.
+        // The deferred requests are already counted as waiting, so the counts stay as they are.
         let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };

@@ -1,10 +1,10 @@
 //! The order in which a full lane evicts connections. The functions are pure: times are arguments.
 
-/// Stands in place of a time if no message has come yet.
+/// Value of `last_message_at` for a connection whose first message has not arrived yet.
 pub(crate) const NO_MESSAGE: u32 = 0;
 /// Seconds without a message after which a connection may be evicted.
 const MIN_IDLE_SECONDS: u32 = 10;
-/// The last action of a connection's peer.
+/// The class of a connection by the last action of its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum IdleClass {
     /// The peer has sent nothing.
@@ -23,8 +23,9 @@ pub(crate) struct EvictionRank {
     connection_number: u64,
 }
 
-/// Ranks a connection by the time of its last message, by whether a message has begun, and by its
-/// number in the ORB. Returns `None` if the connection must not be evicted.
+/// Ranks a connection for eviction. The arguments are the time of its last message, a flag for an
+/// incomplete message, the present time, and its number in the ORB. Returns `None` if the
+/// connection must not be evicted.
 #[must_use]
 pub(crate) fn eviction_rank(
     last_message_at: u32,
@@ -59,7 +60,7 @@ mod tests {
         ];
         ranks.sort_unstable();
         assert_eq!(ranks.map(|eviction_rank| eviction_rank.connection_number), [7, 9, 3, 2, 1]);
-        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "it has just been used");
-        assert_eq!(eviction_rank(10, true, now, 1), None, "its next message is on its way");
+        assert_eq!(idle(now - MIN_IDLE_SECONDS + 1, 1), None, "a connection that has just been used is not evicted");
+        assert_eq!(eviction_rank(10, true, now, 1), None, "a connection with an incomplete message is not evicted");
     }
 }

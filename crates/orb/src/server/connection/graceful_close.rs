@@ -1,17 +1,17 @@
-//! The end of a connection. First the waiting replies and the last message are sent. Then writing
-//! ends, and the peer's last bytes are read. If these bytes were not read, the kernel would reset
-//! the connection before the peer has read the last message.
+//! The graceful close of a connection. First the waiting replies and the last message are sent.
+//! Then the stream is shut down for writing, and the peer's last bytes are read. Unread bytes would
+//! make the kernel reset the connection before the peer has read the last message.
 //!
-//! [`GracefulClose`] and [`stage`] decide, and the connection carries out the decision. They have
-//! no clock and no sockets; times are arguments.
+//! [`GracefulClose`] and [`stage`] decide, and the connection carries out the decision. Both are
+//! pure: times are arguments.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Maximum number of bytes that are read from a peer which does not stop sending. This is more than
-/// the buffers of both systems hold, so it includes all that the peer sent before it could know of
-/// the close.
+/// Maximum number of bytes that are read from a peer that does not stop sending. The kernels of
+/// both machines buffer less, so every byte that the peer sent before it could learn of the close
+/// is read.
 pub(crate) const MAX_DISCARDED: usize = 4 << 20;
 
 /// Maximum number of further bytes of a message that is too large. They are read so that the sender
@@ -21,16 +21,17 @@ pub(crate) const MAX_MESSAGE_REST: usize = 256 << 20;
 /// The stage of a retired connection after all threads have left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetiredStage {
-    /// Requests of the peer wait for their replies, or run late.
+    /// Requests of the peer wait for their replies, or still run.
     AwaitingReplies,
-    /// All replies have been sent or queued. Only the last message may follow.
+    /// All replies have been sent or queued, and only the last message may follow.
     Closing,
     /// The stream is shut down.
     Closed,
 }
 
-/// Returns the stage. `answers` is true if requests are still to be answered and the peer reads.
-/// `finished` is true if the last message has been queued, `closed` if the stream is shut down.
+/// Returns the stage of a retired connection. `answers` is true if the peer reads and requests are
+/// still to be answered. `finished` is true if the last message has been queued, `closed` if the
+/// stream is shut down.
 #[must_use]
 pub(crate) fn stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
@@ -50,23 +51,23 @@ pub(crate) enum CloseAction {
     EndWriting,
     /// Read input and discard it.
     Read,
-    /// Wait until the peer reads, sends or closes, or until the time has passed.
+    /// Wait until the peer reads, sends or closes, or until the deadline has passed.
     Wait,
-    /// Shut down both directions, because the peer's time has passed or the peer does not stop
+    /// Shut down both directions, because the deadline has passed or the peer does not stop
     /// sending.
     Abort,
     /// Do nothing, because both sides have ended.
     Done,
 }
 
-/// The result of a step.
+/// The result of a [`CloseAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseOutcome {
     /// The whole queue has been sent.
     Sent,
     /// The transport accepts no more bytes now.
     Full,
-    /// The transport accepts no more bytes now. The peer has read something at this time.
+    /// The transport accepts no more bytes now, but the peer has read some bytes at this time.
     PeerRead(Monotonic),
     /// The stream is shut down for writing.
     WritingEnded,
@@ -84,7 +85,8 @@ pub(crate) enum CloseOutcome {
 #[derive(Clone, Debug)]
 pub(crate) struct GracefulClose {
     deadline: Monotonic,
-    /// If set, the peer has this time again whenever it reads something.
+    /// If set, the deadline is moved to this time from now whenever the peer reads bytes of the
+    /// queue.
     renewed_timeout: Option<Duration>,
     sent: bool,
     peer_half_closed: bool,
@@ -107,14 +109,14 @@ impl GracefulClose {
         }
     }
 
-    /// Begins a close in which the peer has `time` again whenever it reads something of the queue.
+    /// Begins a close whose deadline is renewed to `time` whenever the peer reads bytes of the
+    /// queue.
     #[must_use]
     pub(crate) fn while_peer_reads(now: Monotonic, time: Duration) -> Self {
         GracefulClose { renewed_timeout: Some(time), ..Self::new(now, time) }
     }
 
-    /// Allows for a message of which `octets` bytes have not come yet. More than
-    /// [`MAX_MESSAGE_REST`] bytes are not read.
+    /// Permits reading the remaining `octets` bytes of a message, up to [`MAX_MESSAGE_REST`].
     #[must_use]
     pub(crate) fn with_message_rest(self, octets: usize) -> Self {
         GracefulClose {
@@ -123,7 +125,7 @@ impl GracefulClose {
         }
     }
 
-    /// Limits the rest of the close to `time`, even if the peer reads.
+    /// Limits the remaining time of the close to `time`, even if the peer reads.
     pub(crate) fn limit_close_time(&mut self, now: Monotonic, time: Duration) {
         self.renewed_timeout = None;
         self.deadline = self.deadline.min(now + time);
@@ -141,7 +143,7 @@ impl GracefulClose {
         }
     }
 
-    /// Returns the step that follows the outcome of the last one.
+    /// Returns the step that follows the outcome of the last step.
     #[must_use]
     pub(crate) fn after(&mut self, outcome: CloseOutcome) -> CloseAction {
         match outcome {
@@ -156,8 +158,8 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // A peer that cannot send because our side does not read would never read the queue, so
-            // its input is read.
+            // The peer may block in sending because this side does not read, and then never reads
+            // the queue. So its input is read.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {

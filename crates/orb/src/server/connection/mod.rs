@@ -1,11 +1,11 @@
-//! The server's end of a connection: its state, its input, its output, and its end.
+//! The server's side of a connection: its state, its input, its output, and its close.
 //!
 //! Reading and writing are separate. One thread at a time reads ([`PendingLock`]), and only until
-//! one complete request is there. So the requests of a multiplexed connection run concurrently.
+//! one request is complete, so that the requests of a multiplexed connection run concurrently.
 //! Replies are written under the output lock. Bytes that the transport does not accept at once wait
 //! in the send queue. While replies wait, the lane reads nothing from the connection and begins
-//! none of its waiting requests. [`GracefulClose`](graceful_close::GracefulClose) decides how the
-//! connection ends.
+//! none of its waiting requests. [`GracefulClose`](graceful_close::GracefulClose) decides the steps
+//! of its close.
 
 mod drain;
 pub(crate) mod eviction_rank;
@@ -46,7 +46,7 @@ pub(crate) use waiting::{RequestBounds, WaitingRequest};
 #[cfg(feature = "half-sync")]
 pub(in crate::server) const NO_LIST: u32 = u32::MAX;
 
-/// One accepted connection.
+/// One accepted connection of a lane.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
@@ -54,17 +54,16 @@ pub(crate) struct Connection {
     output: OutputLock,
     /// The state, and flags that do not depend on it.
     state: StateWord,
-    /// Number of requests that have been read but do not run yet. They wait for a thread, or are
-    /// parked.
+    /// Number of requests that have been read but do not run yet, because they wait for a thread or
+    /// are parked.
     waiting_requests: AtomicU32,
-    /// Number of requests that started after the connection was retired. They are also counted in
-    /// `waiting_requests`.
+    /// Number of running requests that started after the connection was retired. `waiting_requests`
+    /// includes them.
     late_requests: AtomicU32,
-    /// Number of requests of this connection in the lane's queue. Their size in bytes is in
-    /// `queued_bytes`.
+    /// Number of requests of this connection in the lane's queue. `queued_bytes` is their size.
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Number of the list, in the lane's queue, that holds these requests. The queue writes it.
+    /// Number of the list in the lane's queue that holds these requests. Only the queue writes it.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     /// The code sets that the client announced, packed; 0 before the announcement.
@@ -78,15 +77,15 @@ pub(crate) struct Connection {
     last_message_at: AtomicU32,
     /// Time at which the connection was accepted.
     accepted_at: Monotonic,
-    /// True while a message has begun and is not complete. The reading thread writes it (relaxed)
-    /// under the lock of `stall_detector`. It is not in `state`, so that large messages cost no
-    /// read-modify-write operation.
+    /// True while a message has begun and is not complete. The reading thread writes the flag
+    /// (relaxed) under the lock of `stall_detector`. The flag is not part of `state`, so that large
+    /// messages cost no read-modify-write operation.
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
     /// The priority band to which the connection is bound; [`NO_BAND`] until the client binds it.
     bound_band: AtomicU32,
-    /// The priority whose code point the packets carry; negative before the first one is set.
+    /// The priority whose code point the packets carry; negative before the first priority is set.
     dscp_priority: AtomicI16,
     request_bounds: RequestBounds,
     pub(crate) origin: ConnectionOrigin,
@@ -95,22 +94,23 @@ pub(crate) struct Connection {
 /// Value of `bound_band` if the connection is bound to no band.
 const NO_BAND: u32 = u32::MAX;
 
-/// The origin of a connection: its lane, its time, and properties that follow from them.
+/// The origin of a connection: the lane at which it arrived, the time, and properties that the lane
+/// decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionOrigin {
     /// A number that is unique within the ORB.
     pub(crate) id: u64,
     /// Time at which the connection was accepted.
     pub(crate) accepted_at: Monotonic,
-    /// Numbers of the pool and of the lane at which it arrived.
+    /// Numbers of the pool and of the lane at which the connection arrived.
     pub(crate) station: (u32, u32),
     /// The highest priority that requests of the connection may ask for.
     pub(crate) ceiling: Ceiling,
-    /// True if replies are sent in slices. While a long reply is sent whole, the kernel could not
-    /// send a reply with a higher priority.
+    /// True if long replies are sent in slices. During one system call with a long reply, the
+    /// kernel could not send a reply with a higher priority.
     pub(crate) sends_in_slices: bool,
-    /// True if packets carry the code point of the last request's priority. This is so for a
-    /// connection that arrived at a pool without lanes.
+    /// True if packets carry the code point of the last request's priority, as on connections of
+    /// pools without lanes.
     pub(crate) sets_dscp: bool,
     /// True if threads of different priorities may answer on the connection.
     pub(crate) has_mixed_priorities: bool,
@@ -171,7 +171,7 @@ impl Connection {
     }
 
     /// Sets the code point of `priority` on the packets that are sent from now on. Makes no system
-    /// call if they already carry it.
+    /// call if the code point is already set.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {
@@ -179,8 +179,8 @@ impl Connection {
         }
     }
 
-    /// Returns the transmission code sets: the ones that the client announced, otherwise the ones
-    /// that apply without negotiation.
+    /// Returns the transmission code sets that the client announced, or the default code sets if it
+    /// announced none.
     #[inline]
     pub(crate) fn code_sets(&self, version: Version) -> CodeSets {
         match self.code_sets.load(Ordering::Relaxed) {
@@ -202,14 +202,14 @@ impl Connection {
         self.code_sets.store(1 | char | wchar, Ordering::Relaxed);
     }
 
-    /// Returns true while replies wait for the peer. Nothing is read in this time.
+    /// Returns true while replies wait for the peer. Reading pauses during this time.
     #[inline]
     pub(crate) fn is_congested(&self) -> bool {
         self.state.has(Flag::Congested, Ordering::Acquire)
     }
 
-    /// Records that a request is handed over to another lane, whose thread will answer it. Called
-    /// by the thread that has read the request.
+    /// Records that a request is handed over to another lane, and that a thread of that lane will
+    /// answer it. Called by the thread that has read the request.
     pub(crate) fn record_hand_over(&self) {
         self.state.set_relaxed(Flag::HandedOver);
     }
@@ -221,7 +221,7 @@ impl Connection {
         self.state.has(Flag::HandedOver, Ordering::Relaxed)
     }
 
-    /// Returns true if the stream is shut down. Then nothing is read or written any more.
+    /// Returns true if the stream is shut down for reading and writing.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.state.is_shut_down()
@@ -239,13 +239,14 @@ impl Connection {
         self.state.has(Flag::PeerHalfClosed, Ordering::SeqCst)
     }
 
-    /// Records that the end of the stream was reported. Its last bytes may not have been read yet.
+    /// Records that epoll has reported the end of the stream. The stream's last bytes may still be
+    /// unread.
     pub(crate) fn record_hang_up(&self) {
         self.state.set(Flag::HungUp);
     }
 
-    /// Returns true if the end of the stream was reported. The stream is then read to its end, even
-    /// after a read that did not fill the buffer.
+    /// Returns true if epoll has reported the end of the stream. The stream must then be read to
+    /// its end, even after a read that did not fill the buffer.
     #[inline]
     pub(crate) fn is_hung_up(&self) -> bool {
         self.state.has(Flag::HungUp, Ordering::Acquire)
@@ -257,12 +258,12 @@ impl Connection {
         self.state.set(Flag::ReportPending)
     }
 
-    /// Records that the calling thread now handles the stream's reports.
+    /// Records that the calling thread handles the stream's report.
     pub(crate) fn clear_report(&self) {
         self.state.clear(Flag::ReportPending);
     }
 
-    /// Records a whole message, at the time `now` of the lane's coarse clock.
+    /// Records a complete message at the time `now` of the lane's coarse clock.
     #[inline]
     pub(crate) fn record_message(&self, now: u32) {
         if self.last_message_at.load(Ordering::Relaxed) != now {
@@ -284,8 +285,9 @@ impl Connection {
         )
     }
 
-    /// Returns the time since the last whole message. Before the first message the time is exact;
-    /// later it is in seconds of the lane's coarse clock, which is at `tick`.
+    /// Returns the time since the last complete message. Before the first message, returns the
+    /// exact time since the connection was accepted, at the time `now`. Later the time is in
+    /// seconds of the lane's coarse clock, whose value is `tick`.
     #[cold]
     pub(crate) fn idle_for(&self, tick: u32, now: Monotonic) -> Duration {
         match self.last_message_at.load(Ordering::Relaxed) {
@@ -294,13 +296,13 @@ impl Connection {
         }
     }
 
-    /// Returns true if no whole message has come yet.
+    /// Returns true if no complete message has arrived yet.
     pub(crate) fn has_sent_nothing(&self) -> bool {
         self.last_message_at.load(Ordering::Relaxed) == eviction_rank::NO_MESSAGE
     }
 
     /// Begins to retire the connection because its peer is idle. Returns false if another thread
-    /// has already begun this.
+    /// has already begun to.
     pub(crate) fn begin_idle_close(&self) -> bool {
         self.state.apply(Transition::BeginIdleClose)
     }
@@ -320,7 +322,7 @@ impl Connection {
         &self.memory_use
     }
 
-    /// If the lane holds too much memory, lets a thread of the lane close connections.
+    /// If the lane's connections hold too much memory, makes a thread of the lane close some.
     fn shed_if_over_budget(&self) {
         if self.memory_use.memory_budget().request_shedding()
             && let Some(lane) = self.lane.upgrade()
@@ -329,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// Lets a thread of the lane read the connection.
+    /// Makes a thread of the lane read the connection.
     #[cold]
     fn list_for_reading(&self) {
         if let Some(lane) = self.lane.upgrade() {
@@ -343,7 +345,7 @@ impl Connection {
         self.output.with(|_| work())
     }
 
-    /// Lets the lane start or stop watching for room to write.
+    /// Makes the lane start or stop watching for room to write.
     #[cold]
     pub(crate) fn watch_writability(&self, congested: bool) {
         if let Some(readiness) = self.stream.readiness()
@@ -363,7 +365,7 @@ pub(super) mod tests {
 
     /// Creates a connection that belongs to no lane, and whose peer sends nothing.
     pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
-        // Leaked, so that the peer's end stays open.
+        // The listener is leaked, so that the peer's end stays open.
         let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
             Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
@@ -387,7 +389,7 @@ pub(super) mod tests {
     fn idle_time_before_the_first_message_is_exact() {
         let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
         let short = Duration::from_millis(10);
-        // The coarse clock has moved on to the next second.
+        // The coarse clock has advanced by a second, more than the exact idle time.
         assert_eq!(connection.idle_for(2, Monotonic::from_nanos(0) + short), short);
         connection.record_message(3);
         assert_eq!(connection.idle_for(5, clock::now()), Duration::from_secs(2));

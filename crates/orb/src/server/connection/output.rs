@@ -1,5 +1,5 @@
-//! The output of a connection. Replies are sent one at a time, under a lock. For a slow peer they
-//! wait in a queue.
+//! The output of a connection. Replies are sent one at a time, under a lock. Bytes that a slow peer
+//! does not take wait in a queue.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::state::Flag;
 use crate::clock;
 use crate::server::message::Message;
 
-/// Number of bytes of a reply that are sent at once if the kernel may have to send a reply with a
-/// higher priority. Also the number of bytes sent at once from the queue.
+/// Maximum number of bytes that one system call sends from the queue, or of a reply that is sent in
+/// slices. Between two calls the kernel can send a reply of a higher priority.
 const SLICE: usize = 64 * 1024;
 
 /// The lock under which replies are sent, one at a time.
@@ -27,7 +27,7 @@ pub(super) enum OutputLock {
     /// For connections on which only threads of one priority answer.
     Plain(Mutex<WriteState>),
     /// For connections on which threads of several priorities answer. The sender inherits the
-    /// priority of the highest thread that waits.
+    /// highest priority of the threads that wait for the lock.
     Inheriting(PiMutex<WriteState>),
 }
 
@@ -66,16 +66,17 @@ impl OutputLock {
 #[derive(Debug)]
 pub(super) struct WriteState {
     pub(super) queue: SendQueue,
-    /// The time at which the peer last read something of the queue, or at which the queue began to
+    /// The time at which the peer last read bytes of the queue, or at which the queue began to
     /// fill.
     pub(super) progress_at: Monotonic,
-    /// Requests that had their turn while replies waited. They run when the queue is empty.
+    /// Requests that could have run while replies waited for the peer. They run when the queue is
+    /// empty.
     pub(super) deferred: Vec<UnsentRequest>,
-    /// Present once the last message has been queued or sent.
+    /// The graceful close of the connection; `None` until the last message has been queued or sent.
     pub(super) closing: Option<GracefulClose>,
 }
 
-/// A request that had its turn while replies of its connection waited for the peer.
+/// A request that does not run yet because replies of its connection wait for the peer.
 #[derive(Debug)]
 pub(super) struct UnsentRequest {
     pub(super) message: Message,
@@ -88,7 +89,7 @@ pub(super) struct UnsentRequest {
 pub(crate) enum SendResult {
     /// The transport has accepted all bytes.
     Complete,
-    /// Some bytes wait in the queue until the peer reads.
+    /// Some bytes of the message wait in the queue until the peer reads.
     Queued,
     /// The connection has ended.
     Failed(SendError),
@@ -99,14 +100,14 @@ pub(crate) enum SendResult {
 pub(crate) enum SendError {
     /// The connection to the peer is lost.
     ConnectionLost,
-    /// The last message has been written, and nothing may follow it.
+    /// The last message of the connection has been written, and nothing may follow it.
     Closing,
-    /// The peer did not read while the thread waited for it.
+    /// The peer read nothing while the thread waited to send.
     WriteTimedOut,
 }
 
 impl Connection {
-    /// Sends a message. `wait` says if the calling thread may wait for the peer.
+    /// Sends a message. The calling thread waits for the peer only if `wait` permits it.
     #[inline]
     pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
         match &self.output {
@@ -120,7 +121,7 @@ impl Connection {
         self.send_contiguous(&mut writing.lock(), message, wait)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_contiguous(&self, writing: &mut WriteState, message: &[u8], wait: Wait) -> SendResult {
         if writing.closing.is_some() || !writing.queue.is_empty() || self.is_sent_in_slices(message.len()) {
             return self.send_slices_locked(writing, &[message], &Octets::copy_from, wait);
@@ -137,8 +138,8 @@ impl Connection {
         self.origin.sends_in_slices && octets > SLICE
     }
 
-    /// Sends a message in parts. `share` makes a long-lived handle to large bytes of the message,
-    /// if they have to wait.
+    /// Sends a message that consists of several slices. If large slices must wait in the queue,
+    /// `share` makes long-lived handles to their bytes.
     #[inline(never)]
     pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
         match &self.output {
@@ -179,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Handles an error of the transport, which accepted no bytes.
+    /// Handles an error of the transport that accepted no bytes.
     #[cold]
     fn send_failed(
         &self,
@@ -196,12 +197,12 @@ impl Connection {
         }
     }
 
-    /// Sends the rest of a message of which the transport has accepted `sent` bytes. Continues
-    /// until the transport accepts no more, and then queues the rest.
+    /// Sends the remainder of a message of which the transport has accepted `sent` bytes. When the
+    /// transport accepts no more bytes, the others are queued.
     ///
-    /// [`Flag::Congested`] is set before the last attempt to send. The edge that reports room may
-    /// come at any moment after this attempt, and its thread must find the flag. This thread then
-    /// waits for the lock and sends the queue.
+    /// [`Flag::Congested`] is set before the last attempt to send. Epoll may report room to write
+    /// at any moment after this attempt, and the thread that handles the report must find the flag
+    /// set. That thread then waits for the lock and sends the queue.
     #[cold]
     fn send_remainder(
         &self,
@@ -232,7 +233,8 @@ impl Connection {
                 }
             }
         }
-        // A reader may have stopped because of the flag, and no edge would report its input again.
+        // A reader may have stopped because of the flag. Epoll would not report its input again, so
+        // the connection is listed for reading.
         if announced && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -243,8 +245,8 @@ impl Connection {
     #[cold]
     fn enqueue(&self, writing: &mut WriteState, message: &[&[u8]], share: ShareBytes<'_>, sent: usize) -> SendResult {
         if self.is_closed() {
-            // The queue's bytes have been subtracted from the lane's memory already. Bytes that are
-            // added now would never be subtracted.
+            // The stream is shut down, and the queue's bytes have already been subtracted from the
+            // lane's memory. Bytes that are added now would never be subtracted.
             return SendResult::Failed(SendError::ConnectionLost);
         }
         if writing.queue.is_empty() {
@@ -259,8 +261,8 @@ impl Connection {
     }
 
     /// Sends the queue, because the peer reads again. Returns true if the queue is now empty and
-    /// reading continues. After the last message was queued it does nothing, because
-    /// [`advance_drain`](Self::advance_drain) then sends the queue.
+    /// reading continues. Does nothing once the last message has been queued, because then
+    /// [`advance_drain`](Self::advance_drain) sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -274,7 +276,7 @@ impl Connection {
                 self.memory_use.set_output(writing.queue.held_bytes());
             }
             let flushed = sent? && self.state.clear(Flag::Congested);
-            // Done under the lock, because its next holder may ask for room again.
+            // Watching stops under the lock: the next holder of the lock may need to watch again.
             if flushed {
                 self.watch_writability(false);
             }
@@ -300,7 +302,7 @@ impl Connection {
             let waits = !writing.queue.is_empty() && writing.closing.is_none();
             waits.then(|| now.since(writing.progress_at))
         };
-        // If the lock is held, its holder is sending.
+        // If the lock is held, its holder is sending, so the peer counts as reading.
         self.is_congested().then(|| self.output.try_with(waits)).flatten().flatten().unwrap_or_default()
     }
 }

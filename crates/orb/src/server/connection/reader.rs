@@ -16,15 +16,15 @@ use crate::receive::ReceiveBuffer;
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
-    /// Bytes of an incomplete message. `None` if there is no such message; the thread then reads
-    /// into its own buffer.
+    /// The buffer with the bytes of an incomplete message. `None` if there is no incomplete
+    /// message; the thread then reads into its own buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
-    /// True if the last read took all input, so that new input is reported. A read that did not
-    /// fill the buffer counts as such a read. This is not always right: urgent data over TCP, or
-    /// descriptors over a Unix socket, also end a read early. No ORB sends these; a peer that does
-    /// only waits for its own next bytes.
+    /// True if the last read took all input, so that epoll reports new input. A read that did not
+    /// fill the buffer counts as taking all input. Urgent data over TCP and descriptors over a Unix
+    /// socket also end a read early, but no ORB sends them. A peer that does send them only delays
+    /// its own messages.
     pub(crate) drained: bool,
-    /// True if nothing is read any more, because the peer has closed or broke the protocol.
+    /// True if reading has ended, because the peer has closed the connection or broke the protocol.
     pub(crate) over: bool,
 }
 
@@ -35,8 +35,8 @@ impl Connection {
         self.has_partial_message.load(Ordering::Relaxed)
     }
 
-    /// Records the unfinished messages. The arguments are the bytes of the message that arrives
-    /// now, the number and size of the oldest fragmented message, and the memory of all.
+    /// Records the unfinished messages: `message` bytes of the message that is arriving, the number
+    /// and size of the oldest fragmented message, and the `held` bytes of all of them.
     #[cold]
     pub(crate) fn record_partial_messages(&self, message: usize, oldest: Option<(u64, usize)>, held: usize) {
         let mut stall_detector = self.stall_detector.lock();
@@ -48,8 +48,8 @@ impl Connection {
     }
 
     /// Returns the time for which a message that has begun has made no progress. Bytes that have
-    /// arrived count as progress even if they are not read, because reading pauses or every thread
-    /// is busy.
+    /// arrived count as progress even before they are read, because reading may pause and every
+    /// thread may be busy.
     pub(crate) fn stalled_for(&self, now: Monotonic) -> Duration {
         if !self.has_partial_message() {
             return Duration::ZERO;
@@ -59,7 +59,8 @@ impl Connection {
         stall_detector.stalled_for(now)
     }
 
-    /// Returns true if bytes have arrived that no thread has read. The peer is then not idle.
+    /// Returns true if bytes have arrived that no thread has read. A peer that sent them is not
+    /// idle.
     #[cold]
     pub(crate) fn has_unread_input(&self) -> bool {
         let at_once = Some(Monotonic::from_nanos(0));

@@ -1,8 +1,8 @@
-//! Replies that the peer of a connection has not read: bytes in their order, copied or shared with
-//! the owner of the reply.
+//! The queue of bytes that the peer of a connection has not taken yet. Each piece is a copy, or
+//! shares the memory of its reply.
 //!
-//! Small pieces are merged. Large pieces that belong to the reply are kept as they are, so that a
-//! large reply to a slow peer is never copied. The caller bounds the total size.
+//! Small pieces are merged. Large pieces share the reply's memory, so that a large reply to a slow
+//! peer is never copied. The caller bounds the total size.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use corelane_wire::cdr::BORROW_THRESHOLD;
 /// Makes a long-lived handle to a part of a message.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
-/// Maximum number of pieces that the transport gets at once.
+/// Maximum number of pieces that one call of the transport sends.
 const MAX_CHUNKS: usize = 8;
 /// Maximum size in bytes of a piece of copied bytes.
 const MAX_COPIED_CHUNK: usize = 64 * 1024;
@@ -65,13 +65,14 @@ impl SendQueue {
         self.unsent_bytes == 0
     }
 
-    /// Returns the number of bytes of memory that the pieces hold. A piece counts whole until all
-    /// of it has been sent. A shared piece counts with its whole memory block.
+    /// Returns the number of bytes of memory that the pieces hold. A piece counts with its full
+    /// size until all of it has been sent. A shared piece counts with the size of its whole memory
+    /// block.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Appends bytes. For large ones, calls `share`.
+    /// Appends a copy of the bytes, or for large ones the handle that `share` makes.
     pub(crate) fn push(&mut self, bytes: &[u8], share: ShareBytes<'_>) {
         if bytes.is_empty() {
             return;
@@ -158,7 +159,7 @@ impl SendQueue {
             }
         }
         if self.chunks.is_empty() {
-            // Releases the memory, which may have grown because of a slow peer.
+            // Releases the memory of the queue, which may have grown because of a slow peer.
             *self = Self::default();
         }
     }
@@ -168,7 +169,8 @@ impl SendQueue {
 mod tests {
     use super::*;
 
-    /// Takes all bytes out of the queue. Each step offers at most `max_bytes` and takes `each`.
+    /// Takes all bytes out of the queue. Each step offers at most `max_bytes` and takes `each`
+    /// bytes.
     fn drain(queue: &mut SendQueue, max_bytes: usize, each: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while !queue.is_empty() {
@@ -197,7 +199,7 @@ mod tests {
                     queue.push(&bytes, &Octets::copy_from);
                     expected.extend(bytes);
                 }
-                // Some bytes are sent while others are added.
+                // The test sends three bytes after each addition.
                 let three = |slices: &[IoSlice<'_>]| {
                     let bytes = &slices[0][..slices[0].len().min(3)];
                     taken.extend_from_slice(bytes);

@@ -1,19 +1,20 @@
-//! Detection of stalls: messages, whole or in fragments, that have begun and do not continue. The
-//! functions are pure: time is an argument.
+//! Detection of stalls: messages, in one piece or in fragments, that have begun and do not
+//! continue. The functions are pure: time is an argument.
 
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-/// Number of bytes that count as progress. A peer that sends single bytes slowly counts as silent.
+/// Minimum number of bytes that count as progress. A peer that sends single bytes slowly counts as
+/// stalled.
 const MIN_PROGRESS: usize = 1024;
 
-/// The unfinished messages of one connection, and the times of their last progress.
+/// Finds stalled messages of one connection, from the times of their last progress.
 #[derive(Debug, Default)]
 pub(crate) struct StallDetector {
     message: ReceiveProgress,
-    /// Progress of the message whose first fragment came first. This message must continue, even if
-    /// other messages come and end meanwhile.
+    /// Progress of the oldest fragmented message. This message must continue, even if other
+    /// messages begin and end meanwhile.
     fragments: ReceiveProgress,
     /// True if some input was read since the last check.
     was_read: bool,
@@ -27,16 +28,16 @@ struct ReceiveProgress {
 }
 
 impl StallDetector {
-    /// Records the unfinished messages at the time `now`: the bytes of the message that arrives,
-    /// and number and bytes of the oldest fragmented message.
+    /// Records the unfinished messages at the time `now`: `message` bytes of the message that is
+    /// arriving, and the number and size of the oldest fragmented message.
     pub(crate) fn record(&mut self, message: usize, oldest: Option<(u64, usize)>, now: Monotonic) {
         self.was_read = true;
         self.message.note((message > 0).then_some((0, message)), now);
         self.fragments.note(oldest, now);
     }
 
-    /// Checks if input is read at all. If input is `there` but nothing was read since the last
-    /// check, the peer has done its part, so the times start again.
+    /// Restarts the times of progress if this side does not read. This is so if input is `there`
+    /// and nothing was read since the last check: then the server, not the peer, causes the delay.
     pub(crate) fn check(&mut self, there: bool, now: Monotonic) {
         if there && !self.was_read {
             for progress in [&mut self.message, &mut self.fragments] {
@@ -70,7 +71,7 @@ impl ReceiveProgress {
             self.progressed_at = None;
             return;
         };
-        // If there are fewer bytes than before, they belong to another message.
+        // Fewer bytes than before belong to another message.
         let is_new = self.progressed_at.is_none() || number != self.number || bytes < self.bytes;
         if is_new || bytes >= self.bytes.saturating_add(MIN_PROGRESS) {
             *self = ReceiveProgress { number, bytes, progressed_at: Some(now) };
@@ -135,7 +136,7 @@ mod tests {
         let mut stall_detector = StallDetector::default();
         stall_detector.record(0, Some((7, 5000)), at(0));
         for second in 1..10 {
-            // Whole messages that each arrive in two halves.
+            // Each complete message arrives in two halves.
             stall_detector.record(3000, Some((7, 5000)), at(second));
             stall_detector.record(0, Some((7, 5000)), at(second));
         }

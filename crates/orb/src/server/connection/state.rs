@@ -14,29 +14,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Draining` | | | `Closed` | |
 /// | `Closed` | | | | |
 ///
-/// If a connection is retired while threads are in it, it keeps its state until the last of them
-/// leaves it (`Vacate`). Congestion is a flag and not a state, because replies of an open and of a
-/// draining connection may wait for the peer. Whether the last message has been queued is not a
-/// state either: the output lock protects this information, together with the replies before the
-/// message.
+/// A connection that is retired while threads use it keeps its state until the last thread leaves
+/// it (`Vacate`). Congestion is a flag and not a state, because replies of an open connection and
+/// of a draining one may wait for the peer. No state says that the last message has been queued:
+/// the output lock protects this fact together with the queued replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     /// The lane serves the connection.
     Open = 0,
-    /// The stream is shut down in both directions. Threads may still be in the connection; the
-    /// reader sees the end of the stream.
+    /// The stream is shut down in both directions. Threads may still use the connection; the reader
+    /// sees the end of the stream.
     ShutDown = 1,
-    /// The connection is retired, and no thread is in it any more. Its last output is sent to the
-    /// peer.
+    /// The connection is retired, and no thread uses it any more. Its last output is being sent to
+    /// the peer.
     Draining = 2,
-    /// The connection is retired, no thread is in it any more, and the stream is shut down.
+    /// The connection is retired, no thread uses it any more, and the stream is shut down.
     Closed = 3,
     /// The lane is retiring the connection because the peer is idle. If the connection turns out to
     /// be in use, it becomes open again.
     IdleClosing = 4,
-    /// The connection is retired because the peer is idle, and the stream is shut down. Before that
-    /// CloseConnection was sent, if the stream still accepted it. It tells the peer that requests
-    /// without a reply did not run.
+    /// The connection is retired because the peer is idle, and the stream is shut down.
+    /// CloseConnection was sent before the shutdown, if the stream accepted it: it tells the peer
+    /// that unanswered requests did not run.
     IdleClosed = 5,
 }
 
@@ -87,25 +86,24 @@ impl ConnectionState {
 const STATE: u32 = 7;
 /// Bit that is set in each state in which the stream is shut down.
 const SHUT_DOWN: u32 = 1;
-/// Bit that is set in the states of a retired connection that no thread is in.
+/// Bit that is set in the states of a retired connection that no thread uses.
 const VACATED: u32 = 2;
-/// Bit that is set in the states of a connection that is retired because it is idle. If the last
-/// message was already queued, after a fault, the connection drains like any other and loses this
-/// bit.
+/// Bit that is set in the states of a connection that is retired because it is idle. A connection
+/// whose last message was already queued after a fault loses this bit and drains like any other.
 const IDLE: u32 = 4;
 
 /// A property of a connection that does not depend on its [`ConnectionState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
-    /// Replies wait for the peer, and nothing is read. Written under the output lock.
+    /// Replies wait for the peer, and reading pauses. Written under the output lock.
     Congested = 1 << 3,
     /// The end of the stream was reported. The stream is read to its end, even after a read that
     /// did not fill the buffer.
     HungUp = 1 << 4,
     /// The peer will send nothing more, but it may still read.
     PeerHalfClosed = 1 << 5,
-    /// A request was handed over to another lane, whose thread answers it. Written by the thread
-    /// that dispatches the request.
+    /// A request was handed over to another lane, and a thread of that lane will answer it. Written
+    /// by the thread that dispatches the request.
     HandedOver = 1 << 6,
     /// A stream without a descriptor has reported something that no thread has handled yet.
     ReportPending = 1 << 7,
@@ -114,9 +112,9 @@ pub(super) enum Flag {
 /// A [`ConnectionState`] and the [`Flag`]s.
 ///
 /// Each request loads the word; only rare events write it. All writes are sequentially consistent
-/// read-modify-write operations, except those of [`set_relaxed`](Self::set_relaxed). So a thread
-/// that sees a change also sees everything written before it. And changes have one order together
-/// with the changes of the counts of waiting requests.
+/// read-modify-write operations, except the writes of [`set_relaxed`](Self::set_relaxed). A thread
+/// that sees a change therefore also sees all writes before the change. Changes of the word and of
+/// the counts of waiting requests have one total order.
 #[derive(Debug)]
 pub(super) struct StateWord(AtomicU32);
 
@@ -142,13 +140,13 @@ impl StateWord {
         self.0.load(Ordering::Acquire) & SHUT_DOWN != 0
     }
 
-    /// Returns true if the connection is retired and no thread is in it any more.
+    /// Returns true if the connection is retired and no thread uses it any more.
     #[inline]
     pub(super) fn is_vacated(&self) -> bool {
         self.0.load(Ordering::SeqCst) & VACATED != 0
     }
 
-    /// Returns true if the connection is retired because the peer is idle, or is about to be.
+    /// Returns true if the connection is retired, or being retired, because its peer is idle.
     #[inline]
     pub(super) fn is_closed_idle(&self) -> bool {
         self.0.load(Ordering::SeqCst) & IDLE != 0

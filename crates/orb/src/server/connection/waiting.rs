@@ -1,4 +1,4 @@
-//! Requests of a connection that have been read and wait, and the limits on them.
+//! Requests of a connection that have been read but do not run yet, and the limits on them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,9 @@ use crate::server::message::Message;
 /// The limits on the requests of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestBounds {
-    /// Maximum number of requests that wait.
+    /// Maximum number of waiting requests.
     pub(crate) max_waiting: u32,
-    /// Maximum number of requests in the lane's queue. The next field is their maximum size in
-    /// bytes.
+    /// Maximum number of requests in the lane's queue. `max_queued_bytes` is their maximum size.
     pub(crate) max_queued: usize,
     pub(crate) max_queued_bytes: usize,
 }
@@ -38,7 +37,8 @@ impl Connection {
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);
-        // If no requests wait, the queue has none either.
+        // Queued requests also count as waiting, so without waiting requests the queue need not be
+        // checked.
         !admission::may_read(self.is_congested(), waiting, self.request_bounds.max_waiting)
             || (waiting > 0 && self.has_full_queue_share())
     }
@@ -50,8 +50,7 @@ impl Connection {
             || self.queued_bytes.load(Ordering::SeqCst) >= self.request_bounds.max_queued_bytes
     }
 
-    /// Counts a request that begins to wait. Since it was read, the time `waited` has already
-    /// passed.
+    /// Counts a request that begins to wait; `waited` is the time since it was read.
     #[cold]
     pub(crate) fn add_waiting_request(self: &Arc<Self>, waited: Duration) -> WaitingRequest {
         self.waiting_request(waited, None)
@@ -72,8 +71,8 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Defers the request until the peer has read the replies that wait for it. If no replies wait,
-    /// returns the request and its message.
+    /// Defers the request if replies of its connection wait for the peer. If none wait, returns the
+    /// request and its message.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }
@@ -93,8 +92,8 @@ impl WaitingRequest {
         given_back.map(|message| (self, message))
     }
 
-    /// Ends the wait, because the calling thread runs the request next. Returns the time for which
-    /// the request has waited.
+    /// Ends the wait of a request that the calling thread runs next. Returns the connection, and
+    /// the time for which the request has waited.
     pub(crate) fn stop_waiting(self) -> (Arc<Connection>, Duration) {
         (Arc::clone(&self.connection), clock::now().since(self.read_at))
     }
@@ -110,8 +109,8 @@ impl std::ops::Deref for WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        // Reading may have paused at a limit. The thread that paused reading checks once more after
-        // it has given up its turn.
+        // Reading may have paused at a limit. The thread that paused it checks the limit again
+        // after it has released the read lock, so one of the two threads resumes reading.
         let connection = &self.connection;
         let mut goes_on = false;
         if let Some(octets) = self.queued_bytes {

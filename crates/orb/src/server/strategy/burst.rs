@@ -1,13 +1,14 @@
-//! Burst mode: if very many short messages arrive on one connection, one thread serves the lane,
-//! and no thread is woken for each message.
+//! Burst mode: during a flood of short messages on one connection, one thread serves the whole
+//! lane, and no thread is woken for each message.
 //!
 //! Without burst mode, leader/followers wakes a thread for every arrival. The kernel wakes a
 //! waiting thread even while another thread reads the connection, and a thread that leaves input
-//! behind lists it for the next thread. During a burst one thread, the *runner*, does all work of
-//! the lane. A second thread, the *supervisor*, checks every [`TICK`] if the burst is still useful.
-//! The other threads sleep, and no arrival wakes them. The supervisor ends the burst if the runner
-//! stays in one upcall or is too slow. Then all threads wait for work again. So no request waits
-//! for an upcall longer than three ticks. Lanes of real-time pools have no burst mode.
+//! unread lists the connection for the next thread. During a burst one thread, the *runner*, does
+//! all work of the lane. A second thread, the *supervisor*, checks every [`TICK`] if the burst is
+//! still useful. The other threads sleep, and no arrival wakes them. The supervisor ends the burst
+//! if the runner stays in one upcall or is too slow. After a burst all threads wait for work again.
+//! Therefore no request waits longer than three ticks for another request's upcall. Lanes of
+//! real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
@@ -25,23 +26,22 @@ use crate::server::worker::Worker;
 
 /// Interval of the supervisor's checks.
 const TICK: Duration = Duration::from_millis(1);
-/// A busy runner with fewer messages in a tick is too slow. This number means 5 us for each
-/// message, which is also the cost of waking a thread.
+/// Minimum number of messages that a busy runner must serve in a tick, else it is too slow. At this
+/// rate a message takes 5 us, which is also the cost of waking a thread.
 const MIN_MESSAGES_PER_TICK: u32 = 200;
 /// Number of ticks without work after which a burst ends.
 const MAX_IDLE_TICKS: u32 = 10;
-/// Minimum value of `threshold`: the number of messages that a thread must read with another
-/// message behind them before it requests a burst.
+/// Minimum value of [`BurstMode::threshold`].
 const MIN_THRESHOLD: u32 = 64;
-/// Maximum value of `threshold`. The threshold grows by [`THRESHOLD_FACTOR`] with each burst that
-/// ends at its first check.
+/// Maximum value of [`BurstMode::threshold`], which is multiplied by [`THRESHOLD_FACTOR`] after
+/// each burst that ends at its first check.
 const MAX_THRESHOLD: u32 = 1 << 16;
 const THRESHOLD_FACTOR: u32 = 4;
 
 /// The burst mode of a lane.
 #[derive(Debug)]
 pub(super) struct BurstMode {
-    /// The roles of runner, supervisor and sleepers. The subject of a burst is the token of its
+    /// The roles of runner, supervisor and sleepers. A burst is identified by the token of its
     /// connection.
     roles: BurstRoles,
     /// Number of messages that the runner has served. Only the runner writes it.
@@ -50,8 +50,8 @@ pub(super) struct BurstMode {
     served_for_others: AtomicU32,
     /// True while the runner has nothing to do. Only the runner writes it.
     is_runner_idle: AtomicBool,
-    /// Number of messages that a thread must read with another message behind them before it
-    /// requests a burst. The supervisor writes it.
+    /// Number of messages with another message directly behind them that a thread must read before
+    /// it requests a burst. Only the supervisor writes it.
     threshold: AtomicU32,
 }
 
@@ -72,7 +72,7 @@ impl BurstMode {
         self.roles.shut_down();
     }
 
-    /// Sleeps while a supervised burst lasts, and then supervises a burst that was requested.
+    /// Sleeps while another thread supervises a burst, then supervises a burst that was requested.
     /// Returns the token of the connection whose burst the calling thread has supervised.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
@@ -93,7 +93,7 @@ impl BurstMode {
     }
 }
 
-/// The supervisor's counts.
+/// The supervisor's statistics of one burst.
 #[derive(Debug, Default)]
 struct BurstStatistics {
     served: u32,
@@ -101,7 +101,8 @@ struct BurstStatistics {
     ticks: u32,
     idle_ticks: u32,
     slow_ticks: u32,
-    /// True if too many messages belonged to other connections, which other threads could serve.
+    /// True if too many messages belonged to other connections. Other threads could serve these
+    /// connections concurrently.
     has_other_connections: bool,
 }
 
@@ -112,7 +113,8 @@ impl BurstStatistics {
         let first = self.ticks == 0;
         (self.served, self.others, self.ticks) = (served, others, self.ticks.saturating_add(1));
         if first {
-            // At the first tick the counts include earlier bursts.
+            // At the first tick there is no earlier count to subtract, and the counts include
+            // earlier bursts.
             return;
         }
         self.idle_ticks = if is_runner_idle && new == 0 { self.idle_ticks + 1 } else { 0 };
@@ -126,9 +128,9 @@ impl BurstStatistics {
 }
 
 impl BurstMode {
-    /// Returns true if the calling thread must read the next message of the connection after the
-    /// upcall, and no other thread is offered this message. Called if another message is behind the
-    /// one that was read.
+    /// Returns true if the calling thread keeps the connection: it reads the next message itself
+    /// after the upcall, and no other thread is woken for this message. Called if another message
+    /// is behind the message that was read.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection) -> bool {
         let token = token_of(connection.handle);
@@ -137,8 +139,8 @@ impl BurstMode {
         }
         role.backlogged_reads += 1;
         if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
-            // The burst begins when another thread has time to supervise it. Threads that are
-            // offered messages check for this.
+            // The burst begins when another thread is free to supervise it. Threads that are woken
+            // for messages check for requested bursts.
             role.backlogged_reads = 0;
             if self.roles.request(token) {
                 role.runs_for = token;
@@ -175,19 +177,19 @@ impl BurstMode {
     ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
-                // The runner may be in an upcall, with messages of the connection waiting behind
-                // it.
+                // The runner may still be in an upcall, and messages may wait in the connection's
+                // buffer.
                 lane.push(LaneTask::ReadBuffered(handle_of(token)));
             }
             return Ok(());
         }
         let token = worker.burst_role.runs_for;
         if self.roles.is_requested_for(token) {
-            // No thread has had time yet to supervise the burst.
+            // No thread supervises the requested burst yet.
             return Ok(());
         }
         while self.roles.is_burst_for(token) && !lane.is_stopping() {
-            // Listed work and reported work take turns here too.
+            // Tasks of the ready list and events of epoll take turns, as in the lane's own loop.
             if let Some(work) = lane.next_task() {
                 lane.run_task(handler, worker, work);
             }
@@ -231,7 +233,7 @@ mod tests {
     fn burst_ends_when_its_runner_is_stuck_slow_idle_or_needed_elsewhere() {
         assert!(
             statistics_after(&[(500, 0, false), (0, 0, false)]).is_worthwhile(),
-            "a tick may fall on a runner that another thread preempted"
+            "one slow tick, in which another thread preempted the runner, does not end the burst"
         );
         assert!(!statistics_after(&[(500, 0, false), (0, 0, false), (0, 0, false)]).is_worthwhile());
         assert!(

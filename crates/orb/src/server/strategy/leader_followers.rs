@@ -1,4 +1,5 @@
-//! Leader/followers: threads take turns at waiting, and the thread that read a request runs it.
+//! Leader/followers: threads take turns at waiting for messages, and the thread that read a request
+//! runs it.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::server::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct LeaderFollowers {
     threads: usize,
-    /// `None` in lanes with one thread, and in lanes of real-time pools.
+    /// The burst mode; `None` in lanes with one thread, and in lanes of real-time pools.
     burst_mode: Option<BurstMode>,
 }
 

@@ -1,9 +1,9 @@
 //! Dispatch architectures: which threads of a lane read, run and answer requests.
 //!
-//! [`Strategy`] is the architecture of one lane. [`Architecture`] lists every point in which
-//! architectures differ. Other than this trait, the rest of the server knows only that a worker may
-//! have a burst role. A new architecture needs a file in this folder, a variant of [`Strategy`] in
-//! this file, and a variant of the public [`Dispatch`].
+//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has every operation in
+//! which architectures differ. Apart from this trait, the other modules of the server know only
+//! that a worker may have a burst role. A new architecture needs a file in this folder, a variant
+//! of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
 
 pub(super) mod burst;
 #[cfg(feature = "half-sync")]
@@ -44,7 +44,7 @@ pub(crate) enum Strategy {
     Reactive(Reactive),
     /// Each connection has its own thread, up to a maximum number of threads.
     ThreadPerConnection(ThreadPerConnection),
-    /// Threads take turns at waiting; the thread that reads a request runs it.
+    /// Threads take turns at waiting for messages; the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
     /// One thread reads requests into a queue, and other threads run them.
     #[cfg(feature = "half-sync")]
@@ -72,7 +72,7 @@ macro_rules! delegate {
 }
 
 impl Strategy {
-    /// Creates the strategy of a lane. `overload` is as for [`Lane::new`].
+    /// Creates the architecture of a lane. `overload` has the meaning that [`Lane::new`] describes.
     pub(super) fn new(
         config: &PoolConfig,
         role: Option<&LaneRole>,
@@ -97,7 +97,7 @@ impl Strategy {
         })
     }
 
-    /// Returns the queue of requests between threads, for tests that act in place of the threads.
+    /// Returns the queue of a half-sync lane, for tests that act in place of the lane's threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -189,12 +189,12 @@ impl HasOverloadThread for Strategy {
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Creates a lane. `overload` handles requests that arrive while every thread is busy. It is
-    /// set for pools with dynamic threads, borrowing or buffering. The caller makes it, so that the
-    /// linker drops its code from programs without such pools.
+    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; pools
+    /// with dynamic threads, borrowing or buffering need it. The caller makes `overload`, so that
+    /// the linker drops its code from programs without such pools.
     ///
     /// # Errors
-    /// If the system refuses descriptors.
+    /// If the kernel refuses descriptors.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,

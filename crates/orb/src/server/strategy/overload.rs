@@ -1,11 +1,12 @@
 //! Leader/followers with an overload thread. The overload thread reads only while every other
-//! thread of the lane is busy. It never runs a servant. For each request it starts a dynamic
-//! thread, borrows a thread from a lower lane, buffers the request, or rejects it.
+//! thread of the lane is busy, and never runs a servant. For each request it starts a dynamic
+//! thread, borrows a thread from a lower lane, buffers the request, or rejects the request.
 //!
-//! The overload thread first raises a borrowed thread to the lane's priority and then wakes it. So
-//! no thread with a priority in between can delay it. The borrowed thread runs one request and then
-//! restores its own priority. Lanes without dynamic threads, borrowing and buffering have no
-//! overload thread: their requests stay in the transport.
+//! The overload thread raises a borrowed thread to the lane's priority before it wakes the thread,
+//! so that no thread with a priority in between can delay the request. The borrowed thread runs one
+//! request and then restores its own priority. A lane without dynamic threads, borrowing and
+//! buffering has no overload thread: while its threads are busy, its requests stay in the
+//! transport.
 
 use std::any::Any;
 use std::io;
@@ -35,38 +36,38 @@ use crate::server::threads::{self, Run, ThreadStarter};
 use crate::server::worker::Worker;
 use crate::thread_context;
 
-/// Time for which the overload thread gives the core to a lower thread that is about to mark itself
-/// idle.
+/// Maximum time for which the overload thread sleeps so that a thread of a lower lane gets the core
+/// and marks itself idle.
 const LENDER_WAIT: Duration = Duration::from_millis(1);
 
 /// The state that a lane shares with its overload thread.
 #[derive(Debug)]
 pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
-    /// Wakes the overload thread. The reason is that the last idle thread became busy, that a
-    /// thread became idle, or that the lane stops.
+    /// Wakes the overload thread, because the last idle thread became busy, a thread became idle,
+    /// or the lane stops.
     wake: EventFd,
     /// The lane's threads that other lanes may borrow.
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// Number of static threads that have been idle at least once. Until this is all of them, the
-    /// lane is starting and does not count as busy.
+    /// Number of static threads that have been idle at least once. While the number is smaller than
+    /// the number of static threads, the lane is starting and does not count as busy.
     started_static: AtomicU32,
     /// Number of dynamic threads that run.
     dynamic_threads: AtomicU32,
-    /// Number of dynamic threads started so far, from which their names are made.
+    /// Number of dynamic threads started so far. The names of the threads contain it.
     dynamic_started: AtomicU32,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The lanes whose threads this lane may borrow, highest first. The next field has the lanes
-    /// that may borrow threads of this one.
+    /// The lanes whose threads this lane may borrow, highest first. `upper` has the lanes that may
+    /// borrow threads of this lane.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// The [`OverloadFunctions`] for the lane's handler. They are called only through pointers, so
-    /// that the linker drops them from programs without real-time thread pools.
+    /// The [`OverloadFunctions`] for the lane's handler. Calls through pointers let the linker drop
+    /// these functions from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 
-/// Functions for the lane's handler: the loops of the overload thread and of the static threads,
-/// and the function that admits a request.
+/// Functions that know the type of the lane's handler: the loops of the overload thread and of the
+/// static threads, and the function that admits a request.
 #[derive(Debug)]
 struct OverloadFunctions<S, H> {
     run_overload: Run<S, H>,
@@ -90,10 +91,10 @@ pub(crate) trait HasOverloadThread: Architecture<Self> {
     fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
 }
 
-/// The lane that has borrowed a thread, and the task for the thread.
+/// The lane that has borrowed a thread, and the task for the thread once it is known.
 type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
-/// A thread that waits and can be borrowed by another lane.
+/// A waiting thread that another lane can borrow.
 #[derive(Debug)]
 struct LendableThread<S> {
     slot: IdleSlot,
@@ -126,7 +127,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         let _ = (self.lower.set(lower), self.upper.set(upper));
     }
 
-    /// Returns the functions. `None` if `H` is not the lane's handler, which never happens.
+    /// Returns the functions for handlers of type `H`. `None` would mean that `H` is not the type
+    /// of the lane's handler, which never happens.
     fn functions<H: RequestHandler>(&self) -> Option<&OverloadFunctions<S, H>> {
         self.functions.downcast_ref()
     }
@@ -208,7 +210,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         more: bool,
     ) -> MessagePlacement {
         if more {
-            // If every thread is still busy when the task is next, the overload thread takes it.
+            // The overload thread takes this task itself if every other thread is still busy at
+            // that time.
             lane.push(LaneTask::ReadBuffered(connection.handle));
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
@@ -237,7 +240,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 loan: PiMutex::new("loan", Scope::Lane, None),
             }),
             Err(error) => {
-                // This thread never becomes idle, so the lane must not wait for it to start.
+                // The thread ends here and will never mark itself idle. It is counted as started
+                // all the same, because the lane would wait for it otherwise.
                 overload.started_static.fetch_add(u32::from(!dynamic), Ordering::AcqRel);
                 overload.wake.notify();
                 return self.report_thread_failure(handler.context(), &error);
@@ -245,8 +249,8 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
-        // The thread's own scheduling is recorded before another lane can raise the thread, so that
-        // it can be restored.
+        // Before another lane can raise this thread, the thread caches its own scheduling, which it
+        // later restores.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -264,12 +268,12 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         crate::nested_wait::uninstall();
         overload.lendable_threads.lock().retain(|other| !Arc::ptr_eq(other, &lendable));
-        // The next thread sees the same flag and also stops.
+        // The next thread finds that the lane stops, too.
         self.wake();
     }
 
-    /// Waits for one task and does it. Returns false when a dynamic thread has waited for its idle
-    /// time.
+    /// Waits for one task and runs it. Returns false when a dynamic thread has found no work during
+    /// its idle time.
     fn handle_next<H: RequestHandler>(
         self: &Arc<Self>,
         handler: &Arc<H>,
@@ -286,12 +290,13 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_time);
         if self.has_ready() || self.is_stopping() {
-            // A task was listed while the thread marked itself idle, so the thread must not wait.
+            // A task was listed before the thread marked itself idle, and its lister did not find
+            // the thread idle. So the thread must not wait.
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // Reported work is taken later, after the thread can no longer be borrowed.
+            // The thread takes events only later, when other lanes can no longer borrow it.
             poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
@@ -301,7 +306,7 @@ impl<S: HasOverloadThread> Lane<S> {
         } else {
             self.next_event(until.map(Monotonic::remaining))
         };
-        // Done even if waiting failed, because the thread is no longer idle.
+        // The thread marks itself busy even if the wait failed, because it is no longer idle.
         match overload.idle_threads.mark_busy(&lendable.slot) {
             WakeResult::Busy => {}
             WakeResult::LastIdle => overload.wake.notify(),
@@ -332,8 +337,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // An error does not matter, because the lane that has borrowed the thread will set the
-            // task soon.
+            // An error only makes this loop check again: the lane that has borrowed the thread sets
+            // the task soon.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
             lendable.wake.drain();
         };
@@ -347,7 +352,7 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// The overload thread's loop.
+    /// Runs the loop of the overload thread.
     fn run_overload<H: RequestHandler>(self: &Arc<Self>, handler: &Arc<H>) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let mut worker = Worker::for_overload_thread();
@@ -385,8 +390,8 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread with a lower priority counts as idle, but has not marked itself
-                        // idle yet. For this it needs the core.
+                        // A thread with a lower priority has been counted as idle, but has not run
+                        // far enough to mark itself idle. The wait gives it the core.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
                         overload.wake.drain();
                     }
@@ -440,7 +445,8 @@ impl<S: HasOverloadThread> Lane<S> {
         if role.rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
-        // In a pool without lanes, requests with a higher priority run first.
+        // All requests of a lane have one priority. In a pool without lanes, requests with a higher
+        // priority run first.
         let priority = if role.is_lane {
             0
         } else {
@@ -470,7 +476,7 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         let mut threads = overload.threads.lock();
         if self.is_stopping() {
-            // The lane has stopped, and the threads to join have already been taken.
+            // The lane has stopped, and its caller has already taken the list of threads to join.
             return Ok(());
         }
         overload.dynamic_threads.fetch_add(1, Ordering::AcqRel);
@@ -487,7 +493,7 @@ impl<S: HasOverloadThread> Lane<S> {
                     .context()
                     .events()
                     .report(&Event::ThreadFailed { message: format!("{}: {error}", self.config.name) });
-                // No thread could be started, so the request waits until a thread is idle.
+                // The thread could not be started, so the request waits until a thread is idle.
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
@@ -497,8 +503,8 @@ impl<S: HasOverloadThread> Lane<S> {
         Ok(())
     }
 
-    /// Borrows an idle thread of a lower lane for the oldest request of this lane, if there still
-    /// is one. Returns false if no thread could be borrowed.
+    /// Borrows an idle thread of a lower lane for the oldest request of this lane. Returns false if
+    /// no lower lane has an idle thread.
     fn borrow(self: &Arc<Self>, overload: &OverloadThread<S>) -> bool {
         let mut lower = overload.lower.get().into_iter().flatten().filter_map(Weak::upgrade);
         lower.any(|lower| self.borrow_from(&lower))
@@ -515,12 +521,13 @@ impl<S: HasOverloadThread> Lane<S> {
             .find_map(|lendable| Some((Arc::clone(lendable), lender.idle_threads.try_claim(&lendable.slot)?)));
         drop(lendable_threads);
         let Some((lendable, last)) = claimed else { return false };
-        // A thread of this lane may have taken the request meanwhile. Then the borrowed thread
-        // finds nothing to do.
+        // A thread of this lane may have taken the request meanwhile. The borrowed thread then has
+        // no task and waits again.
         let work = self.ready.take_request();
         if let Some(native) = self.scheduling() {
-            // Done before the thread is woken, because otherwise it might have to wait for a core.
-            // If the system refuses, the thread runs with the scheduling that it has.
+            // The priority is raised before the thread is woken, because at its own priority it
+            // might have to wait for a core. If the kernel refuses, the thread runs with the
+            // scheduling that it has.
             let _ = thread::set_scheduling(Some(lendable.tid), native);
         }
         *lendable.loan.lock() = Some((Arc::clone(self), work));

@@ -28,7 +28,7 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // If the only thread blocked, no other request would run.
+        // If the only thread blocked during a nested call, no other request would run.
         SERVE_WHILE_WAITING
     }
 }

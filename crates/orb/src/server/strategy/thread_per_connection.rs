@@ -1,5 +1,5 @@
 //! Thread per connection: the lowest latency for few peers. The requests of one connection run one
-//! after the other. A connection that carries several requests at once moves to the lane's shared
+//! after the other. A connection with several outstanding requests moves to the lane's shared
 //! threads.
 
 use std::io;
@@ -22,8 +22,8 @@ use crate::server::threads::ThreadStarter;
 use crate::server::worker::{ReadResult, Worker};
 use crate::thread_context;
 
-/// Number of shared threads of a lane. They accept, and serve the connections that have no thread
-/// of their own.
+/// Number of shared threads of a lane. The shared threads accept connections, and serve the
+/// connections that have no thread of their own.
 const SHARED_THREADS: usize = 4;
 
 /// The thread-per-connection architecture.
@@ -39,8 +39,8 @@ impl ThreadPerConnection {
         ThreadPerConnection { max_threads, threads: PiMutex::new("threads of connections", Scope::Lane, Vec::new()) }
     }
 
-    /// Gives a connection its own thread. Returns false if there are too many threads, or if none
-    /// can be started.
+    /// Gives a connection its own thread. Returns false if there are too many threads, or if the
+    /// thread cannot be started.
     fn spawn_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -50,11 +50,11 @@ impl ThreadPerConnection {
         let mut threads = self.threads.lock();
         threads.retain(|(thread, _)| !thread.is_finished());
         let Some(lane) = lane.weak_self.upgrade() else { return false };
-        // Done under the lock of the list, because `stop` must find every thread that is started.
+        // The thread is started under the lock of the list, so that `stop` finds every thread.
         if threads.len() >= self.max_threads || lane.is_stopping() {
             return false;
         }
-        // A peer that does not read must not occupy its thread without end.
+        // The time-out keeps a peer that does not read from blocking its thread for ever.
         if connection.stream.set_coarse_timeouts(Duration::ZERO, lane.config.connection_limits.write_timeout).is_err() {
             return false;
         }
@@ -67,7 +67,7 @@ impl ThreadPerConnection {
         let run = move || {
             thread_context::enter_lane(lane.identity(handler.context().stamp()), None);
             run(&lane, &handler, &connection);
-            // Only now is the descriptor free.
+            // The drop of the last handle has freed the descriptor.
             drop(connection);
             lane.accept_again();
         };
@@ -95,15 +95,15 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // Any number of callers can use the few shared threads. If these blocked, soon none would
-        // be left.
+        // The shared threads serve any number of callers. If they blocked during nested calls, soon
+        // no thread would be left to serve requests.
         SERVE_WHILE_WAITING
     }
 
     fn stop(&self) -> Vec<JoinHandle<()>> {
         let threads = std::mem::take(&mut *self.threads.lock());
         let stopped = threads.into_iter().map(|(thread, connection)| {
-            // The thread may wait in a read or a write, which the shutdown of the stream ends.
+            // The thread may wait in a read or a write. The shutdown of the stream ends the wait.
             if let Some(connection) = connection.upgrade() {
                 connection.close();
             }
@@ -113,7 +113,7 @@ impl<S: Architecture<S>> Architecture<S> for ThreadPerConnection {
     }
 }
 
-/// Serves one connection until it ends or moves.
+/// Serves one connection until the connection ends or moves to the shared threads.
 fn run<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &Arc<H>, connection: &Arc<Connection>) {
     thread_context::set_owner(handler.context().stamp());
     set_dedicated(lane, handler, connection);
@@ -125,7 +125,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
-            // The shared threads are notified when reading continues.
+            // Reading is paused. The shared threads serve the connection when reading continues.
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };
@@ -153,7 +153,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         if moves {
             nested_wait::release_dedicated_connection();
         }
-        // A thread of a higher priority could have to send on this connection. So this thread must
+        // A thread of a higher priority may need to send on this connection. So this thread must
         // not wait for the peer while it holds the output lock.
         let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
         let goes_on = match message {

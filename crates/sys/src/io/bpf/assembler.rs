@@ -1,8 +1,8 @@
 //! An assembler for eBPF (RFC 9669): instructions by name, labels, and maps by number.
 //!
 //! It is pure: a [`Program`] is data, and no map has to exist when it is made.
-//! [`load`](super::load) puts the descriptors of maps in. The kernel's verifier judges the program;
-//! this module checks only that every label is bound and that every jump reaches its target.
+//! [`load`](super::load) inserts the descriptors of maps. This module checks only that every label
+//! is bound and that every jump reaches its target. The kernel's verifier makes all other checks.
 
 use std::fmt;
 
@@ -145,7 +145,7 @@ pub enum Condition {
     LessOrEqual = 0xb0,
 }
 
-/// A function of the kernel that a program may call.
+/// A function of the kernel that a BPF program may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Helper {
@@ -245,7 +245,7 @@ impl Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSymbol(pub usize);
 
-/// A place in the program to which jumps lead.
+/// A label: a position in the program to which jumps lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -263,7 +263,7 @@ impl Program {
         &self.instructions
     }
 
-    /// Returns the map that the instruction at `place` loads.
+    /// Returns the map that the instruction with this index loads.
     #[must_use]
     pub fn map_at(&self, place: usize) -> Option<MapSymbol> {
         self.maps.iter().find(|(at, _)| *at == place).map(|(_, map)| *map)
@@ -294,9 +294,9 @@ impl Program {
 /// A program that cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssembleError {
-    /// A jump leads to a label that has no place.
+    /// A jump leads to a label that is not bound.
     Unbound(Label),
-    /// A label has two places.
+    /// A label is bound twice.
     BoundTwice(Label),
     /// A jump from this instruction is longer than 32,767 instructions.
     TooFar(usize),
@@ -314,7 +314,7 @@ impl fmt::Display for AssembleError {
 
 impl std::error::Error for AssembleError {}
 
-/// A program under construction.
+/// Builder of a [`Program`].
 ///
 /// # Examples
 /// ```
@@ -344,13 +344,13 @@ impl Assembler {
         Self::default()
     }
 
-    /// Makes a label that [`bind`](Self::bind) gives a place.
+    /// Creates a label, which [`bind`](Self::bind) places later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Places a label before the next instruction.
+    /// Binds a label to the next instruction.
     pub fn bind(&mut self, label: Label) -> &mut Self {
         let next = self.program.instructions.len();
         match self.labels.get_mut(label.0) {
@@ -370,20 +370,20 @@ impl Assembler {
         self.binary(opcode::ARITHMETIC | operation as u8, destination, value.into(), 0)
     }
 
-    /// Converts the low 16 bits of `register` between network order and the machine's, and clears
-    /// the rest.
+    /// Converts the low 16 bits of `register` between network order and the machine's order, and
+    /// clears the other bits.
     pub fn swap_network_order_16(&mut self, register: Register) -> &mut Self {
         let code = opcode::ARITHMETIC_32 | opcode::SWAP | opcode::REGISTER;
         self.push(code, register as u8, 0, 0, 16)
     }
 
-    /// Loads `width` bytes at `base` and `offset`, zero-extended.
+    /// Loads `width` bytes at address `base + offset`, zero-extended.
     pub fn load(&mut self, width: Width, destination: Register, base: Register, offset: i16) -> &mut Self {
         let code = opcode::LOAD | opcode::MEMORY | width.code();
         self.push(code, destination as u8, base as u8, offset, 0)
     }
 
-    /// Stores the low `width` bytes of a register, or a constant, at `base` and `offset`.
+    /// Stores the low `width` bytes of a register, or a constant, at address `base + offset`.
     pub fn store(&mut self, width: Width, base: Register, offset: i16, value: impl Into<Operand>) -> &mut Self {
         let mode = opcode::MEMORY | width.code();
         match value.into() {
@@ -392,7 +392,7 @@ impl Assembler {
         }
     }
 
-    /// Loads the address of a map, for the argument of a call.
+    /// Loads the address of a map, as an argument for a call.
     pub fn load_map(&mut self, destination: Register, map: MapSymbol) -> &mut Self {
         self.program.maps.push((self.program.instructions.len(), map));
         let code = opcode::LOAD_IMMEDIATE | Width::Double.code();
@@ -412,7 +412,7 @@ impl Assembler {
         self.push(opcode::JUMP | opcode::ALWAYS, 0, 0, 0, 0)
     }
 
-    /// Calls a function of the kernel. It destroys R1 to R5 and leaves its result in R0.
+    /// Calls a function of the kernel. The call destroys R1 to R5 and leaves its result in R0.
     pub fn call(&mut self, helper: Helper) -> &mut Self {
         self.push(opcode::JUMP | opcode::CALL, 0, 0, 0, helper as i32)
     }
@@ -425,7 +425,8 @@ impl Assembler {
     /// Resolves the labels.
     ///
     /// # Errors
-    /// [`AssembleError`] for a label without a place or with two, and for a jump that is too long.
+    /// [`AssembleError`] for a label that is not bound or bound twice, and for a jump that is too
+    /// long.
     pub fn finish(mut self) -> Result<Program, AssembleError> {
         if let Some(label) = self.bound_twice {
             return Err(AssembleError::BoundTwice(label));

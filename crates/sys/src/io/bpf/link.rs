@@ -1,4 +1,4 @@
-//! The link between a program and an interface. It ends when its descriptor is closed, even if the
+//! Links between programs and interfaces. A link ends when its descriptor is closed, even if the
 //! process is killed.
 
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use super::program::XDP_ATTACH;
 use super::{Command, LoadedProgram, address, enter, own};
 
-/// The place where an XDP program runs.
+/// Point in the receive path at which an XDP program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AttachMode {
@@ -19,7 +19,7 @@ pub enum AttachMode {
     Driver = 1 << 2,
 }
 
-/// An XDP program on an interface. Dropping it detaches the program.
+/// An XDP program on an interface. Dropping the link detaches the program.
 #[derive(Debug)]
 pub struct XdpLink(OwnedFd);
 
@@ -49,7 +49,7 @@ struct InfoAttributes {
     info: u64,
 }
 
-/// The beginning of `struct bpf_link_info`, with its part for XDP.
+/// The beginning of `struct bpf_link_info`, with the fields of an XDP link.
 #[repr(C)]
 #[derive(Default)]
 struct LinkInfo {
@@ -81,7 +81,7 @@ impl XdpLink {
         Ok(Self(unsafe { own(fd) }))
     }
 
-    /// Replaces the program atomically: every frame meets the old program or the new one.
+    /// Replaces the program atomically: every frame is processed by the old program or the new one.
     ///
     /// # Errors
     /// `ENOLINK` if the link has ended, and the kernel's refusal.
@@ -126,15 +126,16 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// Runs in a network namespace of its own thread, whose loopback interface disappears with it.
+    /// Runs in a network namespace of the test's own thread, whose loopback interface ends with the
+    /// namespace.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
         if let Some(refusal) = refusal() {
             return println!("not run: {refusal}");
         }
         let thread = std::thread::spawn(|| {
-            // SAFETY: the call takes no pointers; it changes the network namespace of this thread,
-            // which then ends.
+            // SAFETY: the call takes no pointers. It changes the network namespace of this thread
+            // only, which ends with the test.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } == -1 {
                 return println!("not run: no network namespace: {}", io::Error::last_os_error());
             }

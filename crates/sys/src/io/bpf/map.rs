@@ -9,19 +9,20 @@ use super::{Command, address, enter, object_name, own};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
-    /// Any key; memory is allocated in advance.
+    /// A hash table with any key; its memory is allocated in advance.
     Hash = 1,
-    /// A `u32` index; every entry exists from the start, filled with zeros.
+    /// An array with a `u32` index. Every entry exists from the start, filled with zeros.
     Array = 2,
-    /// A `u32` index with a value for each possible processor.
+    /// An array with a `u32` index and a value for each possible processor.
     PerCpuArray = 6,
-    /// A `u32` index; the value is a map like the one that [`Map::create_outer`] got.
+    /// An array with a `u32` index. Each value is a map with the form of the one given to
+    /// [`Map::create_outer`].
     ArrayOfMaps = 12,
-    /// The index is a processor's number. The value is the length of the queue to a kernel thread
-    /// on that processor. The kernel makes the thread when the entry is set and ends it when the
-    /// entry is removed.
+    /// An array whose index is a processor's number. The value is the length of the queue to a
+    /// kernel thread on that processor. The kernel makes the thread when the entry is set and ends
+    /// it when the entry is removed.
     CpuMap = 16,
-    /// A `u32` index; the value is the descriptor of an AF_XDP socket.
+    /// An array with a `u32` index. The value is the descriptor of an AF_XDP socket.
     XskMap = 17,
 }
 
@@ -33,7 +34,7 @@ pub struct Map {
     key_size: usize,
     /// Size in bytes of a value in one processor's copy.
     value_size: usize,
-    /// Number of copies of a value that a look-up returns.
+    /// Number of copies that an update or look-up transfers: one for each processor, or 1.
     copies: usize,
 }
 
@@ -74,7 +75,7 @@ impl Map {
     /// Creates an array of maps that have the kind, the sizes and the number of entries of `inner`.
     ///
     /// # Errors
-    /// The errors of [`create`](Self::create).
+    /// As for [`create`](Self::create).
     pub fn create_outer(name: &str, inner: &Self, max_entries: u32) -> io::Result<Self> {
         let inner = inner.fd.as_raw_fd().cast_unsigned();
         Self::create_with(MapKind::ArrayOfMaps, name, (4, 4), max_entries, inner)
@@ -111,12 +112,12 @@ impl Map {
         self.kind
     }
 
-    /// Sets the value of `key`; a [`MapKind::PerCpuArray`] takes one value for every processor, in
+    /// Sets the value of `key`. A [`MapKind::PerCpuArray`] takes the values of all processors, in
     /// order.
     ///
     /// # Errors
-    /// `InvalidInput` for a key or value of another size, and the kernel's refusal, for example
-    /// when the map is full.
+    /// `InvalidInput` if key or value has a wrong size, and the kernel's refusal, for example when
+    /// the map is full.
     pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if key.len() != self.key_size || value.len() != self.transfer_size() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -124,28 +125,29 @@ impl Map {
         self.element(Command::MapUpdate, key, address(value.as_ptr()))
     }
 
-    /// Sets the value of an index whose value is a number of 32 bits.
+    /// Sets the value of an index, for a map whose values are numbers of 32 bits.
     ///
     /// # Errors
-    /// The errors of [`update`](Self::update).
+    /// As for [`update`](Self::update).
     pub fn update_index(&self, index: u32, value: u32) -> io::Result<()> {
         self.update(&index.to_ne_bytes(), &value.to_ne_bytes())
     }
 
-    /// Puts a map into an array of maps.
+    /// Sets the map at an index of an array of maps.
     ///
     /// # Errors
-    /// The errors of [`update`](Self::update); `InvalidInput` if `inner` differs in form from the
-    /// map that [`create_outer`](Self::create_outer) got.
+    /// As for [`update`](Self::update); `InvalidInput` if `inner` differs in form from the map
+    /// given to [`create_outer`](Self::create_outer).
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
         self.update_index(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
-    /// Returns the value of `key`. For a [`MapKind::PerCpuArray`] these are the values of all
-    /// possible processors, one after the other. `None` if the key has no entry.
+    /// Returns the value of `key`, or `None` if the key has no entry. For a
+    /// [`MapKind::PerCpuArray`] the result holds the values of all possible processors, one after
+    /// the other.
     ///
     /// # Errors
-    /// `InvalidInput` for a key of another size, and the kernel's refusal.
+    /// `InvalidInput` if the key has a wrong size, and the kernel's refusal.
     pub fn look_up(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         if key.len() != self.key_size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -158,11 +160,11 @@ impl Map {
         }
     }
 
-    /// Returns the value at `index`, summed over all processors. The value must consist of numbers
-    /// of 64 bits.
+    /// Returns the numbers at `index`, each summed over all processors. The value must consist of
+    /// numbers of 64 bits.
     ///
     /// # Errors
-    /// The errors of [`look_up`](Self::look_up); `NotFound` for an index without an entry.
+    /// As for [`look_up`](Self::look_up); `NotFound` for an index without an entry.
     pub fn sum(&self, index: u32) -> io::Result<Vec<u64>> {
         let value = self.look_up(&index.to_ne_bytes())?.ok_or(io::ErrorKind::NotFound)?;
         let mut sums = vec![0_u64; self.value_size / 8];
@@ -173,10 +175,10 @@ impl Map {
         Ok(sums)
     }
 
-    /// Removes an entry. Returns true if there was one.
+    /// Removes an entry. Returns true if the entry existed.
     ///
     /// # Errors
-    /// `InvalidInput` for a key of another size or a map whose entries cannot be removed.
+    /// `InvalidInput` if the key has a wrong size or the map's entries cannot be removed.
     pub fn delete(&self, key: &[u8]) -> io::Result<bool> {
         if key.len() != self.key_size {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -202,8 +204,8 @@ impl Map {
         unsafe { enter(command, &mut attributes) }.map(drop)
     }
 
-    /// Returns the bytes that the kernel reserves for one processor's copy. If there are several
-    /// copies, it rounds up to 8.
+    /// Returns the bytes that the kernel reserves for one processor's copy. With a copy for each
+    /// processor, the kernel rounds up to 8.
     fn copy_size(&self) -> usize {
         if self.kind == MapKind::PerCpuArray { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
@@ -221,8 +223,7 @@ impl AsFd for Map {
 }
 
 /// Returns the largest number of processors that the kernel may ever have. A
-/// [`MapKind::PerCpuArray`] has that many copies, and a [`MapKind::CpuMap`] at most that many
-/// entries.
+/// [`MapKind::PerCpuArray`] has as many copies, and a [`MapKind::CpuMap`] at most as many entries.
 ///
 /// # Errors
 /// If `/sys/devices/system/cpu/possible` cannot be read.

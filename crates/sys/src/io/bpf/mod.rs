@@ -9,8 +9,8 @@
 //! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
 //!
 //! The kernel verifies a program before it runs, so a program cannot break memory safety. Every
-//! map, program and link is a descriptor. The kernel releases it with its last owner, even if the
-//! process is killed.
+//! map, program and link is a descriptor. When its last owner closes it or is killed, the kernel
+//! releases the object.
 //!
 //! Loading needs `CAP_BPF` and `CAP_NET_ADMIN`. [`refusal`] returns the reason why bpf(2) is not
 //! available.
@@ -56,7 +56,7 @@ enum Command {
 unsafe fn enter<Attributes>(command: Command, attributes: &mut Attributes) -> io::Result<i32> {
     let result = syscall::once(|| {
         // SAFETY: the attributes live through the call and have the given size. The caller
-        // guarantees the rest.
+        // guarantees the other conditions.
         unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -83,8 +83,8 @@ fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
 
-/// Returns a name as `bpftool` shows it: at most 15 letters, digits and underscores, because the
-/// kernel refuses others.
+/// Returns a name in the form that the kernel accepts: at most 15 letters, digits and underscores.
+/// `bpftool` shows the name.
 fn object_name(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
     let valid = name.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
@@ -92,16 +92,16 @@ fn object_name(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// The reason why this process cannot use bpf(2).
+/// Reason why this process cannot use bpf(2).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BpfRefusal {
     /// The kernel was built without bpf(2).
     NotBuilt,
-    /// The process lacks this capability.
+    /// The process lacks the named capability.
     Capability(&'static str),
-    /// The process has the capabilities, but the kernel refuses, for example under lockdown or
-    /// seccomp.
+    /// The process has the capabilities, but the kernel still refuses, for example under lockdown
+    /// or seccomp.
     Kernel(io::Error),
 }
 
@@ -147,7 +147,7 @@ fn missing_capability() -> Option<&'static str> {
     let effective = effective_capabilities(&status)?;
     let has = |number: u32| effective >> number & 1 == 1;
     let missing = |(name, number)| {
-        // CAP_SYS_ADMIN includes CAP_BPF, as before Linux 5.8.
+        // CAP_SYS_ADMIN includes CAP_BPF, which Linux 5.8 separated from it.
         let stands_in = name == "CAP_BPF" && has(CAP_SYS_ADMIN);
         (!has(number) && !stands_in).then_some(name)
     };
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
     }
 
-    /// The kernel decides. The test checks that the answer agrees with the process's capabilities.
+    /// The kernel decides, so the test only compares the answer with the process's capabilities.
     #[test]
     fn a_refusal_names_a_capability_only_if_it_is_missing() {
         match refusal() {

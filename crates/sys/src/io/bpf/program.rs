@@ -1,4 +1,4 @@
-//! Programs of the XDP type: loading them, and running them on a frame without an interface.
+//! Programs of the XDP type: loading, and test runs on a frame without an interface.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use super::{Command, Map, Program, address, enter, object_name, own};
 
-/// Results of an XDP program (include/uapi/linux/bpf.h, `enum xdp_action`).
+/// Result of an XDP program (include/uapi/linux/bpf.h, `enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct XdpAction(pub u32);
 
@@ -27,11 +27,12 @@ impl XdpAction {
 const XDP_TYPE: u32 = 6;
 pub(super) const XDP_ATTACH: u32 = 37;
 
-/// Size of the buffer for the verifier's log in bytes. Of a longer log the end is kept, which gives
-/// the reason.
+/// Size in bytes of the buffer for the verifier's log. The end of a longer log is kept, because it
+/// gives the reason.
 const LOG_SIZE: usize = 1 << 20;
 
-/// A licence that lets a program call every helper. The licence of this crate is another matter.
+/// Licence of a loaded program, which permits every helper. It is independent of this crate's
+/// licence.
 const LICENCE: &CStr = c"Dual MIT/GPL";
 
 /// `union bpf_attr` for `BPF_PROG_LOAD`.
@@ -74,13 +75,13 @@ struct TestAttributes {
     padding: u32,
 }
 
-/// A program that the kernel did not accept.
+/// Error of a program that the kernel did not accept.
 #[derive(Debug)]
 pub struct LoadError {
     /// The kernel's error: `PermissionDenied` for a missing capability or an access that the
     /// verifier refuses.
     pub error: io::Error,
-    /// The verifier's reasons. Empty if the verifier was not the cause.
+    /// The verifier's log. Empty if the verifier was not the cause.
     pub log: String,
 }
 
@@ -106,18 +107,19 @@ impl From<io::Error> for LoadError {
     }
 }
 
-/// A program that the kernel has verified.
+/// An XDP program that the kernel has verified.
 #[derive(Debug)]
 pub struct LoadedProgram {
     fd: OwnedFd,
-    /// Keeps the descriptors of the program's maps open as long as the program.
+    /// Keeps the descriptors of the program's maps open while the program exists.
     _maps: Vec<OwnedFd>,
 }
 
-/// Loads an XDP program. `maps[n]` is the map with the symbol n.
+/// Loads an XDP program. `maps[n]` is the map of `MapSymbol(n)`.
 ///
 /// # Errors
-/// [`LoadError`] with the kernel's error. If the verifier refuses the program, also with its log.
+/// [`LoadError`] with the kernel's error, and with the verifier's log if the verifier refuses the
+/// program.
 pub fn load(name: &str, program: &Program, maps: &[&Map]) -> Result<LoadedProgram, LoadError> {
     let descriptor = |map: super::MapSymbol| maps.get(map.0).map(|map| map.as_fd().as_raw_fd());
     let instructions = program
@@ -163,7 +165,7 @@ fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     LoadError { error, log }
 }
 
-/// The outcome of a run on one frame.
+/// Outcome of [`LoadedProgram::test_run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestRun {
     /// Result of the last run.
@@ -188,8 +190,8 @@ impl LoadedProgram {
             ..TestAttributes::default()
         };
         // SAFETY: the attributes are those of the command. The kernel reads the frame, which lives
-        // through the call. It writes to the attributes only, because they give no room for data or
-        // context.
+        // through the call. The kernel writes to the attributes only, because they give no buffer
+        // for data or context.
         unsafe { enter(Command::TestRun, &mut attributes) }?;
         Ok(TestRun { action: XdpAction(attributes.retval), nanos: attributes.duration })
     }

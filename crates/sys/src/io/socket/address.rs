@@ -1,4 +1,4 @@
-//! Socket addresses, between their Rust values and the kernel's structures.
+//! Addresses of stream sockets, and their conversion to and from the kernel's structures.
 
 use std::fmt;
 use std::io;
@@ -62,10 +62,10 @@ pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     Ok(raw.to_address())
 }
 
-/// Returns the address of the peer.
+/// Returns the address of a connected socket's peer.
 ///
 /// # Errors
-/// `NotConnected`.
+/// `NotConnected` if the socket has no peer.
 pub fn peer_address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     let mut raw = RawAddress::unspecified();
     let (pointer, length) = raw.as_mut_ptr();
@@ -83,10 +83,10 @@ union AddressStorage {
     unix: libc::sockaddr_un,
 }
 
-/// An address with its length.
+/// An address in the form of the kernel, with its length.
 ///
-/// Invariant: every byte of `storage` is initialised, because it starts zeroed and only whole
-/// fields are written. `length` never exceeds its size.
+/// Invariant: every byte of `storage` is initialised, because the storage starts zeroed and only
+/// whole fields are written. `length` never exceeds the size of `storage`.
 pub(super) struct RawAddress {
     storage: AddressStorage,
     length: libc::socklen_t,
@@ -96,9 +96,9 @@ const PATH: usize = offset_of!(libc::sockaddr_un, sun_path);
 const PATH_MAX: usize = size_of::<libc::sockaddr_un>() - PATH;
 
 impl RawAddress {
-    /// Creates room for any address.
+    /// Creates zeroed storage that any address fits into.
     pub(super) fn unspecified() -> Self {
-        // SAFETY: the structures hold integers and arrays of integers, for which zeroes are values.
+        // SAFETY: the structures hold integers and arrays of integers, for which zeroes are valid.
         let storage = unsafe { std::mem::zeroed() };
         Self { storage, length: size_of::<AddressStorage>() as libc::socklen_t }
     }
@@ -141,8 +141,8 @@ impl RawAddress {
         self.length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
     }
 
-    /// Sets a Unix name. A path contains no NUL and ends with one. An abstract name begins with
-    /// NUL, and its length delimits it.
+    /// Sets a Unix name. A path contains no NUL and is terminated by one. An abstract name begins
+    /// with NUL, and its length delimits it.
     fn set_unix(&mut self, name: &[u8], is_abstract: bool) -> io::Result<()> {
         if name.is_empty() || name.len() + 1 > PATH_MAX || (!is_abstract && name.contains(&0)) {
             return Err(io::Error::new(
@@ -161,7 +161,7 @@ impl RawAddress {
     }
 
     pub(super) fn family(&self) -> libc::c_int {
-        // SAFETY: all bytes are initialised, and the family is at the same place in every member.
+        // SAFETY: all bytes are initialised, and every member has the family at the same offset.
         libc::c_int::from(unsafe { self.storage.any.ss_family })
     }
 

@@ -1,11 +1,11 @@
-//! Descriptors that processes pass to each other over Unix connections: sending one, receiving one,
-//! and refusing all.
+//! Descriptors that processes pass to each other over Unix connections: sending, receiving and
+//! refusing.
 //!
 //! The reading thread never closes an unwanted descriptor, because its last close may sleep
 //! ([`deferred_close`]). Since Linux 6.16 a socket option makes the kernel refuse to pass
 //! descriptors (`refuse_descriptors`). On earlier kernels the reading thread receives them and
-//! gives them to the closing thread. A plain read would not do: the kernel would close them in the
-//! reading thread.
+//! gives them to the closing thread. A plain read would not suffice, because the kernel would then
+//! close them in the reading thread.
 
 use std::io;
 use std::mem::zeroed;
@@ -17,15 +17,15 @@ use crate::{deferred_close, syscall};
 /// Maximum number of descriptors that the kernel passes at once (SCM_MAX_FD).
 const MAX_PASSED: usize = 253;
 
-/// Room for the control message with the maximum number of descriptors, aligned for its headers.
-/// For lack of room the kernel would close descriptors in the reading thread.
+/// Space for the control message with the maximum number of descriptors, aligned for its headers.
+/// If space were lacking, the kernel would close descriptors in the reading thread.
 type ControlBuffer = [u64; 2 + MAX_PASSED.div_ceil(2) + 2];
 
-/// Writes `octets`, with the descriptor `passed` at the first of them, and returns the number of
+/// Writes `octets` and passes the descriptor `passed` with their first byte. Returns the number of
 /// bytes written.
 ///
 /// # Errors
-/// The errors of [`send`](super::send). `PermissionDenied` if the peer refuses descriptors.
+/// As for [`send`](super::send). `PermissionDenied` if the peer refuses descriptors.
 pub fn send_with_descriptor(
     fd: BorrowedFd<'_>,
     octets: &[u8],
@@ -35,11 +35,11 @@ pub fn send_with_descriptor(
     send_with_control(fd, octets, &[passed], wait.flags())
 }
 
-/// Writes like [`send_with_descriptor`], without waiting and with several descriptors. If
-/// `is_urgent`, sends an urgent byte. For tests of hostile peers.
+/// Passes several descriptors like [`send_with_descriptor`], without waiting. If `is_urgent`, sends
+/// an urgent byte. Tests of hostile peers use it.
 ///
 /// # Errors
-/// The errors of [`send_with_descriptor`].
+/// As for [`send_with_descriptor`].
 #[cfg(any(test, feature = "testing"))]
 pub fn pass_descriptors(
     fd: BorrowedFd<'_>,
@@ -61,17 +61,17 @@ fn send_with_control(
     }
     let mut control: ControlBuffer = [0; _];
     let mut slice = libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    // SAFETY: the header consists of integers and pointers, for which zeroes are values.
+    // SAFETY: the header consists of integers and pointers, for which zeroes are valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut slice;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    // Fits: there are at most 253 descriptors of four bytes.
+    // The length fits: at most 253 descriptors of four bytes.
     let length = (passed.len() * size_of::<RawFd>()) as libc::c_uint;
     // SAFETY: the macro only computes a size.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
     // SAFETY: the control buffer is aligned, zeroed and larger than the space for `MAX_PASSED`
-    // descriptors, so the first header and the places of its data are inside it.
+    // descriptors. So the first header and its data are inside the buffer.
     unsafe {
         let first = libc::CMSG_FIRSTHDR(&raw const header);
         (*first).cmsg_level = libc::SOL_SOCKET;
@@ -91,8 +91,8 @@ fn send_with_control(
 /// Reads bytes into `buffer`, and the descriptor that came with them, if any.
 ///
 /// # Errors
-/// The errors of [`recv`](super::recv). `InvalidData` if the peer passed several descriptors; all
-/// of them go to the closing thread.
+/// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors; the closing
+/// thread then closes all of them.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -114,10 +114,10 @@ pub fn recv_with_descriptor(
 }
 
 /// Reads like [`recv`](super::recv) on a Unix socket whose peer could pass descriptors but must
-/// not. A descriptor that arrives goes to the closing thread, and the connection is shut down.
+/// not. If a descriptor arrives, the closing thread closes it, and the connection is shut down.
 ///
 /// # Errors
-/// The errors of [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.
+/// As for [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.
 #[cold]
 pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     let mut is_clean = true;
@@ -133,7 +133,7 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }
 
-/// Reads the rest of a Unix socket's queue, and takes the descriptors out of it.
+/// Reads all remaining bytes of a Unix socket's queue, and calls `take` with each descriptor in it.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)) {
     let mut octets = [0; 4096];
@@ -141,14 +141,14 @@ pub(crate) fn take_descriptors(fd: BorrowedFd<'_>, mut take: impl FnMut(OwnedFd)
     while recv_with_control(fd, &mut octets, WaitMode::Now, &mut take).is_ok_and(|(count, _)| count > 0) {}
 }
 
-/// Disables the wait for unsent bytes when a socket is closed. Does nothing to another file.
+/// Disables the wait for unsent bytes when a socket is closed. Has no effect on other files.
 #[cfg_attr(loom, allow(dead_code, reason = "the models have no closing thread"))]
 pub(crate) fn disable_linger(fd: BorrowedFd<'_>) {
     let _ = options::set_linger(fd, None);
 }
 
-/// Reads bytes. Returns their number, and true if all descriptors that came with them were taken. A
-/// process that is out of descriptors takes fewer, and the kernel closes the others.
+/// Reads bytes. Returns their number, and true if `take` got all descriptors that came with them. A
+/// process that is out of descriptors gets fewer, and the kernel closes the others.
 fn recv_with_control(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -157,7 +157,7 @@ fn recv_with_control(
 ) -> io::Result<(usize, bool)> {
     let mut control: ControlBuffer = [0; _];
     let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the header consists of integers and pointers, for which zeroes are values.
+    // SAFETY: the header consists of integers and pointers, for which zeroes are valid.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut slice;
     header.msg_iovlen = 1;
@@ -179,8 +179,8 @@ fn recv_with_control(
             // SAFETY: the macro only computes a size.
             let octets = length.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
             for index in 0..octets / size_of::<RawFd>() {
-                // SAFETY: the message is long enough for that many descriptors, which the kernel
-                // has just given to this process.
+                // SAFETY: the message is long enough for this number of descriptors, which the
+                // kernel has just given to this process.
                 take(unsafe {
                     OwnedFd::from_raw_fd(libc::CMSG_DATA(found).cast::<RawFd>().add(index).read_unaligned())
                 });

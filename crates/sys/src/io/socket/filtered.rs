@@ -1,5 +1,5 @@
-//! Sockets that handle unwanted descriptors from peers. Reading or closing such a socket never
-//! waits until passed descriptors are closed.
+//! Sockets that filter out descriptors which peers pass without being asked. Reading or closing
+//! such a socket never waits for the close of a passed descriptor.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -11,31 +11,31 @@ use super::{
 };
 use crate::{deferred_close, process};
 
-/// A connected stream socket that filters out descriptors.
+/// A connected stream socket that filters out descriptors from its peer.
 #[derive(Debug)]
 pub struct FilteredSocket {
-    /// The descriptor of the socket, taken out once, in `drop`.
+    /// Descriptor of the socket. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
     /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
-    /// it, `Relaxed`.
+    /// the flag, `Relaxed`.
     may_receive: AtomicBool,
     /// True if the kernel refuses further descriptors.
     is_refusing: bool,
-    /// Fork generation of the process that opened the socket: in a forked child the connection
+    /// Fork generation of the process that opened the socket. In a forked child the connection
     /// belongs to the parent.
     forks: u64,
 }
 
 impl FilteredSocket {
     /// Wraps a socket to which no descriptor can be passed: TCP, or Unix where the kernel
-    /// [refuses](super::refuses_descriptors) them.
+    /// [refuses](super::refuses_descriptors) descriptors.
     pub fn passing_impossible(fd: OwnedFd) -> Self {
         FilteredSocket { fd: ManuallyDrop::new(fd), may_receive: AtomicBool::new(false), is_refusing: false, forks: 0 }
     }
 
     /// Wraps a Unix socket to which descriptors can be passed.
     pub fn passing_possible(fd: OwnedFd) -> Self {
-        // The kernel never refuses this. Without the option a read would discard urgent bytes, and
+        // The kernel never refuses this option. Without it a read would discard urgent bytes, and
         // the descriptors with them.
         let _ = options::set_urgent_inline(fd.as_fd());
         FilteredSocket {
@@ -46,20 +46,20 @@ impl FilteredSocket {
         }
     }
 
-    /// Makes the kernel refuse descriptors from now on, if it can, because the connection expects
-    /// no more of them.
+    /// Makes the kernel refuse further descriptors, if it can. The connection expects no more of
+    /// them.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // In this order: bytes that are in the queue now may have come before the refusal.
+        // The order matters: bytes that are in the queue now may have come before the refusal.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }
     }
 
-    /// Reads like [`recv`], without descriptors.
+    /// Reads like [`recv`], and filters out descriptors.
     ///
     /// # Errors
-    /// The errors of [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
+    /// As for [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         if self.may_receive.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ impl FilteredSocket {
     fn recv_filtered(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         let outcome = recv_without_descriptors(self.as_fd(), buffer, wait);
         if self.is_refusing && outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // Everything that came before the refusal has been read.
+            // All bytes that came before the refusal have been read.
             self.may_receive.store(false, Ordering::Relaxed);
         }
         outcome
@@ -90,10 +90,11 @@ impl Drop for FilteredSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        // In a forked child the parent has the socket too, so closing it here closes no descriptor
-        // in its queue.
+        // In a forked child the parent has the socket too, so a close of the child's copy closes no
+        // descriptor in the queue.
         if *self.may_receive.get_mut() && process::generation() == self.forks {
-            // Nothing arrives after this. The call fails only if the connection has already ended.
+            // No byte arrives after the shutdown. The call fails only if the connection has already
+            // ended.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
             if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
                 deferred_close::close_with_queued_descriptors(fd);
@@ -105,19 +106,19 @@ impl Drop for FilteredSocket {
 /// A listening stream socket whose connections filter out descriptors.
 #[derive(Debug)]
 pub struct FilteredListener {
-    /// The descriptor of the listener, taken out once, in `drop`.
+    /// Descriptor of the listener. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
     may_receive: bool,
     forks: u64,
 }
 
 impl FilteredListener {
-    /// Wraps a listener to whose connections no descriptor can be passed before they are accepted.
+    /// Wraps a listener to whose waiting connections no descriptor can be passed.
     pub fn passing_impossible(fd: OwnedFd) -> Self {
         FilteredListener { fd: ManuallyDrop::new(fd), may_receive: false, forks: 0 }
     }
 
-    /// Wraps a Unix listener to whose connections descriptors can be passed.
+    /// Wraps a Unix listener to whose waiting connections descriptors can be passed.
     pub fn passing_possible(fd: OwnedFd) -> Self {
         FilteredListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::generation() }
     }
@@ -125,7 +126,7 @@ impl FilteredListener {
     /// Accepts one connection without waiting, like [`accept`].
     ///
     /// # Errors
-    /// The errors of [`accept`].
+    /// As for [`accept`].
     pub fn accept(&self) -> io::Result<(FilteredSocket, super::Address)> {
         let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
         Ok((
@@ -154,15 +155,15 @@ impl Drop for FilteredListener {
                 match self.accept() {
                     Ok(waiting) => drop(waiting),
                     Err(error) if process::is_out_of_descriptors(&error) => {
-                        // SAFETY: the descriptor is not taken anywhere else, and not used after
-                        // this.
+                        // SAFETY: no other code takes the descriptor, and it is not used
+                        // afterwards.
                         return deferred_close::close(unsafe { ManuallyDrop::take(&mut self.fd) });
                     }
                     Err(_) => break,
                 }
             }
         }
-        // SAFETY: the descriptor is not taken anywhere else, and not used after this.
+        // SAFETY: no other code takes the descriptor, and it is not used afterwards.
         drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
 }

@@ -1,4 +1,4 @@
-//! Connecting to the first of several TCP addresses that answers (RFC 8305, section 5).
+//! Connecting to one of several TCP addresses, the first that answers (RFC 8305, section 5).
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use super::{SocketOptions, create, set_nonblocking, take_error};
 use crate::clock::{self, Monotonic};
 use crate::{poll, syscall};
 
-/// Maximum number of attempts at a time. Further addresses wait until an attempt has failed.
+/// Maximum number of simultaneous attempts. Further addresses wait until an attempt has failed.
 const MAX_ATTEMPTS: usize = 8;
 
-/// Connects to the first of `addresses` that answers until `deadline`, and also returns that
-/// address.
+/// Connects to one of `addresses`, the first that answers before `deadline`. Returns the connection
+/// with this address.
 ///
-/// The next attempt begins when the previous one has failed or has had no answer for `stagger`;
-/// earlier attempts continue. The connection is in blocking mode.
+/// The next attempt begins when the previous one has failed or has had no answer for `stagger`.
+/// Earlier attempts continue. The connection is in blocking mode.
 ///
 /// # Errors
-/// `TimedOut` past the deadline, else the error of the last attempt; `InvalidInput` without an
-/// address.
+/// `TimedOut` after the deadline, otherwise the error of the last attempt; `InvalidInput` if
+/// `addresses` is empty.
 pub fn connect_any(
     addresses: &[SocketAddr],
     options: &SocketOptions,
@@ -91,7 +91,7 @@ mod tests {
     use super::super::listen;
     use super::*;
 
-    /// A listener with a full backlog: the kernel accepts no further connection.
+    /// A listener with a full backlog, to which no further connection succeeds.
     struct Silent {
         address: SocketAddr,
         _held: (OwnedFd, Vec<OwnedFd>),
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn slow_attempt_continues_beside_later_ones() {
-        // The first address answers as soon as its backlog has room for one more; the second never
-        // does.
+        // The first address answers as soon as its backlog has room for one connection. The second
+        // address never answers.
         let (first, silent) = (silent(), silent());
         let accept =
             |silent: &Silent| drop(super::super::accept(silent._held.0.as_fd(), super::super::WaitMode::Block));

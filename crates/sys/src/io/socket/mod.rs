@@ -2,8 +2,8 @@
 //!
 //! All descriptors made here are close-on-exec. Connections are in blocking mode. An argument of
 //! each call tells if its transfer may wait ([`WaitMode`], at no extra system call). Listeners are
-//! non-blocking, and [`accept`] waits by polling. No call raises `SIGPIPE`. A transfer interrupted
-//! by a signal is repeated, so `Interrupted` is never returned.
+//! non-blocking, and [`accept`] waits by polling. No call raises `SIGPIPE`. A transfer that a
+//! signal interrupts is repeated, so `Interrupted` is never returned.
 
 mod address;
 mod descriptor_passing;
@@ -37,8 +37,8 @@ use crate::clock::Monotonic;
 use crate::{poll, syscall};
 use address::RawAddress;
 
-/// Default number of connections that wait to be accepted before the kernel refuses more; capped by
-/// `net.core.somaxconn`.
+/// Default number of connections that may wait to be accepted, before the kernel refuses more.
+/// `net.core.somaxconn` is its upper bound.
 pub const DEFAULT_BACKLOG: u32 = 1024;
 
 /// Opens a listener on `address`. Port 0 takes a free port, which [`local_address`] returns. A Unix
@@ -59,8 +59,8 @@ pub fn listen(address: &Address, options: &SocketOptions, backlog: u32) -> io::R
     Ok(fd)
 }
 
-/// Accepts one connection and returns it with its address. With [`WaitMode::Now`], returns
-/// `WouldBlock` if no connection waits.
+/// Accepts one connection and returns its socket with the peer's address. With [`WaitMode::Now`],
+/// returns `WouldBlock` if no connection waits.
 ///
 /// # Errors
 /// `WouldBlock`; `ConnectionAborted` if the peer has given up; the limits of the process (`EMFILE`,
@@ -86,11 +86,11 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`; `None` leaves the time-out to the kernel (minutes). The
-/// connection is in blocking mode.
+/// Connects to `address` until `deadline`. With `None` the kernel ends the attempt, after minutes.
+/// The connection is in blocking mode.
 ///
 /// # Errors
-/// `TimedOut` past the deadline; `ConnectionRefused`, `HostUnreachable` and the like from the
+/// `TimedOut` after the deadline; `ConnectionRefused`, `HostUnreachable` and other errors of the
 /// network; `NotFound` for a Unix path that does not exist; the limits of the process.
 pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Monotonic>) -> io::Result<OwnedFd> {
     let raw = RawAddress::from_address(address)?;
@@ -105,8 +105,8 @@ pub fn connect(address: &Address, options: &SocketOptions, deadline: Option<Mono
     Ok(fd)
 }
 
-/// Connects a TCP socket: starts without blocking, waits for the outcome by `ppoll`, and collects
-/// it.
+/// Connects a TCP socket: starts without blocking, waits for the outcome by `ppoll`, and reads the
+/// outcome.
 fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     set_nonblocking(fd, true)?;
     let (pointer, length) = raw.as_ptr();
@@ -126,8 +126,8 @@ fn connect_inet(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     set_nonblocking(fd, false)
 }
 
-/// Connects a Unix socket. This waits only if the listener's backlog is full. The send time-out
-/// bounds the wait, because polling cannot.
+/// Connects a Unix socket. It waits only if the listener's backlog is full. The send time-out
+/// bounds the wait, because polling cannot wait for room in a backlog.
 fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic>) -> io::Result<()> {
     let (pointer, length) = raw.as_ptr();
     loop {
@@ -151,32 +151,32 @@ fn connect_unix(fd: BorrowedFd<'_>, raw: &RawAddress, deadline: Option<Monotonic
     if deadline.is_some() { set_send_timeout(fd, None) } else { Ok(()) }
 }
 
-/// Returns two connected Unix sockets, for tests and wake-ups inside a process.
+/// Returns two connected Unix sockets, for tests and for wake-ups inside a process.
 ///
 /// # Errors
 /// The limits of the process.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: `fds` has room for the two descriptors the call writes.
+    // SAFETY: `fds` has room for the two descriptors that the call writes.
     syscall::once(|| unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
     // SAFETY: the kernel has just returned both, and nothing else owns them.
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// The direction of a connection to end.
+/// Directions of a connection that a shutdown ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// No more bytes are read.
+    /// No more bytes can be read.
     Read,
-    /// No more bytes are written. The peer sees the end of the stream after the bytes written
-    /// before.
+    /// No more bytes can be written. The peer reads all earlier bytes and then the end of the
+    /// stream.
     Write,
-    /// Both directions. Threads that are blocked in either return.
+    /// Both directions. Threads that are blocked in a read or write return.
     Both,
 }
 
-/// Ends one or both directions of a connection; on a listener, ends accepting.
+/// Ends one or both directions of a connection. On a listener, ends accepting.
 ///
 /// # Errors
 /// `NotConnected` if the connection has already ended.
@@ -191,7 +191,8 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets whether calls on the descriptor return `WouldBlock` instead of waiting, for all its users.
+/// Sets if calls on the descriptor return `WouldBlock` instead of waiting, for all users of the
+/// file.
 ///
 /// # Errors
 /// No error occurs on a socket.

@@ -1,4 +1,5 @@
-//! Socket options: those set once before use ([`SocketOptions`]), and those read or changed later.
+//! Socket options: [`SocketOptions`] are set once before use, and functions read or change single
+//! options later.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use crate::syscall;
 
 /// Options of a socket, set before it listens or connects.
 ///
-/// Sizes and the code point only have their full effect if they are set then, because the window is
-/// negotiated during connecting. Accepted connections inherit the listener's options, including
+/// Sizes and the code point only have their full effect if they are set before, because the window
+/// is negotiated during connecting. Accepted connections inherit the listener's options, including
 /// `nodelay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
@@ -21,13 +22,15 @@ pub struct SocketOptions {
     pub probing: bool,
     /// TCP: probes idle connections, at these times.
     pub keepalive: Option<KeepAlive>,
-    /// Size of the kernel's send buffer in bytes (it doubles the number for its own overhead).
+    /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its own
+    /// overhead.
     pub send_buffer: Option<usize>,
-    /// Size of the kernel's receive buffer in bytes (it doubles the number for its own overhead).
+    /// Size of the kernel's receive buffer in bytes. The kernel doubles the number for its own
+    /// overhead.
     pub receive_buffer: Option<usize>,
     /// Sends only to hosts that are reached without a gateway.
     pub dont_route: bool,
-    /// Differentiated services code point, 0 to 63 (RFC 2474), of outgoing packets.
+    /// Differentiated services code point of outgoing packets, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
     /// Listeners: takes the port even while old connections of the port linger. True by default.
     pub reuse_address: bool,
@@ -35,8 +38,8 @@ pub struct SocketOptions {
     pub reuse_port: bool,
     /// Listeners on IPv6: accepts no IPv4 connections. True by default.
     pub v6_only: bool,
-    /// Unix: makes the kernel refuse descriptors that the peer passes, where it can (see
-    /// [`refuse_descriptors`]). True by default.
+    /// Unix: makes the kernel refuse descriptors that the peer passes, if the kernel supports it
+    /// (see [`refuse_descriptors`]). True by default.
     pub refuse_descriptors: bool,
 }
 
@@ -59,17 +62,17 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the options of a connection that was just accepted from a listener with other options.
-    /// `is_tcp` is false for a Unix socket.
+    /// Sets the options of a connection that comes from a listener with other options. `is_tcp` is
+    /// false for a Unix socket.
     ///
     /// # Errors
-    /// No error occurs on a socket of that kind.
+    /// No error occurs on a socket of the given kind.
     pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
         self.apply_sizes(fd)?;
         if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
     }
 
-    /// Sets the sizes of the kernel's buffers, if given.
+    /// Sets the sizes of the kernel's buffers, as far as they are given.
     ///
     /// # Errors
     /// No error occurs on a socket.
@@ -84,8 +87,8 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // A new socket has none of these options, and accepted sockets inherit only the options
-        // that are set here for both kinds.
+        // A new socket has none of these options. Accepted sockets inherit only options that are
+        // set here for both kinds of socket.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
@@ -129,7 +132,7 @@ impl SocketOptions {
     }
 }
 
-/// The probing of an idle TCP connection. Times are whole seconds, at least one.
+/// Times for probing an idle TCP connection. They are whole seconds, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// Idle time before the first probe.
@@ -140,7 +143,7 @@ pub struct KeepAlive {
     pub probes: u8,
 }
 
-/// Credentials of the peer of a Unix connection, as the kernel knew them when it was made.
+/// Credentials of the peer of a Unix connection at the time when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id.
@@ -286,7 +289,7 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 /// Bounds each blocking read; `None` removes the bound. The kernel rounds up to its tick: a few
-/// milliseconds, and an eighth for long times. A zero time counts as the shortest possible.
+/// milliseconds, and an eighth for long times. A zero time counts as the shortest possible time.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -294,7 +297,7 @@ pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io:
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
 
-/// Bounds each blocking write, in the way of [`set_receive_timeout`].
+/// Bounds each blocking write, with the rounding of [`set_receive_timeout`].
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -302,11 +305,11 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Makes reads and polls of the socket poll the network card's queue for `time` before they sleep
-/// (SO_BUSY_POLL); zero for never. Without a card behind the socket this has no effect.
+/// Sets the time for which reads and polls of the socket poll the network card's queue before they
+/// sleep (SO_BUSY_POLL); zero for never. Without a card behind the socket this has no effect.
 ///
 /// # Errors
-/// `PermissionDenied` for more than the system's default without CAP_NET_ADMIN.
+/// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
 pub fn set_busy_poll(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
     let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX);
     set_int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
@@ -320,8 +323,9 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
 
-/// Returns the core that last processed a packet for the socket (SO_INCOMING_CPU); `None` if there
-/// was none, or for sockets without packets. Over the loopback interface it is the sender's core.
+/// Returns the core that last processed a packet for the socket (SO_INCOMING_CPU). `None` if no
+/// packet has come, or for sockets without packets. Over the loopback interface the result is the
+/// sender's core.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -329,7 +333,7 @@ pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
 
-/// Takes the error that the socket holds, for example after connecting without blocking.
+/// Takes the pending error of the socket, for example after connecting without blocking.
 ///
 /// # Errors
 /// No error occurs on a socket; the error taken is in the `Ok` value.
@@ -351,7 +355,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     }
 }
 
-/// Returns the number of bytes that have arrived and were not read yet.
+/// Returns the number of bytes that have arrived and have not been read yet.
 ///
 /// # Errors
 /// If the socket is a listener.
@@ -363,15 +367,15 @@ pub fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 /// Number of the option that `refuse_descriptors` sets, on the architectures that number options
-/// generically; elsewhere it may be another option.
+/// generically. On other architectures the number may belong to another option.
 const SO_PASSRIGHTS: Option<libc::c_int> =
     if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) { Some(83) } else { None };
 
-/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on. The
-/// peer's call then fails, and none of its bytes arrive.
+/// Makes the kernel refuse descriptors that the peer of a Unix socket passes from now on. A call of
+/// the peer that passes one then fails, and none of its bytes arrive.
 ///
-/// Accepted connections inherit the refusal, even those that already wait to be accepted. Returns
-/// true if the kernel supports it: since Linux 6.16.
+/// Accepted connections inherit the refusal, and so do connections that already wait to be
+/// accepted. Returns true if the kernel supports the option, as Linux 6.16 and later do.
 pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
     let Some(option) = SO_PASSRIGHTS else { return false };
     #[cfg(any(test, feature = "testing"))]
@@ -389,7 +393,7 @@ pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Makes [`refuse_descriptors`] behave in this process as on a kernel without support, or ends
+/// Makes [`refuse_descriptors`] fail in this process, as on a kernel without support, or stops
 /// this.
 #[cfg(any(test, feature = "testing"))]
 pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
@@ -397,7 +401,7 @@ pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
 }
 
 /// Unix: delivers urgent bytes at their place in the stream, with the descriptors that came with
-/// them. Without it, a plain read discards them.
+/// them. Without this option, a plain read discards both.
 ///
 /// # Errors
 /// No error occurs on a socket.
@@ -405,7 +409,7 @@ pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }
 
-/// Sets the time for which closing waits for unsent bytes. `None` means that it does not wait.
+/// Sets the time for which closing waits for unsent bytes. With `None` closing does not wait.
 ///
 /// # Errors
 /// If the descriptor is not a socket.
@@ -436,7 +440,8 @@ fn int(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<
     option(fd, level, name, 0)
 }
 
-/// The C types that socket options consist of: integers only, so that any bytes are a value.
+/// The C types that socket options consist of. They hold integers only, so that any bytes are
+/// valid.
 trait SocketOptionValue: Copy {}
 impl SocketOptionValue for libc::c_int {}
 impl SocketOptionValue for libc::timeval {}
@@ -462,8 +467,8 @@ fn option<T: SocketOptionValue>(
     mut value: T,
 ) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for the given length, and the kernel writes no more than that.
-    // `SocketOptionValue` guarantees that any bytes are a value.
+    // SAFETY: `value` is writable for the given length, and the kernel writes no more bytes.
+    // `SocketOptionValue` guarantees that any bytes are valid.
     syscall::once(|| unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
     })?;

@@ -9,7 +9,7 @@ fn inet(text: &str) -> Address {
     Address::Inet(text.parse::<SocketAddr>().unwrap())
 }
 
-/// Connects through a listener on `address`; returns (client, server).
+/// Connects through a listener on `address`. Returns the client's and the server's socket.
 fn connected(address: &Address) -> (OwnedFd, OwnedFd) {
     let options = SocketOptions::default();
     let listener = listen(address, &options, DEFAULT_BACKLOG).unwrap();
@@ -106,7 +106,7 @@ fn refusals_and_deadlines_of_connect() {
     let refused = connect(&bound, &SocketOptions::default(), None).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 
-    // With a full backlog, further connections are never completed.
+    // With a full backlog, the kernel completes no further connection.
     for address in
         [inet("127.0.0.1:0"), Address::Abstract(format!("corelane-full-{}", std::process::id()).into_bytes())]
     {

@@ -1,20 +1,20 @@
 //! Transfers of bytes through a connected socket: one system call each.
 //!
 //! The calls enter the kernel directly. In a process with several threads the C library's `recv`
-//! and `send` change the thread's cancellation state before and after. This crate never uses that
-//! state, and the change costs as much as marshalling a request.
+//! and `send` change the thread's cancellation state before and after the transfer. This crate
+//! never uses the cancellation state, and the change costs as much as marshalling a request.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::syscall;
 
-/// The permission of a transfer to wait.
+/// Permission for a transfer to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
     /// Waits until bytes can be transferred, or until the socket's time-out.
     Block,
-    /// Does not wait: `WouldBlock` if no byte can be transferred at once.
+    /// Does not wait. Returns `WouldBlock` if no byte can be transferred at once.
     Now,
 }
 
@@ -27,12 +27,12 @@ impl WaitMode {
     }
 }
 
-/// Reads at least one byte into `buffer` and returns the number. Zero means the end of the stream
-/// (or an empty buffer).
+/// Reads at least one byte into `buffer` and returns the number. Zero means the end of the stream,
+/// or an empty buffer.
 ///
 /// # Errors
-/// `WouldBlock` if no bytes are there ([`WaitMode::Now`]) or the receive time-out passed;
-/// `ConnectionReset` and the like from the network.
+/// `WouldBlock` if no byte has arrived ([`WaitMode::Now`]) or the receive time-out has passed;
+/// `ConnectionReset` and other errors of the network.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags())
@@ -41,7 +41,7 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result
 /// Reads like [`recv`], but leaves the bytes in the socket.
 ///
 /// # Errors
-/// The errors of [`recv`].
+/// As for [`recv`].
 pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     recv_with(fd, buffer, wait.flags() | libc::MSG_PEEK)
 }
@@ -55,12 +55,12 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
     }
 }
 
-/// Writes bytes from the front of `buffer` and returns their number. It is usually less than all
-/// only with [`WaitMode::Now`] or a send time-out.
+/// Writes bytes from the front of `buffer` and returns their number. Only with [`WaitMode::Now`] or
+/// a send time-out, the number is usually less than the length of `buffer`.
 ///
 /// # Errors
 /// `WouldBlock` if no byte could be written at once, or within the send time-out; `BrokenPipe`,
-/// `ConnectionReset` and the like from the network.
+/// `ConnectionReset` and other errors of the network.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
@@ -72,21 +72,21 @@ pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usi
 /// the first 1024 slices.
 ///
 /// # Errors
-/// The errors of [`send`].
+/// As for [`send`].
 #[inline]
 pub fn send_vectored(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: WaitMode) -> io::Result<usize> {
-    // Most messages are one slice. For them `send` saves the kernel the copying of two headers.
+    // Most messages are one slice. With `send` the kernel need not copy two headers.
     if let [slice] = slices {
         return send(fd, slice, wait);
     }
     const MAX_SLICES: usize = libc::UIO_MAXIOV as usize;
     let slices = &slices[..slices.len().min(MAX_SLICES)];
-    // SAFETY: the header consists of integers and pointers, for which zeroes are values.
+    // SAFETY: the header consists of integers and pointers, for which zeroes are valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     // `IoSlice` is guaranteed to have the layout of `iovec`; the kernel only reads through it.
     header.msg_iov = slices.as_ptr().cast_mut().cast();
     header.msg_iovlen = slices.len() as _;
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
-    // SAFETY: `header` and the slices it points to outlive the call, which only reads them.
+    // SAFETY: `header`, and the slices that it points to, outlive the call, which only reads them.
     unsafe { syscall::transfer(libc::SYS_sendmsg, [fd, (&raw const header).expose_provenance(), flags, 0, 0, 0]) }
 }

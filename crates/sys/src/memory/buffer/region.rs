@@ -1,19 +1,18 @@
 //! Reserved address ranges, and a cache of them for the next large messages.
 //!
-//! A region that was made from a [`RegionCache`] returns to it when dropped, while the cache is
-//! open. Its pages then exist already; new pages are the largest cost of a large message. A cache
-//! is bounded in regions and bytes, and never waits. A region that was not taken between two calls
-//! of [`RegionCache::evict_unused`] is unmapped.
+//! A region that was made from a [`RegionCache`] returns to the cache when dropped, while the cache
+//! is open. Its pages then exist already; new pages are the largest cost of a large message. A
+//! cache has maxima of regions and bytes, and never waits. A region that was not taken between two
+//! calls of [`RegionCache::evict_unused`] is unmapped.
 //!
 //! The cache has a few slots, each with the address of a cached region. The region's first bytes
 //! hold its description. The thread that takes the address out of a slot owns the mapping.
 //!
-//! * `cached`: putting an address into a slot releases; taking it out acquires. So the thread that
-//!   takes it sees what was written to the mapping, above all its description.
-//! * `closed`: a thread that closes the cache sets the flag and then empties the slots. A thread
-//!   that caches a region puts it into a slot and then reads the flag. All four accesses are
-//!   sequentially consistent. So the closing thread finds the region, or the other thread sees the
-//!   flag.
+//! * `cached`: putting an address into a slot releases; taking it out acquires. So the thread that takes
+//!   the address sees all earlier writes to the mapping, above all its description.
+//! * `closed`: a thread that closes the cache sets the flag and then empties the slots. A thread that
+//!   caches a region puts it into a slot and then reads the flag. All four accesses are sequentially
+//!   consistent. So the closing thread finds the region, or the caching thread sees the flag.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -22,25 +21,25 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::syscall;
 
-/// Smallest mapping in bytes: a page or more.
+/// Minimum size of a mapping in bytes, at least a page.
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
-/// Maximum memory of all cached regions in bytes: one message of the default maximum, and a little
-/// that was read after it.
+/// Maximum memory of all cached regions in bytes: one message of the default maximum size, and a
+/// few bytes that were read after it.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
-/// Bytes of addresses of all regions, cached ones included. `Relaxed`.
+/// Size in bytes of the address ranges of all regions, cached ones included. `Relaxed`.
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of bytes of addresses that all large buffers of the process have, cached
-/// regions included. Their memory does not exceed it.
+/// Returns the size in bytes of the address ranges of all large buffers of the process. Cached
+/// regions are included. Their memory is at most as large.
 #[must_use]
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// A cache of memory for large messages, up to 64 MiB, the default maximum of one message. Clones
-/// share it.
+/// A cache of memory for large messages, up to 64 MiB, the default maximum size of one message.
+/// Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub struct RegionCache(Arc<CacheInner>);
 
@@ -49,11 +48,11 @@ struct CacheInner {
     slots: [AtomicPtr<CachedRegion>; MAX_CACHED_REGIONS],
     /// Bytes of memory in cached regions. `Relaxed`.
     cached_bytes: AtomicUsize,
-    /// True once no more regions are cached. Sequentially consistent.
+    /// True once the cache is closed and takes no more regions. Sequentially consistent.
     closed: AtomicBool,
 }
 
-/// The description of a cached region, stored at its beginning.
+/// Description of a cached region, stored at the beginning of the region.
 struct CachedRegion {
     mapped: usize,
     touched: usize,
@@ -81,7 +80,7 @@ impl RegionCache {
         }
     }
 
-    /// Unmaps all regions, and caches no more from now on.
+    /// Unmaps all regions, and caches no regions from now on.
     pub fn close(&self) {
         // Sequentially consistent: either `try_put` sees the flag, or this thread finds the region
         // that `try_put` has cached (closed).
@@ -95,8 +94,8 @@ impl RegionCache {
         self.0.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes a region of exactly that size. A larger one would be a waste: a kept part of a message
-    /// must keep less than twice its memory.
+    /// Takes a region of exactly this size. A larger region would be a waste: a part of a message
+    /// that a program keeps must hold less than twice its own memory.
     fn take(&self, mapped: usize) -> Option<MappedRegion> {
         if self.cached_bytes() == 0 {
             return None;
@@ -115,7 +114,7 @@ impl RegionCache {
 }
 
 impl CacheInner {
-    /// Takes the region out of a slot. The region does not return to the cache by itself.
+    /// Takes the region out of a slot. When dropped, it does not return to the cache.
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
         // Acquire: pairs with `try_put` (cached). Sequentially consistent for `close` (closed).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
@@ -144,7 +143,7 @@ impl CacheInner {
         if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= MAX_CACHED_BYTES {
             let spare = CachedRegion { mapped: reservation.mapped, touched, is_old: reservation.is_old };
             // SAFETY: the caller owns the mapping, which begins at a page and is long enough. Its
-            // bytes have no meaning any more.
+            // present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
                 // Release: pairs with `take_from` (cached). Sequentially consistent for `close`
@@ -152,7 +151,8 @@ impl CacheInner {
                 let put = slot.compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::SeqCst, Ordering::Relaxed);
                 if put.is_ok() {
                     if self.closed.load(Ordering::SeqCst) {
-                        // The cache was closed in between: no other thread will take the region out.
+                        // The cache was closed in between, so no other thread will take the region
+                        // out.
                         drop(self.take_from(slot));
                     }
                     return true;
@@ -172,13 +172,13 @@ impl Drop for CacheInner {
     }
 }
 
-/// A range of addresses whose pages appear, zeroed, when they are touched. On drop it is cached or
-/// unmapped.
+/// A range of addresses whose pages appear, zeroed, when they are touched. When dropped, the region
+/// is cached or unmapped.
 pub(super) struct MappedRegion {
     octets: NonNull<u8>,
-    /// Size in bytes of addresses: a power of two, so that a few sizes serve many messages.
+    /// Size in bytes of the address range: a power of two, so that a few sizes serve many messages.
     mapped: usize,
-    /// Number of bytes from the start that have ever been written; only these can have pages.
+    /// Number of bytes from the start that have ever been written; only these bytes can have pages.
     touched: usize,
     /// True if the region must not be cached again.
     is_old: bool,
@@ -194,7 +194,7 @@ impl MappedRegion {
     /// Maps at least `length` bytes, or takes a cached region.
     ///
     /// # Errors
-    /// `OutOfMemory` when no such range of addresses is free.
+    /// `OutOfMemory` if no address range of this size is free.
     pub(super) fn new(length: usize, spares: Option<&RegionCache>) -> io::Result<Self> {
         let mapped = length.checked_next_power_of_two().filter(|&mapped| isize::try_from(mapped).is_ok());
         let mapped = mapped.ok_or(io::ErrorKind::OutOfMemory)?.max(MIN_REGION_BYTES);
@@ -204,8 +204,8 @@ impl MappedRegion {
         }
     }
 
-    /// Returns the address of the first byte. All bytes stay mapped until drop, are zero until they
-    /// are written, and belong to this value alone.
+    /// Returns the address of the first byte. All bytes stay mapped until the drop. They are zero
+    /// until they are written, and they belong to this value alone.
     pub(super) fn as_ptr(&self) -> NonNull<u8> {
         self.octets
     }
@@ -255,8 +255,8 @@ impl Drop for MappedRegion {
             return;
         }
         MAPPED_BYTES.fetch_sub(self.mapped, Ordering::Relaxed);
-        // SAFETY: the mapping belongs to this value, has that length, and no reference into it
-        // outlives this value. A failure could only leave it mapped.
+        // SAFETY: the mapping belongs to this value, has this length, and no reference into it
+        // outlives this value. After a failure the memory would stay mapped, which is harmless.
         let _ = syscall::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.mapped) });
     }
 }

@@ -1,12 +1,12 @@
-//! Messages of fixed sizes through shared memory at the least possible cost: a copy in, a wake-up,
-//! a copy out.
+//! Messages of fixed sizes through shared memory at the least possible cost: one copy in, one
+//! wake-up, one copy out.
 //!
 //! This is a baseline for measurements of connections over the rings, not a transport. Neither side
-//! checks the other, and a side whose peer was killed waits for ever.
+//! checks the peer's values, and a side whose peer was killed waits for ever.
 //!
-//! Each direction has one message slot, and a word, in cache lines of its own, that counts the
-//! messages sent. So a side may send a message only after the previous one was answered, or is
-//! otherwise known to have been taken.
+//! Each direction has one message slot, and a word that counts the messages sent, in cache lines of
+//! its own. So a side may send a message only after the peer has answered the previous one or has
+//! taken it for another known reason.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,14 +18,14 @@ use crate::clock;
 
 /// Offset of the message slots in bytes; the words precede them.
 const OCTETS: usize = 4096;
-/// Size in bytes of the words of one direction: the count, a flag while the receiver sleeps, and a
-/// flag when the sender has ended.
+/// Size in bytes of the control words of one direction: the count, a flag while the receiver
+/// sleeps, and a flag when the sender has closed.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;
 const ROUNDS_WITHOUT_PAUSE: u32 = 4;
 
-/// The way in which the receiver of a message waits for it.
+/// The method by which a receiver waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareWait {
     /// Sleeps from the start, so every message needs a wake-up.
@@ -34,7 +34,7 @@ pub enum BareWait {
     Spinning(Duration),
 }
 
-/// One end of an exchange.
+/// One end of an exchange of messages through shared memory.
 #[derive(Debug)]
 pub struct BareRing {
     mapping: SharedMapping,
@@ -48,7 +48,7 @@ struct BareDirection {
     words: usize,
     octets: usize,
     size: usize,
-    /// Number of messages so far, as this end knows it.
+    /// Number of messages in this direction so far, as this end has seen them.
     count: u32,
 }
 
@@ -67,8 +67,8 @@ impl BareDirection {
 }
 
 impl BareRing {
-    /// Creates the client's end, and the descriptor for the server's end. Both ends must use the
-    /// same sizes and the same way to wait.
+    /// Creates the client's end, and the descriptor for the server's end. Both ends must be given
+    /// equal sizes and an equal `wait`.
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
@@ -81,7 +81,8 @@ impl BareRing {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of that size; out of addresses.
+    /// `InvalidData` if `fd` is not memory of the size that follows from `request` and `reply`.
+    /// Another error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, request: usize, reply: usize, wait: BareWait) -> io::Result<Self> {
         let length = memory(request, reply)?;
         mapping::check(fd, length)?;
@@ -100,8 +101,8 @@ impl BareRing {
         match self.wait {
             BareWait::Asleep => self.mapping.futex_wake(way.count()),
             BareWait::Spinning(_) => {
-                // Pairs with the fence in `sleep`: at least one of the two threads sees the other's
-                // store.
+                // Pairs with the fence in `sleep`: at least one of the two threads sees the store
+                // of the other.
                 fence(Ordering::SeqCst);
                 if self.mapping.word(way.asleep()).load(Ordering::Relaxed) != 0 {
                     self.mapping.futex_wake(way.count());
@@ -110,8 +111,8 @@ impl BareRing {
         }
     }
 
-    /// Waits for the next message and copies it out. Returns false if the other end has closed; a
-    /// message that was not received is then lost.
+    /// Waits for the next message and copies it out. Returns false if the other end has closed. A
+    /// message that was not received before is then lost.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
         if let BareWait::Spinning(time) = self.wait {
@@ -179,7 +180,7 @@ impl Drop for BareRing {
     fn drop(&mut self) {
         let way = &self.outgoing;
         self.word(way.gone()).store(1, Ordering::Relaxed);
-        // Release: a receiver that sees this count, which ends its wait, sees the flag.
+        // Release: the new count ends the receiver's wait, and the receiver then sees the flag.
         self.word(way.count()).store(way.count.wrapping_add(1), Ordering::Release);
         self.mapping.futex_wake(way.count());
     }

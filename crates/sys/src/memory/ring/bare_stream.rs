@@ -1,8 +1,8 @@
-//! A stream of bytes through shared memory at the least possible cost. Both sides copy at the same
-//! time, part by part, through a ring.
+//! A stream of bytes through shared memory at the least possible cost. Sender and receiver copy
+//! parts through a ring at the same time.
 //!
 //! This is a baseline for measurements of large messages over the rings, not a transport. Neither
-//! side checks the other, and a side whose peer was killed waits for ever.
+//! side checks the peer's values, and a side whose peer was killed waits for ever.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ const CAPACITY: usize = 256 * 1024;
 /// Number of bytes that a side copies before it publishes them.
 const PART: usize = 16 * 1024;
 
-/// One end of an exchange.
+/// One end of a connection for streams of bytes through shared memory.
 #[derive(Debug)]
 pub struct BareStream {
     mapping: SharedMapping,
@@ -32,8 +32,8 @@ pub struct BareStream {
     outgoing: Way,
 }
 
-/// One direction. Its words are: the count of bytes written, the count of bytes read, a flag for
-/// each count while the other side sleeps on it, and a flag when an end has closed.
+/// One direction. Its words are: the count of bytes written, the count of bytes read, two flags for
+/// sides that sleep on these counts, and a flag when an end has closed.
 #[derive(Debug)]
 struct Way {
     words: usize,
@@ -73,8 +73,8 @@ fn ways() -> [Way; 2] {
 impl BareStream {
     const LENGTH: usize = OCTETS + 2 * CAPACITY;
 
-    /// Creates the client's end, and the descriptor for the server's end. Both ends must use the
-    /// same way to wait.
+    /// Creates the client's end, and the descriptor for the server's end. Both ends must be given
+    /// an equal `wait`.
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
@@ -87,7 +87,8 @@ impl BareStream {
     /// Opens the server's end.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not such memory; out of addresses.
+    /// `InvalidData` if `fd` is not memory of a `BareStream`. Another error if the process is out
+    /// of addresses.
     pub fn open(fd: BorrowedFd<'_>, wait: BareWait) -> io::Result<Self> {
         mapping::check(fd, Self::LENGTH)?;
         let [incoming, outgoing] = ways();
@@ -142,15 +143,15 @@ impl BareStream {
     fn publish(&self, way: &Way, count: usize) {
         // Release: pairs with the loads in `wait_for` and `receive`.
         self.word(count).store(way.own, Ordering::Release);
-        // Pairs with the fence in `wait_for`: at least one of the two threads sees the other's
-        // store.
+        // Pairs with the fence in `wait_for`: at least one of the two threads sees the store of the
+        // other.
         fence(Ordering::SeqCst);
         if self.word(asleep(count)).load(Ordering::Relaxed) != 0 {
             self.mapping.futex_wake(count);
         }
     }
 
-    /// Waits until the other end's count satisfies `is_there`. Returns false if that end has
+    /// Waits until the other end's count satisfies `is_there`. Returns false if the other end has
     /// closed.
     #[inline]
     fn wait_for(&self, way: &Way, count: usize, is_there: impl Fn(u32) -> bool) -> bool {
@@ -173,7 +174,7 @@ impl BareStream {
         fence(Ordering::SeqCst);
         let is_found = loop {
             let seen = load();
-            // The load of the count orders this one.
+            // The acquire load of the count orders this load.
             if self.word(way.gone()).load(Ordering::Relaxed) != 0 {
                 break false;
             }
@@ -196,7 +197,7 @@ impl Drop for BareStream {
     fn drop(&mut self) {
         for (way, count) in [(&self.outgoing, self.outgoing.written()), (&self.incoming, self.incoming.read())] {
             self.word(way.gone()).store(1, Ordering::Relaxed);
-            // Release: a side that sees this count, which ends its wait, sees the flag.
+            // Release: the new count ends the peer's wait, and the peer then sees the flag.
             self.word(count).store(way.own.wrapping_add(1), Ordering::Release);
             self.mapping.futex_wake(count);
         }

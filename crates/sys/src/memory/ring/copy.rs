@@ -2,10 +2,10 @@
 //!
 //! A plain copy of such memory would be a data race. In terms of the language, each copy here is a
 //! series of relaxed atomic accesses to single bytes of the shared side. On x86-64 the copy is
-//! assembly. Its order of accesses, and that it copies some bytes twice, are within the freedom of
-//! relaxed accesses. On other machines, and under Miri, it consists of atomic bytes and words. So a
-//! byte that changes during a copy arrives old or new. If two threads of this process copy to the
-//! same place, each byte comes from one of them.
+//! assembly. Relaxed accesses permit its order of accesses, and permit it to copy some bytes twice.
+//! On other processors, and under Miri, the copy consists of atomic bytes and words. So a byte that
+//! changes during a copy arrives old or new. If two threads of this process copy to overlapping
+//! ranges, each byte comes from one of them.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(super) use portable::{copy_in, copy_out};
@@ -17,14 +17,15 @@ mod x86_64 {
     use std::arch::asm;
 
     /// Length in bytes above which the processor's own copy instruction is as fast as any other
-    /// way.
+    /// method.
     const LARGE: usize = 512;
     const PAGE: usize = 4096;
 
-    /// Returns true if the processor's own copy instruction is slow here. Some processors copy byte
-    /// by byte if the destination is less than 32 bytes behind the source, compared by their
-    /// offsets in a page. They take the two for overlapping. This happens between a page-aligned
-    /// ring and memory from an allocator, which begins 16 bytes behind a page.
+    /// Returns true if the processor's own copy instruction is slow for these addresses. Some
+    /// processors copy byte by byte if the destination is less than 32 bytes behind the source,
+    /// compared by their offsets in a page. Such a processor assumes that the ranges overlap. This
+    /// happens between a page-aligned ring and memory from an allocator, which begins 16 bytes
+    /// behind a page.
     #[inline]
     fn seems_to_overlap(from: *const u8, to: *mut u8) -> bool {
         (1..32).contains(&(to.addr().wrapping_sub(from.addr()) % PAGE))
@@ -47,7 +48,8 @@ mod x86_64 {
                     options(nostack, preserves_flags),
                 );
             } else if length > 64 {
-                // Copies whole blocks of 64 bytes, then the last 64 bytes. The two may overlap.
+                // Copies whole blocks of 64 bytes, then the last 64 bytes. The last two blocks may
+                // overlap.
                 asm!(
                     "2:",
                     "movdqu {a}, [{from}]",
@@ -146,8 +148,8 @@ mod portable {
     pub(in super::super) unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {
-            // SAFETY: `at` is within the two ranges. So is the rest of the word where a word is
-            // copied, and the word is aligned on the shared side.
+            // SAFETY: `at` is within the two ranges. Where a word is copied, the whole word is
+            // within them, too, and it is aligned on the shared side.
             unsafe {
                 let (from, to) = (from.add(at), to.add(at));
                 if to.addr().is_multiple_of(WORD) && length - at >= WORD {
@@ -164,12 +166,12 @@ mod portable {
     /// Copies `length` bytes out of shared memory.
     ///
     /// # Safety
-    /// The conditions of [`copy_in`], and no other thread reads the private range either.
+    /// As for [`copy_in`]; in addition, no other thread reads the private range.
     pub(in super::super) unsafe fn copy_out(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {
-            // SAFETY: `at` is within the two ranges. So is the rest of the word where a word is
-            // copied, and the word is aligned on the shared side.
+            // SAFETY: `at` is within the two ranges. Where a word is copied, the whole word is
+            // within them, too, and it is aligned on the shared side.
             unsafe {
                 let (from, to) = (from.add(at).cast_mut(), to.add(at));
                 if from.addr().is_multiple_of(WORD) && length - at >= WORD {
@@ -188,7 +190,7 @@ mod portable {
 mod tests {
     use super::*;
 
-    /// Copies to destinations just behind the source, by their offsets in a page, use blocks.
+    /// The block copy is used for a destination just behind the source, by the offsets in a page.
     #[test]
     #[allow(unused_qualifications, reason = "on some architectures both pairs are the portable one")]
     fn copies_between_any_places_of_a_page_are_right() {

@@ -1,4 +1,4 @@
-//! The two rings of a connection, over shared memory.
+//! The two rings of a connection, mapped into this process.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::mapping::{self, SharedMapping};
 use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosition, WakeRequest};
 
-/// Offset of the first ring's bytes.
+/// Offset in bytes of the first ring.
 const OCTETS: usize = 4096;
 /// Size in bytes of one direction's control words.
 const CONTROL: usize = 1024;
-/// Distance in bytes between control words. It is two cache lines of 64 bytes, because a processor
-/// fetches them in pairs.
+/// Distance in bytes between control words: two cache lines of 64 bytes, because a processor
+/// fetches lines in pairs.
 const LINES: usize = 128;
 
 /// The capacities of both rings, in bytes.
@@ -29,14 +29,14 @@ impl RingSizes {
     /// Largest capacity of a ring.
     pub const MAX: u32 = 64 << 20;
 
-    /// Returns sizes of at least this many bytes, within the bounds; they are powers of two.
+    /// Returns capacities of at least the given bytes, within the bounds. They are powers of two.
     #[must_use]
     pub fn at_least(to_server: u32, to_client: u32) -> Self {
         let size = |octets: u32| octets.clamp(Self::MIN, Self::MAX).next_power_of_two();
         RingSizes { to_server: size(to_server), to_client: size(to_client) }
     }
 
-    /// Returns exactly these sizes, which a peer announced; `None` if they are not valid.
+    /// Returns exactly the capacities that a peer announced, or `None` if they are not valid.
     #[must_use]
     pub fn exactly(to_server: u32, to_client: u32) -> Option<Self> {
         let sizes = Self::at_least(to_server, to_client);
@@ -60,15 +60,15 @@ impl RingSizes {
     }
 }
 
-/// The way in which the peer must wake a waiting side.
+/// The method by which the peer wakes a waiting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeMethod {
     /// No wake-up: the side polls.
     None,
-    /// By a futex, in [`RingReader::park`] or [`RingWriter::park`].
+    /// The side sleeps on a futex, in [`RingReader::park`] or [`RingWriter::park`].
     Futex,
-    /// By the bell of the connection: the peer's next operation that concerns this side returns
-    /// that the peer must ring the bell.
+    /// The side waits for the connection's bell. The peer's next operation that concerns this side
+    /// returns that the peer must ring the bell.
     Bell,
 }
 
@@ -101,7 +101,7 @@ struct RingDirection {
 }
 
 impl RingPair {
-    /// Creates new rings: the client's end, and the descriptor for the server's end.
+    /// Creates new rings. Returns the client's end, and the descriptor for the server's end.
     ///
     /// # Errors
     /// If the process is out of descriptors, memory or addresses.
@@ -109,7 +109,7 @@ impl RingPair {
         let (fd, mapping) = mapping::create_mapped(sizes.memory())?;
         let [to_server, to_client] = directions(sizes);
         let rings = RingPair { mapping, incoming: to_client, outgoing: to_server };
-        // Initially both sides ask for the bell, so that a side that waits for a readable
+        // Initially both sides request the bell, so that a side that waits for a readable
         // descriptor notices the first bytes.
         for end in [&rings.incoming, &rings.outgoing] {
             protocol::set_wake_word(rings.side(end).word(ControlWord::Reader), protocol::BELL);
@@ -120,8 +120,8 @@ impl RingPair {
     /// Opens the server's end of rings that a client made.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not memory of exactly this size with a seal on the size; out of
-    /// addresses.
+    /// `InvalidData` if `fd` is not memory of exactly this size, with a seal on the size. Another
+    /// error if the process is out of addresses.
     pub fn open(fd: BorrowedFd<'_>, sizes: RingSizes) -> io::Result<Self> {
         mapping::check(fd, sizes.memory())?;
         let mapping = SharedMapping::new(fd, sizes.memory())?;
@@ -172,7 +172,8 @@ impl RingSide<'_> {
     fn offset(&self, word: ControlWord) -> usize {
         let line = |word| self.direction.control + word as usize * LINES;
         match word {
-            // In the cache line of the writer's counter, after the word for its core.
+            // The flag is in the cache line of the writer's counter, after the word for the
+            // writer's core.
             ControlWord::Continues => line(ControlWord::Head) + 2 * size_of::<u32>(),
             word => line(word),
         }
@@ -186,8 +187,8 @@ impl RingSide<'_> {
         (self.direction.octets + at as usize, (self.direction.capacity - at) as usize)
     }
 
-    /// Wakes a peer that waits on its futex. Returns true if the peer asked for the bell instead,
-    /// which the caller must then ring.
+    /// Wakes a peer that waits on its futex. Returns true if the peer has requested the bell
+    /// instead; the caller must then ring it.
     #[inline]
     fn deliver_wake(&self, wish: WakeRequest, word: ControlWord) -> bool {
         match wish {
@@ -205,8 +206,8 @@ impl RingSide<'_> {
         self.word(word).load(Ordering::Acquire) != 0
     }
 
-    /// Returns the word that holds a core: the one on which the owner of `counter` ran when it last
-    /// stored the counter, plus one. 0 means unknown. The word is in the cache line of the counter,
+    /// Returns the word that holds a core number plus one; 0 means unknown. It is the core on which
+    /// the owner of `counter` ran at its last store. The word is in the cache line of the counter,
     /// which is transferred anyway.
     #[inline]
     fn core(&self, counter: ControlWord) -> &AtomicU32 {
@@ -221,8 +222,8 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let told = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // Stored even if unchanged. So the cache line is fetched for writing while the bytes are
-        // copied, before the counter is written.
+        // The word is stored even if unchanged. So the processor fetches the cache line for writing
+        // while the bytes are copied, before the counter is written.
         self.core(counter).store(told, Ordering::Relaxed);
     }
 
@@ -237,11 +238,11 @@ impl RingSide<'_> {
         self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
     }
 
-    /// Ends a [`park`](Self::park) of this process's own threads. A request for another kind of
+    /// Ends a [`park`](Self::park) of a thread of this process. A request for another kind of
     /// wake-up stays.
     fn unpark(&self, word: ControlWord) {
-        // Either this sees the request of a thread that is about to park, or that thread sees the
-        // caller's earlier stores (requested).
+        // A thread that is about to park either sees the caller's earlier stores, or this exchange
+        // sees the thread's request (requested).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -256,7 +257,7 @@ impl RingReader<'_> {
     /// the peer's bell.
     ///
     /// # Errors
-    /// `InvalidData` if the peer's counter is impossible.
+    /// `InvalidData` if the peer's counter has an impossible value.
     #[inline]
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
         let position = &self.0.direction.position;
@@ -279,7 +280,7 @@ impl RingReader<'_> {
     /// Returns true if there are no bytes to read.
     ///
     /// # Errors
-    /// The errors of [`read`](Self::read).
+    /// As for [`read`](Self::read).
     #[inline]
     pub fn is_empty(&self) -> io::Result<bool> {
         self.0.direction.position.readable_bytes(&self.0).map(|there| there == 0).map_err(corrupt)
@@ -291,15 +292,15 @@ impl RingReader<'_> {
         self.0.peer_core(ControlWord::Head)
     }
 
-    /// Returns true if, according to the peer, more bytes of the same message follow at once. The
+    /// Returns true if the peer has announced that more bytes of the message follow at once. The
     /// caller must have loaded the peer's counter before.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
     }
 
-    /// Tells the writer the core on which this side reads; `None` if unknown. Only readers of large
-    /// messages do this.
+    /// Tells the writer the core on which this side reads; `None` if unknown. Readers of large
+    /// messages call it.
     #[inline]
     pub fn publish_core(&self, core: Option<usize>) {
         self.0.publish_core(ControlWord::Tail, core);
@@ -311,27 +312,28 @@ impl RingReader<'_> {
         self.0.direction.capacity as usize
     }
 
-    /// Returns true if the peer has announced the end of its bytes. Its earlier bytes are then
-    /// readable.
+    /// Returns true if the peer has announced the end of its bytes. All earlier bytes are readable
+    /// then.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.0.flag(ControlWord::Ended)
     }
 
-    /// Sets how this side waits. After this call the caller must check once more for something to
-    /// read.
+    /// Sets the method by which the peer wakes this side. After this call the caller must check the
+    /// ring once more.
     #[inline]
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Sleeps until woken, at most for `time` if given. [`WakeMethod::Futex`] must be set before.
-    /// May return early. Returns true if the time is over.
+    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
+    /// given. [`WakeMethod::Futex`] must be set before. May return early. Returns true if the time
+    /// is over.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Reader, time)
     }
 
-    /// Wakes the thread of this process that parks here.
+    /// Wakes the thread of this process that sleeps in [`park`](Self::park).
     pub fn unpark(&self) {
         self.0.unpark(ControlWord::Reader);
     }
@@ -349,22 +351,22 @@ impl RingReader<'_> {
 pub struct RingWriter<'a>(RingSide<'a>);
 
 impl RingWriter<'_> {
-    /// Copies bytes of `slices`, in order, as far as there is room. Returns their number, and true
-    /// if the caller must ring the peer's bell.
+    /// Copies bytes of `slices`, in order, as far as there is room. Returns the number of bytes
+    /// copied, and true if the caller must ring the peer's bell.
     ///
     /// # Errors
-    /// `InvalidData` if the peer's counter is impossible.
+    /// `InvalidData` if the peer's counter has an impossible value.
     #[inline]
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<(usize, bool)> {
         let wanted = slices.iter().fold(0usize, |sum, slice| sum.saturating_add(slice.len()));
         self.write_part(slices, 0, wanted)
     }
 
-    /// Copies like [`write`](Self::write), but leaves out the first `skipped` bytes and copies at
-    /// most `wanted` bytes.
+    /// Copies like [`write`](Self::write), but skips the first `skipped` bytes and copies at most
+    /// `wanted` bytes.
     ///
     /// # Errors
-    /// The errors of [`write`](Self::write).
+    /// As for [`write`](Self::write).
     #[inline]
     pub fn write_part(&self, slices: &[IoSlice<'_>], skipped: usize, wanted: usize) -> io::Result<(usize, bool)> {
         let position = &self.0.direction.position;
@@ -398,7 +400,7 @@ impl RingWriter<'_> {
         self.0.publish_core(ControlWord::Head, core);
     }
 
-    /// Tells the reader whether more bytes follow at once after the next ones.
+    /// Tells the reader if more bytes of the message follow at once after the next ones.
     #[inline]
     pub fn announce_more(&self, follows: bool) {
         protocol::announce_more(&self.0, follows);
@@ -426,10 +428,10 @@ impl RingWriter<'_> {
         }
     }
 
-    /// Returns true if there is room for `count` bytes; `count` is at most the capacity.
+    /// Returns true if the ring has room for `count` bytes; `count` is at most the capacity.
     ///
     /// # Errors
-    /// The errors of [`write`](Self::write).
+    /// As for [`write`](Self::write).
     #[inline]
     pub fn has_room(&self, count: usize) -> io::Result<bool> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -442,18 +444,20 @@ impl RingWriter<'_> {
         self.0.flag(ControlWord::Abandoned)
     }
 
-    /// Sets how this side waits. After this call the caller must check once more for room.
+    /// Sets the method by which the peer wakes this side. After this call the caller must check
+    /// once more for room.
     pub fn set_wake_method(&self, how: WakeMethod) {
         self.0.set_wake_method(ControlWord::Writer, how);
     }
 
-    /// Sleeps until woken, at most for `time` if given. [`WakeMethod::Futex`] must be set before.
-    /// May return early. Returns true if the time is over.
+    /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, at most for `time` if
+    /// given. [`WakeMethod::Futex`] must be set before. May return early. Returns true if the time
+    /// is over.
     pub fn park(&self, time: Option<Duration>) -> bool {
         self.0.park(ControlWord::Writer, time)
     }
 
-    /// Wakes the thread of this process that parks here.
+    /// Wakes the thread of this process that sleeps in [`park`](Self::park).
     pub fn unpark(&self) {
         self.0.unpark(ControlWord::Writer);
     }
@@ -502,7 +506,7 @@ mod tests {
         assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
     }
 
-    /// Random parts of random slices, in random reads, are compared with a plain queue.
+    /// Writes random parts of random slices, and compares random reads with a plain queue.
     #[test]
     fn any_parts_arrive_in_order() {
         let (server, client) = pair(4096);
@@ -559,8 +563,8 @@ mod tests {
         assert!(RingSizes::exactly(2048, 4096).is_none() && RingSizes::exactly(4096, 1 << 27).is_none());
     }
 
-    /// A peer that writes any value anywhere at any time: every operation ends, with bytes or with
-    /// an error.
+    /// The peer writes any value to any word at any time. Every operation still ends, with bytes or
+    /// with an error.
     #[test]
     fn corrupting_peer_does_no_harm() {
         let (server, client) = pair(4096);
@@ -573,7 +577,7 @@ mod tests {
                     state ^= state >> 7;
                     state ^= state << 17;
                     let offset = (state >> 32) as usize % (client.mapping_length() / 4) * 4;
-                    // Most of the values go to the control words.
+                    // Most of the values are written to the control words.
                     let line = offset % (2 * CONTROL) / LINES * LINES;
                     // A line has up to three words.
                     let offset = if state & 3 == 0 { offset } else { line + offset / LINES % 3 * 4 };

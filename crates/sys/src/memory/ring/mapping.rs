@@ -1,4 +1,4 @@
-//! The shared memory: making, sealing, checking and mapping it.
+//! The memory that two processes share: created, sealed, checked and mapped.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use super::copy;
 use crate::{clock, syscall};
 
 /// Seals that the memory must have. Without them the peer could remove memory during a copy
-/// (SIGBUS), or change the seals.
+/// (SIGBUS), or could change the seals.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Creates a file of `length` zeroes without a name, with a fixed size.
@@ -23,7 +23,7 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
         // SAFETY: the name is a constant, NUL-terminated string.
         syscall::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
     };
-    // Linux before 6.3 has no such flag; later systems may require it.
+    // Linux before 6.3 does not know the flag; later systems may require it.
     let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -38,7 +38,7 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
 /// Checks that `fd` is a file of `length` bytes with a fixed size.
 ///
 /// # Errors
-/// `InvalidData` if it is not.
+/// `InvalidData` if the file has another kind, another size, or no fixed size.
 pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     // SAFETY: this command takes no argument.
@@ -50,7 +50,7 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     if seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
         return Err(wrong("the memory that was passed cannot be written"));
     }
-    // SAFETY: the structure consists of integers, for which zeroes are values.
+    // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `status` is one live, writable structure of the kind that the call fills.
     syscall::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
@@ -60,7 +60,7 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory that another process can write at any time. Its address never leaves this file.
+/// Memory that another process can write at any time. Its address stays inside this file.
 #[derive(Debug)]
 pub(super) struct SharedMapping {
     octets: NonNull<u8>,
@@ -99,8 +99,8 @@ impl SharedMapping {
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
         // SAFETY: the word is inside the mapping, which lives as long as `self`. It is aligned,
-        // because the mapping begins with a page. This process reaches these bytes through atomics
-        // only; to the machine, the peer's writes are stores like any others.
+        // because the mapping begins with a page. This process accesses these bytes through atomics
+        // only. For the processor, the peer's writes are ordinary stores.
         unsafe { AtomicU32::from_ptr(self.octets.as_ptr().add(offset).cast()) }
     }
 
@@ -116,8 +116,8 @@ impl SharedMapping {
     pub(super) fn copy_out(&self, offset: usize, to: &mut [u8]) {
         assert!(offset <= self.length && to.len() <= self.length - offset);
         // SAFETY: the range is inside the mapping. No reference to the mapping exists, so it does
-        // not overlap `to`, which is borrowed. Old and new bytes alike are values; they are read
-        // only when the copy is done.
+        // not overlap `to`, which is borrowed. Any bytes are valid, old or new, and they are read
+        // only after the copy.
         unsafe { copy::copy_out(self.octets.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
 
@@ -127,13 +127,13 @@ impl SharedMapping {
         let word = self.word(offset);
         let time = time.map(clock::timespec);
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // Shared between processes: no FUTEX_PRIVATE_FLAG.
+        // The futex is shared between processes, so FUTEX_PRIVATE_FLAG is not set.
         // SAFETY: `word` is a live, aligned word; `time` is null or points to a value that outlives
         // the call.
         let slept = syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, time)
         });
-        // Otherwise the thread was woken, the word differs, or a signal came. In every case the
+        // In all other cases the thread was woken, the word differs, or a signal came, and the
         // caller checks again.
         slept.is_err_and(|error| error.raw_os_error() == Some(libc::ETIMEDOUT))
     }
@@ -141,7 +141,7 @@ impl SharedMapping {
     /// Wakes all threads that sleep on the word at `offset`.
     pub(super) fn futex_wake(&self, offset: usize) {
         let word = self.word(offset);
-        // SAFETY: `word` is a live, aligned word. The call fails only for words that are not.
+        // SAFETY: `word` is a live, aligned word, and the call fails only for other words.
         let _ = syscall::futex(|| unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX)
         });
@@ -150,13 +150,13 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping belongs to this value, has that length, and no reference into it
-        // outlives this value. A failure could only leave it mapped.
+        // SAFETY: the mapping belongs to this value, has this length, and no reference into it
+        // outlives this value. After a failure the memory would stay mapped, which is harmless.
         let _ = syscall::once(|| unsafe { libc::munmap(self.octets.as_ptr().cast(), self.length) });
     }
 }
 
-/// Creates and maps a file; the caller passes the descriptor on.
+/// Creates and maps a file. The caller passes the descriptor to the peer.
 pub(super) fn create_mapped(length: usize) -> io::Result<(OwnedFd, SharedMapping)> {
     let fd = create(length)?;
     let mapping = SharedMapping::new(fd.as_fd(), length)?;

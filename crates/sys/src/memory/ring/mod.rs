@@ -1,17 +1,17 @@
 //! Two rings of bytes in memory that two processes share: one for each direction of a connection.
 //!
-//! The memory is a sealed file without a name. Its size can never change, so touching it never
-//! faults. The client makes the file. The server gets its descriptor, and maps it after checking
-//! the seals and the size.
+//! The memory is a sealed file without a name. Its size can never change, so no access to it
+//! faults. The client makes the file. The server receives its descriptor, checks the seals and the
+//! size, and then maps the file.
 //!
 //! The peer is not trusted. It can write every byte of the memory at any moment. So no reference to
-//! the memory is ever made, and counters are validated before use (`protocol`). Bytes are copied
+//! the memory is ever made, and counters are validated before use (`protocol`). Each byte is copied
 //! exactly once, in or out, and no decision depends on a byte that is still in the memory. A
-//! hostile peer can do no more than with a socket: send nonsense, or nothing.
+//! hostile peer can do no more than with a socket: send nonsense, or no bytes.
 //!
 //! One thread reads and one writes at a time. Two threads of this process that read (or write) at
-//! once garble the stream, as a hostile peer could. Memory stays safe even then: positions are
-//! atomics, and so is every access to the shared bytes (`copy`).
+//! the same time garble the stream, as a hostile peer could. Even then memory stays safe: positions
+//! are atomics, and every access to the shared bytes is atomic (`copy`).
 //!
 //! Beside its counter each side may publish the core on which it runs. The writer may also announce
 //! that more bytes of the same message follow at once. These words only influence how the peer

@@ -2,37 +2,37 @@
 //!
 //! The writer owns `head`, the number of bytes ever written. The reader owns `tail`, the number of
 //! bytes ever read. Both count modulo 2^32. Each side keeps a private copy of its own counter and
-//! never reads it back. It loads the peer's counter once per operation and checks that `head -
-//! tail` is at most the capacity; otherwise the peer is at fault. So whatever the peer writes, it
-//! cannot cause a position outside of the ring.
+//! never reads it back from shared memory. It loads the peer's counter once per operation and
+//! checks that `head - tail` is at most the capacity; otherwise the peer is at fault. So no value
+//! that the peer writes leads to a position outside of the ring.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. A side that has changed a counter reads the other side's wake word afterwards. It
-//! clears the request when it fulfils it. A writer waits only if it has seen the ring full, not if
-//! there is merely too little room. So the reader reads the writer's wake word only if the ring may
-//! have been full since its last check.
+//! then waits. A side that has changed a counter reads the other side's wake word afterwards, and
+//! clears the request when it fulfils it. A writer waits only if it has seen the ring full; too
+//! little room is not enough. So the reader reads the writer's wake word only if the ring may have
+//! been full since the reader's last check.
 //!
-//! A writer may announce that more bytes follow at once. This only influences how long a reader
-//! polls.
+//! A writer may announce that more bytes follow at once. A reader uses this only to decide how long
+//! it polls.
 //!
-//! * `published`: a counter is stored with release after its bytes were copied, and loaded with
-//!   acquire before.
+//! * `published`: a thread stores its counter with release after it has copied the bytes, and loads the
+//!   peer's counter with acquire before it copies.
 //! * `requested`: the waiting side stores its wake word, makes a sequentially consistent fence, and
-//!   loads the counter. The other side stores the counter, makes such a fence, and loads the wake
-//!   word. So at least one of the two sees the other's store, and no wake-up is lost.
+//!   loads the counter. The other side stores the counter, makes a fence of the same kind, and loads
+//!   the wake word. So at least one of the two sees the other's store, and no wake-up is lost.
 
 use std::sync::atomic::AtomicU32 as Private;
 
 use crate::shim::{AtomicU32, Ordering, fence};
 
-/// The side does not wait.
+/// Wake word of a side that does not wait.
 pub(super) const AWAKE: u32 = 0;
-/// The side waits on the word itself, in the kernel.
+/// Wake word of a side that sleeps on this word by a futex.
 pub(super) const PARKED: u32 = 1;
-/// The side waits for a byte on the socket.
+/// Wake word of a side that waits for a byte on the socket.
 pub(super) const BELL: u32 = 2;
 
-/// The control words of one direction. The peer can write any value to any of them at any time.
+/// Control words of one direction. The peer can write any value to any of them at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlWord {
     /// Number of bytes ever written; owned by the writer.
@@ -43,12 +43,12 @@ pub(super) enum ControlWord {
     Tail,
     /// The writer's wake word.
     Writer,
-    /// Not 0: the writer writes no more.
+    /// Not 0 after the writer has announced that it writes no more.
     Ended,
-    /// Not 0: the reader reads no more.
+    /// Not 0 after the reader has announced that it reads no more.
     #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
     Abandoned,
-    /// Not 0: more bytes of the message that is being written follow at once. Owned by the writer.
+    /// Not 0 while more bytes of the present message follow at once. Owned by the writer.
     Continues,
 }
 
@@ -57,7 +57,7 @@ pub(super) trait ControlWords {
     fn word(&self, word: ControlWord) -> &AtomicU32;
 }
 
-/// The wake-up for which the other side waits.
+/// The wake-up that the other side has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeRequest {
     None,
@@ -65,12 +65,12 @@ pub(super) enum WakeRequest {
     Bell,
 }
 
-/// The error of an impossible value in the peer's counter.
+/// Error of an impossible value in the peer's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CorruptCounter;
 
-/// One side's view of a direction. One thread at a time changes it; its fields are atomics only so
-/// that it can be shared.
+/// One side's view of a direction. One thread at a time changes it. Its fields are atomics only to
+/// allow sharing.
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
@@ -78,8 +78,8 @@ pub(super) struct RingPosition {
     own: Private,
     /// The peer's counter, as last loaded.
     seen: Private,
-    /// The reader's counter when it last checked for a waiting writer. If the ring may have been
-    /// full since then, it is `seen` minus the capacity.
+    /// The reader's own counter when it last checked for a waiting writer. If the ring may have been
+    /// full since then, this is `seen` minus the capacity.
     last_check: Private,
 }
 
@@ -95,10 +95,10 @@ impl RingPosition {
     }
 
     /// Returns the number of bytes that can be written now. Loads the peer's counter only if fewer
-    /// than `wanted` are known to be free.
+    /// than `wanted` bytes are known to be free.
     ///
     /// # Errors
-    /// If the peer's counter is impossible.
+    /// If the peer's counter has an impossible value.
     #[inline]
     pub(super) fn free_bytes(&self, control: &impl ControlWords, wanted: u32) -> Result<u32, CorruptCounter> {
         let head = self.own();
@@ -106,8 +106,8 @@ impl RingPosition {
         if self.capacity.saturating_sub(known) >= wanted.max(1) {
             return Ok(self.capacity.saturating_sub(known));
         }
-        // Acquire: pairs with `commit_read` (published). The reader has finished with the bytes in
-        // this room.
+        // Acquire: pairs with `commit_read` (published). The reader has finished with the bytes
+        // that are free now.
         let tail = control.word(ControlWord::Tail).load(Ordering::Acquire);
         Ok(self.capacity - self.check(head.wrapping_sub(tail), tail)?)
     }
@@ -115,7 +115,7 @@ impl RingPosition {
     /// Returns the number of bytes that can be read now.
     ///
     /// # Errors
-    /// If the peer's counter is impossible.
+    /// If the peer's counter has an impossible value.
     #[inline]
     pub(super) fn readable_bytes(&self, control: &impl ControlWords) -> Result<u32, CorruptCounter> {
         // Acquire: pairs with `commit_write` (published).
@@ -132,7 +132,7 @@ impl RingPosition {
         Ok(between)
     }
 
-    /// Publishes `count` bytes that the writer has copied in; there must have been room for them.
+    /// Publishes `count` bytes that the writer has copied in. The ring must have had room for them.
     /// Returns the reader's wake request.
     #[inline]
     pub(super) fn commit_write(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
@@ -145,14 +145,14 @@ impl RingPosition {
         take_wake_request(control.word(ControlWord::Reader))
     }
 
-    /// Frees `count` bytes that the reader has copied out; they must have been there. Returns the
-    /// writer's wake request. A waiting writer is woken only when half of the ring is free, so that
-    /// it does not wake for every byte.
+    /// Frees `count` bytes that the reader has copied out. The bytes must have been readable.
+    /// Returns the writer's wake request. The reader wakes a waiting writer only when half of the
+    /// ring is free, so that the writer does not wake for every byte.
     ///
-    /// A writer waits only after it has seen the ring full, counted from the reader's position at
-    /// its last check or later. So no writer can wait until bytes of the ring's capacity have come
-    /// since that check. Most reads therefore need neither the fence nor the check. A large read is
-    /// an exception: during it the writer may have filled the ring and begun to wait.
+    /// A writer waits only after it has seen the ring full, at a reader's position that is not
+    /// before the last check. So no writer can wait until as many bytes as the ring's capacity have
+    /// come since that check. Most reads therefore need neither the fence nor the check. A large
+    /// read is an exception: during the read the writer may have filled the ring and begun to wait.
     #[inline]
     pub(super) fn commit_read(&self, control: &impl ControlWords, count: u32) -> WakeRequest {
         let tail = self.own().wrapping_add(count);
@@ -165,7 +165,8 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The ring was full. This is recorded for the next check, whatever arrives before it.
+            // The ring was full. The next check must know this, even if more bytes arrive before
+            // it.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
@@ -176,14 +177,14 @@ impl RingPosition {
     }
 }
 
-/// Sets whether more bytes follow at once after the next ones that are committed.
+/// Sets if more bytes follow at once after the next committed bytes.
 #[inline]
 pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
     // Relaxed: `commit_write` publishes it (published).
     control.word(ControlWord::Continues).store(u32::from(follows), Ordering::Relaxed);
 }
 
-/// Returns true if the writer announces that more bytes follow at once. A reader that has seen the
+/// Returns true if the writer announces that more bytes follow at once. A reader that has read the
 /// last bytes of a message gets false, unless a further message has begun.
 #[inline]
 pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
@@ -191,7 +192,7 @@ pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
     control.word(ControlWord::Continues).load(Ordering::Relaxed) != 0
 }
 
-/// Sets how a side waits from now on. The side must check the ring once more after this call.
+/// Sets the wake word of a side. The side must check the ring once more after this call.
 #[inline]
 pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     word.store(how, Ordering::Relaxed);
@@ -199,7 +200,7 @@ pub(super) fn set_wake_word(word: &AtomicU32, how: u32) {
     fence(Ordering::SeqCst);
 }
 
-/// Clears a wake word: its side does not wait any more.
+/// Clears a wake word, because its side does not wait any more.
 #[cfg_attr(loom, expect(dead_code, reason = "no model has rings in mapped memory, which alone use it"))]
 #[inline]
 pub(super) fn clear_wake_word(word: &AtomicU32) {
@@ -208,7 +209,7 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Sets a flag, which is never cleared. Returns the other side's wake request.
+/// Sets a flag, which stays set. Returns the other side's wake request.
 #[cold]
 pub(super) fn raise_flag(control: &impl ControlWords, flag: ControlWord, other: ControlWord) -> WakeRequest {
     // Release: a side that loads the flag with acquire also sees the bytes written before.
@@ -225,7 +226,7 @@ pub(super) fn take_wake_request(word: &AtomicU32) -> WakeRequest {
     match word.swap(AWAKE, Ordering::Relaxed) {
         PARKED => WakeRequest::Futex,
         BELL => WakeRequest::Bell,
-        // An invalid value asks for no wake-up.
+        // An invalid value counts as no request.
         _ => WakeRequest::None,
     }
 }
@@ -280,8 +281,8 @@ mod tests {
             reader.readable_bytes(&words).unwrap();
             reader.commit_read(&words, count)
         };
-        // A request that was stored before the first byte does not come from a full ring. It stays
-        // until the ring may have been full.
+        // A request that is stored before the first byte does not come from a writer that saw a
+        // full ring. It stays until the ring may have been full.
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         for _ in 0..3 {
             write(2);
@@ -289,14 +290,14 @@ mod tests {
         }
         write(2);
         assert_eq!(read(2), WakeRequest::Futex, "eight octets have come since the last look");
-        // The writer fills the ring during a large read, which does not see it.
+        // The writer fills the ring during a large read. The reader does not see this in the read.
         write(6);
         assert_eq!(reader.readable_bytes(&words), Ok(6));
         write(2);
         set_wake_word(words.word(ControlWord::Writer), PARKED);
         assert_eq!(reader.commit_read(&words, 6), WakeRequest::Futex);
-        // More than half always remains, and arrivals since the last check do not add up to the
-        // capacity. Then the ring is full.
+        // More than half of the ring always stays filled, and arrivals since the last check do not
+        // add up to the capacity. Then the ring becomes full.
         assert_eq!(read(2), WakeRequest::None);
         write(8);
         for _ in 0..1000 {
@@ -338,10 +339,10 @@ mod models {
     use super::*;
     use crate::shim::{explore, explore_within};
 
-    /// Two sides of one direction, and the kernel between them.
+    /// Two sides of one direction, and the part of the kernel between them.
     struct Model {
         words: [AtomicU32; 7],
-        /// A futex for each of the two words, and the socket's bytes for each side.
+        /// A futex for each of the two words, and the bytes on the socket for each side.
         kernel: Mutex<[u32; 2]>,
         changed: Condvar,
     }
@@ -368,8 +369,8 @@ mod models {
             self.changed.notify_all();
         }
 
-        /// Waits like a futex: sleeps only while the word holds `how`. The check and the sleep are
-        /// one step.
+        /// Waits like a futex: sleeps only while the word holds `how`. The check and the start of
+        /// the sleep are one step.
         fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
             let mut kernel = self.kernel.lock().unwrap();
             if how == PARKED {
@@ -421,8 +422,8 @@ mod models {
         }
     }
 
-    /// All written bytes are read, at most `step` at a time, and the reader sees the end, whichever
-    /// way the sides wait. A lost wake-up would be a deadlock, which loom reports.
+    /// All written bytes are read, at most `step` at a time, and the reader sees the end. A lost
+    /// wake-up would be a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
@@ -457,7 +458,8 @@ mod models {
     }
 
     /// A large message in parts. The writer writes a part if there is room for it; otherwise it
-    /// fills the ring before it waits. After the last part the reader sees that no more follow.
+    /// fills the ring before it waits. After the last part the reader sees that no further part
+    /// follows.
     #[test]
     fn parts_lose_no_wake_up_and_the_last_part_is_known() {
         const TOTAL: u32 = 5;

@@ -1,12 +1,12 @@
-//! A decoder of x86-64 instructions that recognises just the atomic ones and system calls.
+//! A decoder of x86-64 instructions that recognises only atomic instructions and system calls.
 
-/// The kind of an instruction, as far as it is counted.
+/// Kind of an instruction, as far as the counts distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionKind {
-    /// An instruction that affects other cores' view of memory no more than any store does.
+    /// Any other instruction, ordinary loads and stores included.
     Plain,
-    /// An instruction with a LOCK prefix, an exchange with memory, which locks without a prefix, or
-    /// a full fence.
+    /// An instruction with a LOCK prefix, an exchange with memory, which needs no prefix to lock,
+    /// or a full fence.
     Atomic,
     /// An instruction that enters the kernel.
     SystemCall,
@@ -32,7 +32,7 @@ impl InstructionKind {
         };
         match rest {
             [0x0f, 0x05, ..] => InstructionKind::SystemCall,
-            // XCHG; the two highest bits of its operand byte tell if one operand is memory.
+            // XCHG; the two highest bits of the operand byte tell if one operand is memory.
             [0x86 | 0x87, operands, ..] if *operands < 0xc0 => InstructionKind::Atomic,
             // MFENCE; with prefixes these bytes are other instructions.
             [0x0f, 0xae, 0xf0..=0xf7, ..] if !prefixes.iter().any(|octet| matches!(octet, 0x66 | 0xf2 | 0xf3)) => {
@@ -57,7 +57,7 @@ mod tests {
             &[0x64, 0xf0, 0x0f, 0xb1, 0x0a],
             &[0xf0, 0x64, 0x0f, 0xb1, 0x0a],
             &[0x66, 0xf0, 0x0f, 0xc1, 0x07],
-            // lock orl $0,(%rsp): how GCC makes a fence
+            // lock orl $0,(%rsp), which GCC uses as a fence
             &[0xf0, 0x83, 0x0c, 0x24, 0x00],
         ] {
             assert_eq!(InstructionKind::decode(octets), InstructionKind::Atomic, "{octets:x?}");

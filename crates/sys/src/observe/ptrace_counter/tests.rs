@@ -1,5 +1,5 @@
-//! Tests with a forked child. For each byte that it reads, the child makes that many atomic
-//! additions and then sends the byte back.
+//! Tests with a forked child. The child reads bytes. For each byte it makes as many atomic
+//! additions as the byte says, and then sends the byte back.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use super::*;
 
 static SUM: AtomicU64 = AtomicU64::new(0);
 
-/// Request that makes the child spin; other values are numbers of additions.
+/// Request that makes the child spin for ever; other requests are numbers of additions.
 const SPIN: u8 = 255;
 
 struct Child {
@@ -32,7 +32,7 @@ impl Child {
         Child { id, requests, answers }
     }
 
-    /// Returns the counts of the child's one thread for a request.
+    /// Runs one request, and returns the instruction counts of the child's only thread.
     fn counted(&mut self, stepped: &mut PtraceCounter, request: u8) -> InstructionCounts {
         stepped.step_until_all_wait(soon()).unwrap();
         let before = stepped.counts().next().unwrap();
@@ -63,8 +63,8 @@ impl Child {
     }
 }
 
-/// Runs the child. It keeps only the two given descriptors, so that its input ends when the
-/// parent's test ends.
+/// Runs the child. It keeps only the two given descriptors, so that its input ends when the test
+/// ends.
 fn serve(from: libc::c_int, to: libc::c_int) -> ! {
     // SAFETY: the calls take numbers only. The parent's own descriptors stay open in the parent.
     unsafe {
@@ -73,8 +73,8 @@ fn serve(from: libc::c_int, to: libc::c_int) -> ! {
         libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0);
     }
     let mut octet = 0_u8;
-    // Does not use the C library's cancellable functions, which have atomic operations of their
-    // own.
+    // The C library's cancellable functions have atomic operations of their own, so the child makes
+    // its system calls directly.
     // SAFETY: `octet` is one live byte.
     while unsafe { libc::syscall(libc::SYS_read, 0, &raw mut octet, 1) } == 1 {
         if octet == SPIN {
@@ -104,7 +104,7 @@ fn attached(child: libc::pid_t) -> PtraceCounter {
 fn atomic_operations_and_system_calls_are_counted_one_by_one() {
     let mut child = Child::start();
     let mut stepped = attached(child.id);
-    // At the first request the thread is still in its interrupted system call.
+    // At the first request the thread is still in the system call that `attach` interrupted.
     child.counted(&mut stepped, 1);
     let counted: Vec<InstructionCounts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
     for (counts, atomics) in counted.iter().zip([0, 1, 5, 5]) {

@@ -158,7 +158,7 @@ mod ordinary {
         assert_eq!(size_of::<SlabSlot<[usize; 4]>>(), 8 + 32);
     }
 
-    /// A value that detects use after it was taken, and a second taking.
+    /// A value that detects a use after it was taken, and a second taking.
     struct Canary {
         key: (u32, u32),
         alive: AtomicBool,
@@ -170,7 +170,7 @@ mod ordinary {
         }
     }
 
-    /// Ends a test's threads on drop, however the test ends.
+    /// Stops a test's threads on drop, after a panic too.
     struct Stop<'s>(&'s AtomicBool);
 
     impl Drop for Stop<'_> {
@@ -180,7 +180,7 @@ mod ordinary {
     }
 
     /// Inserts and retires entries for a number of rounds, and continues until every reader has
-    /// found an entry meanwhile.
+    /// found an entry.
     #[test]
     fn stale_handles_race_with_retirement_and_reuse() {
         const SLOTS: usize = 3;
@@ -223,7 +223,7 @@ mod ordinary {
                 }
                 let make = |index, generation| Canary { key: (index, generation), alive: AtomicBool::new(true) };
                 let (index, generation) = loop {
-                    // Every slot may still have its last reader.
+                    // Readers may still use every slot.
                     match table.insert_with(make) {
                         Ok(key) => break key,
                         Err(SlabFull(())) => thread::yield_now(),
@@ -251,7 +251,7 @@ mod ordinary {
     }
 }
 
-/// Runs every interleaving of a few operations, under the C11 memory model as far as `loom`
+/// Explores every interleaving of a few operations, under the C11 memory model as far as `loom`
 /// implements it.
 #[cfg(loom)]
 mod models {
@@ -262,8 +262,8 @@ mod models {
     use super::super::*;
     use crate::shim::explore;
 
-    /// Makes a table that counts the values its callback gets. Values are boxed so that loom sees
-    /// leaks.
+    /// Makes a table that counts the values given to its callback. Values are boxed, so that `loom`
+    /// detects leaks.
     fn table(given: &Arc<AtomicUsize>) -> Arc<GenerationalSlab<Box<u32>>> {
         let given = Arc::clone(given);
         Arc::new(GenerationalSlab::with_callback("model", Scope::Lane, 2, move |_, generation, value: Box<u32>| {
@@ -323,7 +323,7 @@ mod models {
                 })
             };
             let mut taken_here = taken(table.retire(0, 1), 1);
-            // The slot is vacant, or still has its last user, and then another slot is used.
+            // The first slot is vacant, or it still has a user and the table takes another slot.
             let (index, generation) = table.insert_with(|_, generation| Box::new(generation)).unwrap();
             taken_here += taken(table.retire(index, generation), generation);
             user.join().unwrap();
@@ -354,8 +354,8 @@ mod models {
         });
     }
 
-    /// A thread announces itself and then waits until all users have left. It finds no user, or the
-    /// last user finds the announcement.
+    /// A thread announces itself and then waits until all users have left. Either it finds no user,
+    /// or the last user finds the announcement.
     #[test]
     fn last_user_sees_the_waiter() {
         explore(|| {

@@ -15,16 +15,17 @@ pub(super) struct FragmentMap<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Sets where the fragments of an assembled GIOP 1.1 message begin. Each fragment aligns its
-    /// values from its own header (CORBA 3.0.3 section 15.4.9); octets and arrays of numbers may
-    /// continue in the next fragment.
+    /// Sets the offsets at which the fragments of an assembled GIOP 1.1 message begin. Each
+    /// fragment aligns its values from its own header (CORBA 3.0.3 section 15.4.9); octets and
+    /// arrays of numbers may continue in the next fragment.
     #[must_use]
     pub fn with_fragment_starts(mut self, breaks: &'m [usize]) -> Decoder<'m> {
         self.set_fragment_starts(breaks);
         self
     }
 
-    /// Works like [`with_fragment_starts`](Decoder::with_fragment_starts), in place.
+    /// Sets the offsets of fragments in place, as
+    /// [`with_fragment_starts`](Decoder::with_fragment_starts) does.
     #[inline]
     pub fn set_fragment_starts(&mut self, breaks: &'m [usize]) {
         if !breaks.is_empty() {
@@ -34,7 +35,7 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Moves to a position of the whole message, in the fragment that holds it.
+    /// Moves to a position of the whole message, and into the fragment that contains the position.
     #[cold]
     pub(super) fn seek_in_message(&mut self, at: usize) {
         let FragmentMap { message: octets, starts: breaks } = self.fragments;
@@ -112,7 +113,7 @@ impl<'m> Decoder<'m> {
             self.rest = rest;
             return Ok((*octets, self));
         }
-        // The rest of this fragment can only be padding, because a primitive is never cut.
+        // The unread bytes of this fragment can only be padding, because a primitive is never cut.
         while !self.fragments.starts.is_empty() && self.rest.len() <= self.gap(N) {
             let end = self.message_position() + self.rest.len();
             if end >= self.fragments.message.len() {
@@ -153,10 +154,10 @@ mod tests {
     use crate::cdr::Endian;
 
     #[test]
-    fn values_of_giop_1_1_fragments_are_aligned_from_their_own_header() {
-        // A message of 24 octets. Then a fragment whose data began at its octet 12: 4 octets of
-        // padding, a double. Then a fragment with the end of an array that continues across the
-        // cut, and a long.
+    fn values_of_giop_1_1_fragments_are_aligned_from_the_header_of_their_fragment() {
+        // The first fragment has 24 octets. The second begins at position 12, after its header:
+        // unsigned long long, with padding in front, and the first of two octets of a sequence. The
+        // third begins with the second octet, followed by an unsigned long.
         let mut message = vec![0; 24];
         message.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
         message.extend([0, 0, 0, 2, 0xaa]);

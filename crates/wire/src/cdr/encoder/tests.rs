@@ -35,7 +35,7 @@ fn alignment_is_minimal_and_zero_in_both_orders() {
 }
 
 #[test]
-fn long_double_is_reversed_whole_and_aligned_to_eight() {
+fn long_double_is_reversed_as_16_bytes_and_aligned_to_8() {
     let mut quad = [0; 16];
     quad[0] = 0x3f;
     let mut e = Encoder::new();
@@ -46,7 +46,7 @@ fn long_double_is_reversed_whole_and_aligned_to_eight() {
 }
 
 #[test]
-fn large_octets_are_segments_and_count_for_alignment() {
+fn segments_of_large_octets_count_for_alignment() {
     let large = vec![0xaa; BORROW_THRESHOLD + 1];
     let mut e = Encoder::new();
     e.set_endian(Endian::Big);
@@ -81,7 +81,7 @@ fn the_ninth_segment_is_copied() {
 }
 
 #[test]
-fn truncating_to_a_mark_takes_segments_back() {
+fn truncation_removes_the_segments_after_the_mark() {
     let owned = Octets::from(vec![1; BORROW_THRESHOLD]);
     let mut e = Encoder::new();
     e.write_u8(1);
@@ -95,7 +95,7 @@ fn truncating_to_a_mark_takes_segments_back() {
 }
 
 #[test]
-fn segments_keep_their_order_whoever_owns_them_and_whatever_is_taken_back() {
+fn borrowed_and_owned_segments_keep_their_order_after_truncation() {
     let lent = vec![2; BORROW_THRESHOLD];
     let owned = Octets::from(vec![1; BORROW_THRESHOLD]);
     let put = |e: &mut Encoder<'_>, number: u32| {
@@ -154,7 +154,7 @@ fn an_encapsulation_has_its_own_origin() {
     let all = e.to_vec();
     assert_eq!(all[4..8], u32::try_from(12 + large.len()).unwrap().to_be_bytes());
     assert_eq!(all[8..20], [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x40, 0]);
-    // 20 + 16384 octets, then 4 of padding counted from the outer origin.
+    // 20 + 16384 octets, then 4 octets of padding, counted from the outer alignment origin.
     assert_eq!(all.len(), 20 + large.len() + 4 + 8);
 }
 
@@ -180,7 +180,7 @@ fn patching_counts_the_segments_in_front() {
 }
 
 #[test]
-fn numbers_in_bulk() {
+fn numbers_written_in_bulk_are_aligned_and_in_the_byte_order_of_the_message() {
     for endian in [Endian::Big, Endian::Little] {
         let mut bulk = Encoder::new();
         let mut single = Encoder::new();
@@ -200,7 +200,7 @@ fn numbers_in_bulk() {
 }
 
 #[test]
-fn many_numbers_are_sent_from_where_they_are() {
+fn large_slices_of_numbers_become_segments() {
     let other = if Endian::NATIVE == Endian::Big { Endian::Little } else { Endian::Big };
     for (len, endian) in [(3, Endian::NATIVE), (3000, Endian::NATIVE), (3000, other)] {
         let numbers: Vec<f64> = (0..len).map(f64::from).collect();
@@ -225,7 +225,7 @@ fn many_numbers_are_sent_from_where_they_are() {
 }
 
 #[test]
-fn counts_and_bounds() {
+fn count_above_its_bound_or_32_bits_is_refused() {
     let mut e = Encoder::new();
     assert_eq!(e.write_len(usize::MAX), Err(CdrError::LengthOverflow));
     assert_eq!(e.write_len_bounded(4, 3), Err(CdrError::SequenceOverBound));

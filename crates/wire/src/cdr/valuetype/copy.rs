@@ -1,11 +1,11 @@
-//! Custom values, whose state only their own code understands: copied chunk by chunk without
-//! change.
+//! Copying of custom values, chunk by chunk. The chunks are not changed, because only the custom
+//! code of a type understands its state.
 //!
 //! The data between the chunks is adapted: end tags to the nesting level, and repository ids to the
-//! ids already written. If this would change the alignment of the chunks, a repository id is
-//! written as a list of one id, or the reverse. An indirection inside a chunk cannot be told from a
-//! number. If -1 is followed by an offset that leads exactly to a value of the message, the two are
-//! taken as an indirection.
+//! ids already written. Where this would change the alignment of a chunk, one repository id is
+//! written as a list of one id, or such a list as the id alone. An indirection inside a chunk looks
+//! like two numbers. If -1 is followed by an offset that leads exactly to a value of the message,
+//! the two numbers are taken as an indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -24,16 +24,16 @@ struct IdText<'m> {
 }
 
 impl<'m> Decoder<'m> {
-    /// Skips a value whose head was read.
+    /// Skips the state of a custom value whose head was read.
     ///
     /// # Errors
-    /// [`CdrError::BadValue`] if it is not chunked or its chunks are malformed.
+    /// [`CdrError::BadValue`] if the value is not chunked or its chunks are malformed.
     pub(crate) fn skip_custom(&mut self, start: &ValueStart<'m>) -> Result<(), CdrError> {
         self.walk_chunks(start, None)
     }
 
-    /// Copies a value whose head was read. `id` is the repository id of its type, and `keep` is an
-    /// owner of the bytes.
+    /// Copies a custom value whose head was read. `id` is the repository id of its type, and `keep`
+    /// is an owner of the bytes.
     ///
     /// # Errors
     /// [`CdrError::CustomValue`] if the bytes would have another meaning in `e`; the errors of
@@ -64,7 +64,7 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::BadValue);
         }
         self.show_whole_message();
-        // Values inside this one that have not ended.
+        // The number of values inside this value that have not ended.
         let mut inside = 0;
         loop {
             let next = self.read_u32()?;
@@ -105,8 +105,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Copies the head of a value inside the copied one. `around` is the number of chunked values
-    /// in which it lies.
+    /// Copies the head of a value that is nested in the copied value. `around` is the number of
+    /// chunked values that contain it.
     fn copy_head(&mut self, tag: u32, around: u32, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         if tag & 0xff > 0x0f || tag & CHUNKED == 0 {
             return Err(CdrError::BadValue);
@@ -161,7 +161,7 @@ impl<'m> Decoder<'m> {
         ids.as_slice().iter().map(|_| first.read_id()).collect()
     }
 
-    /// Copies the contents of a chunk that was at `at`.
+    /// Copies the contents of a chunk that was read at position `at`.
     fn copy_chunk(&self, at: usize, chunk: &[u8], e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let to = e.position();
         if !is_aligned_as(to, at) {
@@ -206,8 +206,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes the id in the form in which it was read, even if the new message already has it. Its
-    /// size stays the same, and with it the offsets of indirections that span it.
+    /// Writes the id in the form in which it was read, even if the new message already contains it.
+    /// The id keeps its size, so indirections across it keep their offsets.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

@@ -3,17 +3,16 @@
 //!
 //! ```text
 //! null           00000000
-//! indirection    ffffffff, long: from this long back to the tag of a value before
+//! indirection    ffffffff, long: from this long back to the tag of an earlier value
 //! value          7fffff00 + flags, [codebase], [repository ids], state
 //!                  flags: 1 codebase; 0 no id, 2 one id, 6 a list of ids; 8 chunked
-//! chunked state  chunks: long size (1 .. 7ffffeff), so many octets; values between them; at last a long -n,
-//!                  which ends the value at depth n, and all within it that are not at their end
+//! chunked state  chunks: long size (1 .. 7ffffeff), that many octets; values between chunks; then a long -n,
+//!                  which ends the value at depth n and all unfinished values inside it
 //! ```
 //!
 //! A chunked value contains only chunked values. Codebases, ids and lists of ids can be
-//! indirections too. No indirection leads out of a message or an encapsulation, and each must lead
-//! to a target of its own kind: every other one is
-//! [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
+//! indirections too. An indirection that leads out of its message or encapsulation, or to a target
+//! of another kind, is refused with [`CdrError::BadIndirection`](crate::CdrError::BadIndirection).
 
 mod copy;
 mod reader;

@@ -10,24 +10,24 @@ use super::{CHUNKED, CODEBASE, ID_LIST, IDS, INDIRECTION, ONE_ID, TAG};
 use crate::cdr::{CdrError, Decoder, Encoder, PathStep, ValuePath};
 use crate::typecode::TypeCode;
 
-/// Bookkeeping memory in bytes for each value of a message: the positions of the value's tag and
-/// ids, in vectors that grow, and its chunk level.
+/// Bookkeeping memory in bytes for each value of a message: the positions of its tag and ids, and
+/// its chunk level. The factor 2 covers the spare capacity of growing vectors.
 const BYTES_PER_VALUE: usize = 2 * (2 * size_of::<(usize, IndirectionTarget)>() + size_of::<u32>());
 
 /// Maximum number of bytes that are read again, in multiples of the message's size.
 const MAX_REREADS: usize = 16;
 
-/// The state that the values of one message share while they are read. It holds the positions of
-/// values and of their ids.
+/// The state that the values of one message share while they are read: the positions of values and
+/// of their repository ids.
 ///
-/// Each message needs a new one, passed to [`Decoder::with_values`]. It costs nothing until a value
-/// is read.
+/// Each message needs a new state, passed to [`Decoder::with_values`]. The state allocates nothing
+/// until a value is read.
 #[derive(Default)]
 pub struct ValueReadState {
     /// The values that were read, behind one pointer, so that a state without values is cheap to
     /// create and drop.
     read_values: RefCell<Option<Box<ReadValues>>>,
-    /// Looks up a type by means of the decoder's environment.
+    /// Looks up a type in the decoder's environment.
     lookup_type: Option<LookupType>,
     convert_custom: Option<ConvertCustom>,
 }
@@ -39,8 +39,8 @@ pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 /// environment.
 pub type LookupType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
 
-/// A function that reads a custom value from its tag on, by the custom code of its type, and writes
-/// it.
+/// A function that reads a custom value, tag included, with the custom code of its type, and writes
+/// the value.
 pub type ConvertCustom = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
 /// A function that finds the TypeCode of a value type by its repository id.
@@ -48,17 +48,17 @@ type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
 
 #[derive(Default)]
 struct ReadValues {
-    /// Indirection targets by address, because positions in an encapsulation differ from those
-    /// around it. Sorted; values are mostly read in order of address.
+    /// Indirection targets, sorted by address. Positions cannot be the key, because each
+    /// encapsulation counts its own positions.
     targets: Vec<(usize, IndirectionTarget)>,
-    /// For each value, the number of chunked values around it.
+    /// The number of chunked values around each value, indexed by the value's number.
     chunk_levels: Vec<u32>,
     /// The number of values around the current one.
     depth: u32,
     /// The number of bytes that were read again.
     reread_bytes: usize,
-    /// Finds types that are known by their repository ids. A boxed closure, so that programs
-    /// without values do not link the code that drops TypeCodes.
+    /// Finds a known type by its repository id. The closure is boxed, so that programs without
+    /// values do not link the code that drops TypeCodes.
     find_known_type: Option<Box<FindType>>,
     store: Option<Arc<dyn Any + Send + Sync>>,
     /// The path to the value that could not be read.
@@ -81,9 +81,9 @@ impl ValueReadState {
         ValueReadState { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Sets two functions, if there are any. `look_up` finds types: a value in an `any` whose type
-    /// inherits from the TypeCode's is kept whole if its type is found. `convert` converts custom
-    /// values in an `any` that are needed in another form.
+    /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
+    /// inherits from the type in the TypeCode is truncated unless its own type is found. `convert`
+    /// converts custom values that are needed in another form.
     #[must_use]
     #[inline]
     pub const fn with_functions(mut self, look_up: Option<LookupType>, convert: Option<ConvertCustom>) -> Self {
@@ -103,8 +103,8 @@ impl ValueReadState {
         ValueReadState { read_values: RefCell::new(seen), lookup_type: None, convert_custom: None }
     }
 
-    /// Returns an object that the reader keeps for all values of the message; `make` creates it on
-    /// the first call.
+    /// Returns the caller's object for all values of the message. The first call creates the object
+    /// with `make`.
     pub fn store(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
         let mut seen = self.read_values.borrow_mut();
         Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
@@ -129,8 +129,8 @@ impl ValueReadState {
     pub(super) fn add_target(&self, at: usize, target: IndirectionTarget) {
         let mut seen = self.read_values.borrow_mut();
         let marks = &mut seen.get_or_insert_default().targets;
-        // Addresses come in order, because an encapsulation lies inside the bytes around it. Only
-        // the ids of a skipped part come later.
+        // Targets are added in order of address, because an encapsulation lies inside the bytes
+        // around it. Only the ids in a skipped part are added later.
         let place = match marks.last() {
             Some((last, _)) if *last >= at => marks.partition_point(|(address, _)| *address < at),
             _ => marks.len(),
@@ -147,7 +147,8 @@ impl ValueReadState {
         marks.get(place).map(|(_, target)| *target)
     }
 
-    /// Returns the number of the value at `at`. It is a new number unless the value is read again.
+    /// Returns the number of the value at address `at`. The number is new unless the value was read
+    /// before.
     pub(super) fn add_value(&self, at: usize, level: u32, limit: u32) -> Result<u32, CdrError> {
         let known = self.find_target(at);
         let number = {
@@ -207,12 +208,13 @@ impl fmt::Debug for ValueReadState {
 /// The position of a decoder among the chunks of values.
 #[derive(Clone, Copy)]
 pub(in crate::cdr) struct Chunks<'m> {
-    /// The whole message, inside chunked values, where the decoder sees only the current chunk.
-    /// Empty elsewhere.
+    /// The whole message, while the decoder is inside a chunked value and sees only the current
+    /// chunk. Empty otherwise.
     message: &'m [u8],
     /// The number of chunked values around the position.
     pub(in crate::cdr) level: u32,
-    /// The outermost level that an end tag has ended, while the reader is still inside it; else 0.
+    /// The outermost level that an end tag has ended while the reader is still inside that level. 0
+    /// if there is no such level.
     pub(super) ended_level: u32,
 }
 
@@ -226,15 +228,15 @@ impl Chunks<'_> {
     }
 }
 
-/// The head of a value, or the form that stands for a value.
+/// The beginning of an encoded value: null, an indirection, or the head of a value with state.
 #[derive(Debug)]
 pub enum ValueHead<'m> {
     /// The null value.
     Null,
-    /// A value that was read before, by its number and the position of its tag. Its reading may not
-    /// be complete.
+    /// An indirection to an earlier value, by the value's number and the position of its tag. The
+    /// reading of that value may not be complete.
     Indirection(u32, usize),
-    /// A value. Its state follows; [`Decoder::end_value`] ends it.
+    /// A value whose state follows. [`Decoder::end_value`] ends the value.
     Value(ValueStart<'m>),
 }
 
@@ -245,7 +247,8 @@ pub struct ValueStart<'m> {
     pub number: u32,
     /// The repository ids of the value's type.
     pub ids: RepositoryIds<'m>,
-    /// True if the value's state is chunked, so that the reader can stop anywhere in it.
+    /// True if the value's state is chunked, so that the reader can skip an unread part of the
+    /// state.
     pub chunked: bool,
     /// The position of the value's tag.
     pub(crate) position: usize,
@@ -289,8 +292,8 @@ impl<'m> Decoder<'m> {
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
-            // Between chunks there are values, or the next chunk. A null value or an indirection
-            // may be in the chunk.
+            // A value begins between chunks. A null value or an indirection may also be in the next
+            // chunk.
             let next = self.peek_after_chunk()?;
             if (1..TAG).contains(&next) {
                 self.open_chunk()?;
@@ -360,8 +363,8 @@ impl<'m> Decoder<'m> {
         space.known_type(id).or_else(asked)
     }
 
-    /// Reads an earlier value again, from its tag on. This is necessary if the first reading's
-    /// result cannot be used here, or if the value was skipped.
+    /// Reads an earlier value again, from its tag on. The caller needs this if it cannot use the
+    /// result of the first reading, or if the value was skipped.
     ///
     /// # Errors
     /// The errors of `read`; [`CdrError::LimitExceeded`] if more bytes are read again than any
@@ -388,10 +391,10 @@ impl<'m> Decoder<'m> {
         Ok(value)
     }
 
-    /// Writes a custom value, whose head was read, by the custom code of its type.
+    /// Writes a custom value, whose head was read, with the custom code of its type.
     ///
     /// # Errors
-    /// [`CdrError::CustomValue`] if there is no such code; the errors of the code.
+    /// [`CdrError::CustomValue`] if there is no such code; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let convert = self.value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
         self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
@@ -503,8 +506,8 @@ impl<'m> Decoder<'m> {
         self.set_window(full, position, full.len());
     }
 
-    /// Continues in the current chunk, or between chunks. Outside chunked values, shows the whole
-    /// message.
+    /// Continues in the current chunk if `in_chunk` is true, else between chunks. Outside chunked
+    /// values, shows the whole message.
     fn resume_chunk(&mut self, in_chunk: bool) {
         let position = self.position();
         let chunks = *self.chunks();
@@ -551,8 +554,8 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Skips to the end of the value at `level`: the rest of this chunk, further chunks, and values
-    /// between them.
+    /// Skips to the end of the value at `level`: the unread bytes of this chunk, further chunks,
+    /// and values between the chunks.
     fn skip_to_end(&mut self, level: u32) -> Result<(), CdrError> {
         let end_of_chunk = self.position() + self.rest().len();
         let full = self.chunks().message;
@@ -564,7 +567,7 @@ impl<'m> Decoder<'m> {
                 0 => {}
                 1..TAG => self.skip(next as usize)?,
                 TAG.. if next >> 31 == 0 => drop(self.read_value_type(next)?),
-                // The nesting that a message can have bounds the level of an end tag.
+                // An end tag for a deeper level ends a skipped value; the search continues.
                 _ => {
                     let ended = next.wrapping_neg();
                     if ended <= level {

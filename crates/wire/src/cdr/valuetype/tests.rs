@@ -116,20 +116,20 @@ fn chunks_and_truncation() {
 
 #[test]
 fn one_end_tag_may_end_several_values() {
-    // omniORB writes it so: one end tag ends the innermost and the outermost value.
+    // omniORB writes one end tag for the innermost and the outermost value.
     let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
     let space = ValueReadState::new();
     let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
     let (outer, inner) = (head(&mut d), head(&mut d));
     assert_eq!((d.read_u32(), d.end_value(&inner)), (Ok(5), Ok(())));
-    assert_eq!(d.read_u32(), Err(CdrError::BadValue), "the outer one has ended too");
+    assert_eq!(d.read_u32(), Err(CdrError::BadValue), "the outer value has ended too");
     assert_eq!((d.end_value(&outer), d.read_u32()), (Ok(()), Ok(9)));
 }
 
 #[test]
-fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
+fn null_and_indirections_are_read_inside_chunks_and_between_chunks() {
     for (what, again) in [("00000000", false), ("ffffffff fffffff0", true)] {
-        // The indirection is in a chunk of its own with a long after it, or between two chunks.
+        // The indirection is followed by a long in the same chunk, or is between two chunks.
         let len = if again { 12 } else { 8 };
         let inside = format!("7fffff08 00000004 00000001 {len:08x} {what} 00000002 ffffffff");
         let between = format!("7fffff08 00000004 00000001 {what} 00000004 00000002 ffffffff");
@@ -151,7 +151,7 @@ fn null_and_indirections_stand_inside_of_chunks_or_between_them() {
 }
 
 #[test]
-fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
+fn strings_and_sequences_end_within_their_chunk() {
     let read = |text: &str, read: fn(&mut Decoder<'_>) -> Result<(), CdrError>| {
         let written = octets(text);
         let space = ValueReadState::new();
@@ -163,7 +163,7 @@ fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
     assert_eq!(read("7fffff08 00000006 00000003 6162 00 00", |d| d.read_string().map(drop)), Err(CdrError::BadValue));
     assert_eq!(read("7fffff08 00000009 00", |d| d.read_u8().map(drop)), Err(CdrError::Truncated));
     assert_eq!(read("7fffff08 00000000 00", |d| d.read_u8().map(drop)), Err(CdrError::BadValue));
-    // A count is compared with all chunks, an element with its own chunk.
+    // A count is compared with the size of all chunks, an element with the size of its own chunk.
     assert_eq!(
         read("7fffff08 00000004 00000002 00000002 0001 0000 00000002 0002", |d| {
             let len = d.read_len(2)?;
@@ -175,7 +175,7 @@ fn strings_and_sequences_do_not_lead_out_of_a_chunk() {
 }
 
 #[test]
-fn an_any_and_a_reference_go_on_in_the_next_chunk() {
+fn any_and_reference_continue_in_the_next_chunk() {
     // Chunks end where the sender's buffer ended: the JDK begins a chunk with each fragment.
     let pair = TypeCode::structure("IDL:Pair:1.0", "Pair", [("a", TypeCode::LONG), ("b", TypeCode::LONG)]).unwrap();
     let type_code = big(|e| pair.encode(e));
@@ -265,7 +265,7 @@ fn the_number_of_values_is_bounded() {
 }
 
 #[test]
-fn an_encapsulation_knows_nothing_of_the_values_around_it() {
+fn indirection_does_not_lead_out_of_an_encapsulation() {
     let mut e = Encoder::new();
     let value = e.begin_value((1, 0), keep, A, true).unwrap().unwrap();
     e.write_encapsulation(|e| {
@@ -285,7 +285,7 @@ fn an_encapsulation_knows_nothing_of_the_values_around_it() {
 }
 
 #[test]
-fn cleared_encoders_have_written_nothing() {
+fn cleared_encoder_has_forgotten_its_values() {
     let mut e = Encoder::new();
     let value = e.begin_value((1, 0), keep, A, true).unwrap().unwrap();
     e.clear();
@@ -293,9 +293,9 @@ fn cleared_encoders_have_written_nothing() {
     assert!(e.begin_value((1, 0), keep, A, false).unwrap().is_some());
 }
 
-/// The decoder must not look for the next chunk forever if the message ends in front of it.
+/// The decoder must not look for the next chunk forever if the message ends before that chunk.
 #[test]
-fn a_message_may_end_anywhere_among_chunks() {
+fn message_that_ends_among_chunks_is_refused() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));
     let read = |end: usize| {
         let space = ValueReadState::new();

@@ -45,7 +45,7 @@ struct Chunk {
     start: usize,
 }
 
-/// A value whose state is being written. [`Encoder::end_value`] ends it.
+/// A value whose state is being written. [`Encoder::end_value`] ends the value.
 #[derive(Debug)]
 #[must_use]
 pub struct WrittenValue {
@@ -58,13 +58,14 @@ impl Encoder<'_> {
         self.write_u32(0);
     }
 
-    /// Begins a value: the caller writes its state and calls [`end_value`](Encoder::end_value). If
-    /// the value was written before, writes an indirection instead and returns `None`.
+    /// Begins a value. The caller then writes its state and calls
+    /// [`end_value`](Encoder::end_value). If the value was written before, this method writes an
+    /// indirection instead and returns `None`.
     ///
     /// `identity` distinguishes values. `keep` returns an owner that keeps the value alive as long
     /// as the encoder may compare identities. `ids` are the repository ids to send, the most
-    /// derived first. There is one, except for a truncatable type, which adds the types to which it
-    /// can be truncated.
+    /// derived first. A truncatable type adds the ids of the types to which it can be truncated;
+    /// every other type has one id.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] for more than 256 nested values, [`CdrError::LengthOverflow`].
@@ -81,7 +82,7 @@ impl Encoder<'_> {
         self.begin_new_value(identity, keep, ids.iter().map(|id| Cow::Borrowed(*id)), chunked).map(Some)
     }
 
-    /// If the value was written before, writes an indirection and returns true.
+    /// Writes an indirection and returns true if the value was written before.
     pub(crate) fn try_write_indirection(&mut self, identity: (usize, u32)) -> Result<bool, CdrError> {
         let known = self.values().positions.get(&identity).copied();
         known.map(|at| self.write_indirection(at)).transpose().map(|written| written.is_some())
@@ -224,7 +225,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Returns true if the next multiple of 4 after each position is the same modulo 8.
+/// Returns true if the multiples of 4 at or after the two positions are equal modulo 8.
 pub(super) fn is_aligned_as(one: usize, other: usize) -> bool {
     let next = |position: usize| position.wrapping_add(3) & 4;
     next(one) == next(other)

@@ -1,14 +1,14 @@
-//! Tests every order of the events of a drain. In a drain the end of the peer is seen, requests
-//! start, are parked, are answered and end, the peer reads, and the lane closes. Each order runs in
-//! one thread on the lane itself, without time.
+//! Tests of every order of the events of a drain. The events are: the peer half-closes; a request
+//! starts, is parked, is answered or ends; the peer reads; the lane closes. Each order runs in one
+//! thread on a real lane, without a clock.
 
 use std::collections::VecDeque;
 
 use super::harness::{Again, Answer, Begin, Close, DrainEvent, DrainHarness, End, Hold, Out, Read, lane};
 use crate::Orb;
 
-/// Calls `each` with every possible order of the events in these rows. The events of one row keep
-/// their order.
+/// Calls `each` with every possible order of the events in `rows`. The events of one row keep their
+/// order.
 fn orders(rows: &mut [VecDeque<DrainEvent>], begun: &mut Vec<DrainEvent>, each: &mut dyn FnMut(&[DrainEvent])) {
     if rows.iter().all(VecDeque::is_empty) {
         return each(begun);

@@ -1,5 +1,5 @@
-//! A connection over a stream with little room. A test drives its drain step by step, and decides
-//! when its requests start, are parked and are answered.
+//! A connection over a stream with a small send buffer. A test drives the drain step by step, and
+//! decides when requests start, are parked and are answered.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -248,7 +248,7 @@ impl<'l> DrainHarness<'l> {
         self.work();
         if event == Read {
             let received = self.stream.0.lock().received.len();
-            assert!(received >= self.answers.len(), "what the peer could have does not go on: {received} octets");
+            assert!(received >= self.answers.len(), "the drain did not send all output that the peer has room for: {received} octets");
         }
     }
 
@@ -265,12 +265,12 @@ impl<'l> DrainHarness<'l> {
         assert_eq!(answers, self.answers);
         if self.closed {
             assert!(rest.is_empty() || rest == final_messages::close_connection(), "{rest:?}");
-            assert!(self.begun == requests || !rest.is_empty(), "who was not answered was not told either");
+            assert!(self.begun == requests || !rest.is_empty(), "a request was neither answered nor followed by a last message");
         } else {
             assert_eq!((self.begun, rest), (requests, &[][..]));
         }
         drop(wire);
-        assert_eq!(self.lane.draining.len(), 0, "it has not ended");
+        assert_eq!(self.lane.draining.len(), 0, "the drain has not ended");
         assert!(!self.lane.poll_all_draining(self.core) && self.connection.upgrade().is_none());
     }
 }

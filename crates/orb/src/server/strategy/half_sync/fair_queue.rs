@@ -1,5 +1,6 @@
-//! A queue in which owners take turns. Each turn takes the oldest item of one owner. So an owner's
-//! first item waits for at most one item of each other owner, however many items they list.
+//! A queue in which the owners of items take turns. Each turn takes the oldest item of one owner.
+//! An owner's first item therefore waits for at most one item of each other owner, for any number
+//! of items in the queue.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,14 +9,14 @@ use crate::server::connection::NO_LIST;
 
 /// An item that belongs to an owner.
 pub(in crate::server) trait QueueItem {
-    /// Returns the number of the owner's list; [`NO_LIST`] if the owner has no items. Only the
-    /// queue writes it. An owner is in only one queue.
+    /// Returns the cell with the number of the owner's list; [`NO_LIST`] if the owner has no items.
+    /// Only the queue writes the cell. An owner is in only one queue.
     fn owner_list(&self) -> &AtomicU32;
     /// Returns the memory in bytes that the item holds.
     fn bytes(&self) -> usize;
 }
 
-/// Number of items for which an empty list keeps room.
+/// Number of items for which an empty list keeps memory.
 const KEPT_CAPACITY: usize = 16;
 
 /// The items of one owner.
@@ -43,13 +44,13 @@ impl<T> OwnerList<T> {
     }
 }
 
-/// The queue.
+/// A queue in which the owners of items take turns.
 #[derive(Debug)]
 pub(in crate::server) struct FairQueue<T> {
     lists: Vec<OwnerList<T>>,
     /// Numbers of the lists that have no items.
     free: Vec<u32>,
-    /// Numbers of the lists that have items. The list whose turn is next is in front.
+    /// Numbers of the lists that have items. The list at the front has the next turn.
     ring: VecDeque<u32>,
     len: usize,
     bytes: usize,
@@ -108,8 +109,8 @@ impl<T: QueueItem> FairQueue<T> {
         Some(item)
     }
 
-    /// Takes the last item of the owner with the most, if this owner has more than `owner` would
-    /// have with `more`.
+    /// Takes the last item of the owner with the largest share, if this share is larger than
+    /// `owner`'s share would be with `more` added.
     #[cold]
     pub(in crate::server) fn take_from_largest(
         &mut self,
@@ -194,8 +195,8 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| turns.pop()).map(|item| item.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
-    /// Two owners add items without end. Between another owner's item and its turn, each of them
-    /// has only one turn.
+    /// Two owners add items without end. Each of them has only one turn before the item of a third
+    /// owner is taken.
     #[test]
     fn item_waits_for_at_most_one_item_of_each_other_owner() {
         let [good, first, second] = owners(['g', '1', '2']);
@@ -234,8 +235,8 @@ mod tests {
             turns.take_from_largest(&owner.1, more, measure).map(|item| (item.0.0, item.1))
         };
         assert_eq!(take(&c, 1, Measure::Items), Some(('a', 2)));
-        // Both owners have two items. An owner that would get three has the most, and an owner that
-        // would get two does not have less than the other.
+        // Both owners have two items. With a third item an owner would have the largest share. With
+        // a second item its share would equal the other owner's, and is not smaller.
         assert_eq!(take(&b, 1, Measure::Items), None);
         assert_eq!(take(&c, 2, Measure::Items), None);
         assert_eq!(take(&c, 10, Measure::Bytes), Some(('b', 1)));

@@ -28,7 +28,7 @@ const MAX_QUEUED_READS: usize = 16;
 /// The half-sync/half-async architecture.
 #[derive(Debug)]
 pub(crate) struct HalfSync {
-    /// Threads that run requests.
+    /// Number of threads that run requests.
     threads: usize,
     queue: Arc<RequestQueue>,
 }
@@ -68,8 +68,7 @@ impl HalfSync {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        // If the reply has come, no other request runs first, because requests may come without
-        // end.
+        // The reply is checked before each request, because requests may arrive without end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
                 Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),
@@ -82,7 +81,7 @@ impl HalfSync {
     }
 }
 
-/// Rejects the requests that were removed from the queue to make room.
+/// Rejects the requests that other requests displaced from the queue.
 #[cold]
 fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     lane: &Lane<S>,
@@ -91,7 +90,7 @@ fn reject_displaced<S: Architecture<S>, H: RequestHandler>(
     displaced: Vec<QueuedRequest>,
 ) {
     for (waiting, message) in displaced {
-        // The connection stays open until the answer is sent.
+        // The guard keeps the connection open until the answer is sent.
         if let Some(_guard) = lane.guard_connection(&waiting) {
             worker.reject_overloaded(handler, &waiting, &message);
         }
@@ -124,7 +123,8 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.connection_share()
     }
 
-    /// Queues the message. Not inlined, because lanes without a queue do not run this code.
+    /// Queues the message. The function is not inlined, because lanes of other architectures do not
+    /// run it.
     #[inline(never)]
     fn place_message<H: RequestHandler>(
         &self,
@@ -149,7 +149,8 @@ impl<S: Architecture<S>> Architecture<S> for HalfSync {
         self.queue.requeue(waiting, message);
     }
 
-    /// Runs requests of the queue while another thread reads.
+    /// Runs requests of the queue until the awaited reply has arrived. Another thread reads the
+    /// connections meanwhile.
     fn wait_nested<H: RequestHandler>(
         &self,
         lane: &Lane<S>,

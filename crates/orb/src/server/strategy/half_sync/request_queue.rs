@@ -1,6 +1,6 @@
-//! The queue between the thread that reads requests and the threads that run them (paper 4 compares
-//! it). Connections take turns in it. So a request waits for at most one request of each other
-//! connection, however many they send.
+//! The queue between the thread that reads requests and the threads that run them. Connections take
+//! turns: the first request of a connection waits for at most one request of each other connection,
+//! for any number of requests that these send.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,16 +16,16 @@ use crate::server::admission::{self, RequestAdmission};
 use crate::server::connection::{Connection, WaitingRequest};
 use crate::server::message::Message;
 
-/// A bounded queue of messages.
+/// A bounded queue of messages in which connections take turns.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     state: Mutex<State>,
     not_empty: Condvar,
-    /// Maximum number of messages. The next field is their maximum size in bytes.
+    /// Maximum number of messages. `max_bytes` is their maximum size.
     max_requests: usize,
     max_bytes: usize,
-    /// Readable when a message is queued, for threads that serve requests while they wait for a
-    /// reply.
+    /// Event descriptor that becomes readable when a message is queued, for threads that serve
+    /// requests while they wait for a reply.
     readiness: EventFd,
     listeners: AtomicUsize,
 }
@@ -72,9 +72,9 @@ impl RequestQueue {
         admission::fair_share(self.max_requests)
     }
 
-    /// Queues a message. If the queue is full, the message displaces the last messages of the
-    /// connection with the most in it, if the message's own connection has less. The caller rejects
-    /// the messages in `displaced`. If the own connection does not have less, the message itself is
+    /// Queues a message. In a full queue the message displaces the last messages of the connection
+    /// with the largest share, if its own connection has a smaller share. The caller rejects the
+    /// messages in `displaced`. If its own connection has no smaller share, the message itself is
     /// returned, and the caller rejects it.
     pub(crate) fn push(
         &self,
@@ -99,8 +99,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// If one more message of `bytes` would exceed a bound, returns the unit of this bound and the
-    /// amount that the message needs.
+    /// Returns the bound that one more message of `bytes` would exceed, with the amount that the
+    /// message needs; `None` if the message fits.
     fn shortage(&self, waiting: &FairQueue<QueuedRequest>, bytes: usize) -> Option<(Measure, usize)> {
         if admission::admit_request(Some((waiting.len(), self.max_requests))) == RequestAdmission::Refuse {
             return Some((Measure::Items, 1));
@@ -108,7 +108,8 @@ impl RequestQueue {
         (!admission::bytes_fit(waiting.bytes(), bytes, self.max_bytes)).then_some((Measure::Bytes, bytes))
     }
 
-    /// Queues a message again that already had its turn, and so had room in the queue.
+    /// Puts a message that left the queue and was deferred back into the queue. The bounds do not
+    /// apply to it again.
     #[cold]
     pub(crate) fn requeue(&self, waiting: WaitingRequest, message: Message) {
         let mut state = self.state.lock();
@@ -118,15 +119,16 @@ impl RequestQueue {
         self.notify_listeners();
     }
 
-    /// Returns a descriptor that becomes readable when a message is queued. For threads between
-    /// [`add_listener`](Self::add_listener) and [`remove_listener`](Self::remove_listener).
+    /// Returns a descriptor that becomes readable when a message is queued. It serves threads
+    /// between their calls of [`add_listener`](Self::add_listener) and
+    /// [`remove_listener`](Self::remove_listener).
     pub(crate) fn readiness(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
     }
 
     /// Registers the calling thread, which will wait for [`readiness`](Self::readiness). The
-    /// descriptor does not report messages that were queued before; [`try_pop`](Self::try_pop)
-    /// finds them.
+    /// descriptor does not report messages from before the registration, but
+    /// [`try_pop`](Self::try_pop) returns them.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
@@ -143,8 +145,9 @@ impl RequestQueue {
         }
     }
 
-    /// Takes the next message, if there is one. Clears the readiness. If more messages wait, sets
-    /// it again for the other listeners.
+    /// Takes the next message, if there is one. Resets the descriptor of
+    /// [`readiness`](Self::readiness); if more messages wait, makes it readable again for the other
+    /// listeners.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
         self.readiness.drain();
@@ -158,7 +161,7 @@ impl RequestQueue {
         next
     }
 
-    /// Waits for the next message and takes it; `None` after [`stop`](Self::stop).
+    /// Waits for the next message and takes it. Returns `None` after [`stop`](Self::stop).
     pub(crate) fn pop(&self) -> Option<QueuedRequest> {
         let mut state = self.state.lock();
         loop {
