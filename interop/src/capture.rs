@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::process;
-use crate::report::Failed;
+use crate::report::FailedCheck;
 
 /// Two ports of the loopback interface. All connections of a run use one of these ports, so that no
 /// other traffic is captured.
@@ -30,7 +30,7 @@ impl Ports {
     /// # Errors
     ///
     /// No port is free.
-    pub fn free() -> Result<Self, String> {
+    pub fn find_free() -> Result<Self, String> {
         Ok(Self { server: free_port()?, client: free_port()? })
     }
 }
@@ -68,11 +68,11 @@ pub enum Side {
 
 /// The header of a GIOP message that was on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct CapturedMessage {
     /// The program that sent the message.
     pub from: Side,
     /// True if the message was on a connection that the server opened to the client.
-    pub calls_back: bool,
+    pub is_callback: bool,
     /// The minor version x of GIOP 1.x.
     pub minor: u8,
     /// The message type in the header.
@@ -83,7 +83,7 @@ pub struct Message {
 
 /// The dissector's verdict about a capture.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CaptureVerdict {
     /// The capture gives no reliable verdict. Packets were dropped before capture, or a packet that
     /// seems malformed ends where the receiver's window was full. The packet may then end inside a
     /// message header, which misleads the dissector.
@@ -91,13 +91,13 @@ pub enum Verdict {
     /// All packets were captured.
     Complete {
         /// One failed check for each kind of message with a malformed instance.
-        malformed: Vec<Failed>,
+        malformed: Vec<FailedCheck>,
         /// The messages that the dissector recognised.
-        messages: Vec<Message>,
+        messages: Vec<CapturedMessage>,
     },
 }
 
-/// A running capture. Dropping it ends it.
+/// A running capture, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct Capture {
     child: Child,
@@ -164,10 +164,10 @@ impl Capture {
     /// # Errors
     ///
     /// tshark is missing or cannot read the capture.
-    pub fn finish(mut self, preferences: &[&str]) -> Result<Verdict, String> {
+    pub fn finish(mut self, preferences: &[&str]) -> Result<CaptureVerdict, String> {
         self.stop()?;
         if dropped(&fs::read_to_string(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?)? > 0 {
-            return Ok(Verdict::Incomplete);
+            return Ok(CaptureVerdict::Incomplete);
         }
         let mut command = Command::new("tshark");
         // By default, the dissector ignores messages above ten million octets, and chooses the
@@ -179,7 +179,7 @@ impl Capture {
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);
         command.args(COLUMNS.iter().flat_map(|column| ["-e", column]));
         // tshark warns about root on its standard error, which is not part of the result.
-        let finished = process::run_apart(command, "tshark", &self.folder, Duration::from_secs(120))?;
+        let finished = process::run_with_separate_errors(command, "tshark", &self.folder, Duration::from_secs(120))?;
         if !finished.status.success() {
             return Err(format!("tshark ended with {}\n{}", finished.status, finished.output));
         }
@@ -220,8 +220,8 @@ fn dropped(said: &str) -> Result<u64, String> {
 }
 
 /// Parses tshark's output, one line for each packet.
-fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
-    let mut malformed: Vec<Failed> = Vec::new();
+fn read(lines: &str, ports: Ports, file: &Path) -> Result<CaptureVerdict, String> {
+    let mut malformed: Vec<FailedCheck> = Vec::new();
     let mut messages = Vec::new();
     let mut ended = false;
     for line in lines.lines() {
@@ -230,26 +230,26 @@ fn read(lines: &str, ports: Ports, file: &Path) -> Result<Verdict, String> {
             return Err(format!("tshark printed an unexpected line: {line}"));
         };
         if !(cut.is_empty() || trouble.is_empty()) {
-            return Ok(Verdict::Incomplete);
+            return Ok(CaptureVerdict::Incomplete);
         }
         let check = format!("malformed-{}", kind(summary));
         if !trouble.is_empty() && !malformed.iter().any(|other| other.check == check) {
             let line = format!("FAIL {check} got {summary} in packet {frame} of {}", file.display());
-            malformed.push(Failed { line, check });
+            malformed.push(FailedCheck { line, check });
         }
         let (source, target) = (number::<u16>(source)?, number::<u16>(target)?);
         let from = if source == ports.server || target == ports.client { Side::Server } else { Side::Client };
-        let calls_back = source == ports.client || target == ports.client;
+        let is_callback = source == ports.client || target == ports.client;
         for ((minor, kind), size) in minors.split(',').zip(kinds.split(',')).zip(sizes.split(',')) {
             // A packet with only an error has no values in these columns.
             if !minor.is_empty() {
                 let (minor, kind, size) = (number(minor)?, number(kind)?, number(size)?);
-                messages.push(Message { from, calls_back, minor, kind, size });
+                messages.push(CapturedMessage { from, is_callback, minor, kind, size });
             }
         }
         ended |= operations.split(',').any(|operation| operation == "shutdown");
     }
-    Ok(if ended { Verdict::Complete { malformed, messages } } else { Verdict::Incomplete })
+    Ok(if ended { CaptureVerdict::Complete { malformed, messages } } else { CaptureVerdict::Incomplete })
 }
 
 fn number<N: FromStr>(text: &str) -> Result<N, String> {
@@ -276,7 +276,7 @@ mod tests {
 
     const PORTS: Ports = Ports { server: 1000, client: 2000 };
 
-    fn read_lines(lines: &str) -> Result<Verdict, String> {
+    fn read_lines(lines: &str) -> Result<CaptureVerdict, String> {
         read(lines, PORTS, Path::new("a"))
     }
 
@@ -286,8 +286,8 @@ mod tests {
                      5\t1000\t7\t\t\t2\t1\t15\t\tGIOP 1.2 Reply, s=15 id=2: No Exception\n\
                      6\t8\t2000\t\t\t0\t0\t30\ty\tGIOP 1.0 Request, s=30 id=2: op=y\n\
                      7\t7\t1000\t\t[Malformed Packet: GIOP]\t1\t0\t30\tshutdown\tGIOP 1.1 Request, s=30 id=2: op=shutdown\n";
-        let Ok(Verdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
-        let seen: Vec<_> = messages.iter().map(|m| (m.from, m.calls_back, m.minor, m.kind, m.size)).collect();
+        let Ok(CaptureVerdict::Complete { malformed, messages }) = read_lines(lines) else { panic!("not complete") };
+        let seen: Vec<_> = messages.iter().map(|m| (m.from, m.is_callback, m.minor, m.kind, m.size)).collect();
         let (client, server) = (Side::Client, Side::Server);
         let expected = [
             (client, false, 2, 0, 244),
@@ -314,16 +314,16 @@ mod tests {
     #[test]
     fn capture_that_is_incomplete_or_misleads_the_dissector_gives_no_verdict() {
         let shutdown = "7\t7\t1000\t\t\t2\t0\t30\tshutdown\tGIOP 1.2 Request, s=30 id=2\n";
-        assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(Verdict::Incomplete));
+        assert_eq!(read_lines(&shutdown.replace("shutdown", "other")), Ok(CaptureVerdict::Incomplete));
         let cut = "6\t7\t1000\t1\t[Malformed Packet: GIOP]\t2\t7\t9\t\tGIOP 1.2 Fragment, s=9 id=2\n";
-        assert_eq!(read_lines(&format!("{cut}{shutdown}")), Ok(Verdict::Incomplete));
-        assert!(matches!(read_lines(shutdown), Ok(Verdict::Complete { .. })));
+        assert_eq!(read_lines(&format!("{cut}{shutdown}")), Ok(CaptureVerdict::Incomplete));
+        assert!(matches!(read_lines(shutdown), Ok(CaptureVerdict::Complete { .. })));
         assert!(read_lines("no such line").is_err());
     }
 
     #[test]
     fn free_ports_differ() {
-        let ports = Ports::free().unwrap();
+        let ports = Ports::find_free().unwrap();
         assert_ne!(ports.server, ports.client);
     }
 

@@ -9,7 +9,7 @@
 //! - [`process`]: programs with a bounded life, whose output is kept.
 //! - [`peers`]: the commands that build and start each ORB's programs.
 //! - [`capture`]: the traffic on the wire, checked by Wireshark's dissector.
-//! - [`asked`]: the expected version and fragments of the messages.
+//! - [`expected_traffic`]: the expected version and fragments of the messages.
 //! - [`pair`]: the run of one client against one server, and its result.
 //! - [`suite`]: Corelane's own server and client, on the code that the IDL compiler generates from
 //!   interop.idl.
@@ -17,8 +17,8 @@
 //! Every test fails if a peer is missing, so that no check is left out silently.
 #![forbid(unsafe_code)]
 
-pub mod asked;
 pub mod capture;
+pub mod expected_traffic;
 pub mod pair;
 pub mod peers;
 pub mod process;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::asked::Asked;
-use crate::capture::{Capture, Ports, Verdict};
+use crate::capture::{Capture, CaptureVerdict, Ports};
+use crate::expected_traffic::ExpectedTraffic;
 use crate::peers::{Orb, Peers, Variant};
 use crate::process::{self, Server};
 use crate::report::Report;
@@ -21,7 +21,7 @@ const CAPTURES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Only the client's checks count.
-    Unwatched,
+    Unchecked,
     /// A malformed message is a failed check named `malformed-TYPE`. Wrong versions, and fragments
     /// that are missing, too large or unexpected, are failed checks named `wire-...`.
     Dissected,
@@ -29,7 +29,7 @@ pub enum Traffic {
 
 /// Options of one run, in addition to those of its variant.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Extra<'o> {
+pub struct ExtraOptions<'o> {
     /// A part of the name of the run's folder.
     pub name: &'o str,
     /// The server's options.
@@ -38,14 +38,14 @@ pub struct Extra<'o> {
     pub client: &'o [&'o str],
     /// If set, the client gets a corbaloc URL with the server's plain key and this GIOP version. If
     /// not, it gets the published reference.
-    pub by_key: Option<ByKey>,
+    pub corbaloc: Option<CorbalocVersion>,
 }
 
 /// The GIOP version in a corbaloc URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByKey {
+pub enum CorbalocVersion {
     /// No version, which means GIOP 1.0.
-    Unnamed,
+    Absent,
     /// GIOP 1.2.
     Giop12,
 }
@@ -58,7 +58,7 @@ pub enum ByKey {
 /// A peer is missing or does not start; the server does not end when the last check calls its
 /// shutdown operation; a check fails that interop/skips does not list; or a listed check passes.
 pub fn run(folder: &Path, server: Orb, client: Orb, variant: Variant, traffic: Traffic) -> Result<Report, String> {
-    run_with(folder, server, client, variant, traffic, Extra::default())
+    run_with(folder, server, client, variant, traffic, ExtraOptions::default())
 }
 
 /// Runs all checks as [`run`] does, with further options for the programs.
@@ -72,12 +72,12 @@ pub fn run_with(
     client: Orb,
     variant: Variant,
     traffic: Traffic,
-    extra: Extra<'_>,
+    extra: ExtraOptions<'_>,
 ) -> Result<Report, String> {
     let run = Run { peers: Peers::build(&folder.join("peers"))?, server, client, variant, extra };
     let name = format!("{}-serves-{}-{}{}", server.name(), client.name(), variant.name, extra.name);
     match traffic {
-        Traffic::Unwatched => run.unwatched(&folder.join(name)),
+        Traffic::Unchecked => run.unchecked(&folder.join(name)),
         Traffic::Dissected => run.dissected(&folder.join(name + "-dissected")),
     }
 }
@@ -87,74 +87,76 @@ struct Run<'o> {
     server: Orb,
     client: Orb,
     variant: Variant,
-    extra: Extra<'o>,
+    extra: ExtraOptions<'o>,
 }
 
 impl Run<'_> {
-    fn unwatched(&self, files: &Path) -> Result<Report, String> {
+    fn unchecked(&self, files: &Path) -> Result<Report, String> {
         make_folder(files)?;
         let skips = self.skips()?;
-        let (report, talk) = self.calls(files, Ports::free()?, &skips.options())?;
-        judge(&skips, report, &talk, Traffic::Unwatched)
+        let (report, talk) = self.calls(files, Ports::find_free()?, &skips.options())?;
+        judge(&skips, report, &talk, Traffic::Unchecked)
     }
 
     fn dissected(&self, files: &Path) -> Result<Report, String> {
         make_folder(files)?;
         let skips = self.skips()?;
-        let asked = self.asked()?;
+        let expected = self.expected_traffic()?;
         for _ in 0..CAPTURES {
-            let ports = Ports::free()?;
+            let ports = Ports::find_free()?;
             let capture = Capture::start(files, ports)?;
             let (mut report, talk) = self.calls(files, ports, &skips.options())?;
-            let Verdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else { continue };
+            let CaptureVerdict::Complete { malformed, messages } = capture.finish(&skips.preferences())? else {
+                continue;
+            };
             // Each check makes at least one request, so fewer messages than checks mean that the
             // capture did not see the run's traffic.
             if messages.len() < report.passed.len() {
                 return Err(format!("the dissector recognised only {} messages of GIOP", messages.len()));
             }
             report.failed.extend(malformed);
-            report.failed.extend(asked.judge(&messages));
+            report.failed.extend(expected.failed_checks(&messages));
             return judge(&skips, report, &talk, Traffic::Dissected);
         }
-        Err(format!(
-            "{CAPTURES} captures were incomplete or misled the dissector; is the machine overloaded?"
-        ))
+        Err(format!("{CAPTURES} captures were incomplete or misled the dissector; is the machine overloaded?"))
     }
 
-    fn asked(&self) -> Result<Asked, String> {
-        let Extra { server, client, by_key, .. } = self.extra;
-        let mut asked = Asked::of((self.server, server), (self.client, client), self.variant)?;
-        if by_key == Some(ByKey::Unnamed) {
-            // The client also calls references that the server returns, in the version that they
-            // have.
-            asked.calls.insert(0);
+    fn expected_traffic(&self) -> Result<ExpectedTraffic, String> {
+        let ExtraOptions { server, client, corbaloc, .. } = self.extra;
+        let mut expected = ExpectedTraffic::of_run((self.server, server), (self.client, client), self.variant)?;
+        if corbaloc == Some(CorbalocVersion::Absent) {
+            // The client also calls references that the server returns, in the version of these
+            // references.
+            expected.call_versions.insert(0);
         }
-        Ok(asked)
+        Ok(expected)
     }
 
     /// Runs the client. Returns its report and the output of the server.
     fn calls(&self, files: &Path, ports: Ports, options: &[&str]) -> Result<(Report, String), String> {
-        let mut command = self.peers.server(self.server, self.variant, ports.server);
+        let mut command = self.peers.server_command(self.server, self.variant, ports.server);
         command.args(self.extra.server);
         let server = Server::start(command, files)?;
-        let mut command = self.peers.client(self.client, self.variant, ports.client);
-        match self.extra.by_key {
+        let mut command = self.peers.client_command(self.client, self.variant, ports.client);
+        match self.extra.corbaloc {
             None => command.arg(server.reference()),
-            Some(ByKey::Unnamed) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
-            Some(ByKey::Giop12) => command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server)),
+            Some(CorbalocVersion::Absent) => command.arg(format!("corbaloc:iiop:127.0.0.1:{}/Interop", ports.server)),
+            Some(CorbalocVersion::Giop12) => {
+                command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server))
+            }
         };
         // A later option overrides an earlier one, so the options that leave out checks come last.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
-        let report = Report::read(&finished.output)
+        let report = Report::parse(&finished.output)
             .map_err(|trouble| format!("{trouble}\nclient:\n{}\nserver:\n{}", finished.output, server.output()))?;
         let talk = server.output();
-        server.ends_by_itself()?;
+        server.wait_for_exit()?;
         Ok((report, talk))
     }
 
     fn skips(&self) -> Result<Skips, String> {
-        Skips::of(self.server.name(), self.client.name(), self.variant.name)
+        Skips::for_pair(self.server.name(), self.client.name(), self.variant.name)
     }
 }
 
@@ -163,6 +165,6 @@ fn make_folder(folder: &Path) -> Result<(), String> {
 }
 
 fn judge(skips: &Skips, report: Report, talk: &str, traffic: Traffic) -> Result<Report, String> {
-    let found = skips.judge(&report, traffic);
+    let found = skips.differences(&report, traffic);
     if found.is_empty() { Ok(report) } else { Err(format!("{}\nserver:\n{talk}", found.join("\n"))) }
 }

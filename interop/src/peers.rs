@@ -101,7 +101,7 @@ impl Peers {
 
     /// Returns the command that starts an ORB's server, without the option for the reference file.
     /// With port 0 the kernel chooses the port.
-    pub fn server(&self, orb: Orb, variant: Variant, port: u16) -> Command {
+    pub fn server_command(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("server", variant, variant.server_minor, port),
             Orb::JacOrb => self.jacorb("peer.Server", variant, variant.server_minor, port),
@@ -114,7 +114,7 @@ impl Peers {
 
     /// Returns the command that starts an ORB's client, without the server's reference. The port is
     /// for callbacks.
-    pub fn client(&self, orb: Orb, variant: Variant, port: u16) -> Command {
+    pub fn client_command(&self, orb: Orb, variant: Variant, port: u16) -> Command {
         let mut command = match orb {
             Orb::OmniOrb => self.omniorb("client", variant, variant.client_minor, port),
             Orb::JacOrb => self.jacorb("peer.Client", variant, variant.client_minor, port),
@@ -127,7 +127,7 @@ impl Peers {
 
     /// Returns the command of a peer's program for values.idl, without its mode. GlassFish has no
     /// such program.
-    pub fn values(&self, orb: Orb) -> Command {
+    pub fn values_command(&self, orb: Orb) -> Command {
         match orb {
             Orb::OmniOrb => self.omniorb("values", Variant::GIOP_1_2, 2, 0),
             Orb::JacOrb => self.jacorb("peer.ValuePeer", Variant::GIOP_1_2, 2, 0),

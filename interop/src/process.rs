@@ -80,7 +80,7 @@ impl Server {
     /// # Errors
     ///
     /// The server does not end in time or ends without success. The text contains its output.
-    pub fn ends_by_itself(mut self) -> Result<(), String> {
+    pub fn wait_for_exit(mut self) -> Result<(), String> {
         match wait(&mut self.child, END)? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("the server ended with {status}\n{}", self.output())),
@@ -108,7 +108,7 @@ impl Drop for Server {
 
 /// The result of a program that ran to its end.
 #[derive(Debug)]
-pub struct Finished {
+pub struct ProgramOutput {
     /// The program's exit status.
     pub status: ExitStatus,
     /// The program's standard output and error, in the order of writing.
@@ -120,7 +120,7 @@ pub struct Finished {
 /// # Errors
 ///
 /// The program is missing or did not end in time. The text contains its output.
-pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
+pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Result<ProgramOutput, String> {
     let log = folder.join(format!("{name}.log"));
     run_into(command, name, &log, &log, life)
 }
@@ -131,16 +131,27 @@ pub fn run(command: Command, name: &str, folder: &Path, life: Duration) -> Resul
 /// # Errors
 ///
 /// The errors of [`run`].
-pub fn run_apart(command: Command, name: &str, folder: &Path, life: Duration) -> Result<Finished, String> {
+pub fn run_with_separate_errors(
+    command: Command,
+    name: &str,
+    folder: &Path,
+    life: Duration,
+) -> Result<ProgramOutput, String> {
     let errors = folder.join(format!("{name}.errors"));
     run_into(command, name, &folder.join(format!("{name}.log")), &errors, life)
 }
 
-fn run_into(mut command: Command, name: &str, log: &Path, errors: &Path, life: Duration) -> Result<Finished, String> {
+fn run_into(
+    mut command: Command,
+    name: &str,
+    log: &Path,
+    errors: &Path,
+    life: Duration,
+) -> Result<ProgramOutput, String> {
     command.stdin(Stdio::null());
     let mut child = spawn(command, log, errors)?;
     if let Some(status) = wait(&mut child, life)? {
-        return Ok(Finished { status, output: read(log) });
+        return Ok(ProgramOutput { status, output: read(log) });
     }
     let _ = child.kill();
     let _ = child.wait();
@@ -232,8 +243,8 @@ mod tests {
     #[test]
     fn server_that_ends_by_itself_must_succeed() {
         let script = |status| shell(&format!("echo IOR:00 >\"$2\"; exit {status}"));
-        Server::start(script(0), &folder("good")).unwrap().ends_by_itself().unwrap();
-        let trouble = Server::start(script(5), &folder("bad")).and_then(Server::ends_by_itself).unwrap_err();
+        Server::start(script(0), &folder("good")).unwrap().wait_for_exit().unwrap();
+        let trouble = Server::start(script(5), &folder("bad")).and_then(Server::wait_for_exit).unwrap_err();
         assert!(trouble.contains("exit status: 5"), "{trouble}");
     }
 

@@ -2,7 +2,7 @@
 
 /// A check that did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedCheck {
     /// The name of the check.
     pub check: String,
     /// The whole line of the report.
@@ -15,7 +15,7 @@ pub struct Report {
     /// Names of the checks that passed.
     pub passed: Vec<String>,
     /// The checks that failed.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedCheck>,
 }
 
 impl Report {
@@ -26,14 +26,14 @@ impl Report {
     ///
     /// The last line is missing or its counts are wrong, which shows that the client did not run to
     /// its end.
-    pub fn read(output: &str) -> Result<Self, String> {
+    pub fn parse(output: &str) -> Result<Self, String> {
         let mut report = Self::default();
         let mut closing = None;
         for line in output.lines() {
             if let Some(name) = line.strip_prefix("ok ") {
                 report.passed.push(name.to_owned());
             } else if let Some(rest) = line.strip_prefix("FAIL ") {
-                report.failed.push(Failed { check: check_name(rest).to_owned(), line: line.to_owned() });
+                report.failed.push(FailedCheck { check: check_name(rest).to_owned(), line: line.to_owned() });
             } else if let Some(counts) = counts(line) {
                 closing = Some(counts);
             }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn lines_are_assigned_to_passed_and_failed_checks() {
-        let report = Report::read(
+        let report = Report::parse(
             "ready\nok echo_long\ntook 5 ms\nFAIL echo_char round 1 result expected 00 got 01\n\
              FAIL big octets 1000 got exception COMM_FAILURE\nFAIL fail(FAIL_PLAIN) expected Plain got a result\n\
              FAIL thread 7 bounce expected 6 got 5\n1 passed, 4 failed\n",
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn report_without_its_last_line_is_refused() {
-        assert!(Report::read("ok echo_long\n").is_err());
-        assert!(Report::read("ok echo_long\n2 passed, 0 failed\n").is_err());
-        assert!(Report::read("").is_err());
+        assert!(Report::parse("ok echo_long\n").is_err());
+        assert!(Report::parse("ok echo_long\n2 passed, 0 failed\n").is_err());
+        assert!(Report::parse("").is_err());
     }
 }

@@ -31,14 +31,14 @@ pub struct Skips {
 
 impl Skips {
     /// The variant of runs of values.idl, which `*` does not match.
-    pub const VALUES: &str = "values";
+    pub const VALUES_VARIANT: &str = "values";
 
     /// Returns the lines of the repository's list for this server, client and variant.
     ///
     /// # Errors
     ///
     /// A line of the list is malformed.
-    pub fn of(server: &str, client: &str, variant: &str) -> Result<Self, String> {
+    pub fn for_pair(server: &str, client: &str, variant: &str) -> Result<Self, String> {
         Self::read(LIST, server, client, variant)
     }
 
@@ -46,7 +46,8 @@ impl Skips {
         let mut all = Vec::new();
         for line in list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let skip = parse(line)?;
-            let varies = matches(&skip.variant, variant) && (variant != Self::VALUES || skip.variant == Self::VALUES);
+            let varies = matches(&skip.variant, variant)
+                && (variant != Self::VALUES_VARIANT || skip.variant == Self::VALUES_VARIANT);
             let concerns = matches(&skip.server, server) && matches(&skip.client, client) && varies;
             if concerns {
                 all.push(skip);
@@ -72,7 +73,7 @@ impl Skips {
     /// Returns all differences between the report and the list: failures that the list does not
     /// have, and listed checks that did not fail. Lines about malformed messages count only if the
     /// traffic was dissected.
-    pub fn judge(&self, report: &Report, traffic: Traffic) -> Vec<String> {
+    pub fn differences(&self, report: &Report, traffic: Traffic) -> Vec<String> {
         let counts = |skip: &&Skip| {
             ![OPTION, PREFERENCE].iter().any(|start| skip.check.starts_with(start))
                 && (traffic == Traffic::Dissected || !skip.check.starts_with("malformed-"))
@@ -117,13 +118,13 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Failed;
+    use crate::report::FailedCheck;
 
     const SOME: &str = "# a comment\n\na | b | * | big * | too big\n* | b | v | --no-wide | no wide\n* | * | v | --no-wide | the same\n* | b | v | --skip one | x\n\
      * | b | v | --skip two | x\na | c | v | echo_x | other client\n";
 
     fn failing(checks: &[&str]) -> Report {
-        let failed = |check: &&str| Failed { check: (*check).into(), line: format!("FAIL {check} got nothing") };
+        let failed = |check: &&str| FailedCheck { check: (*check).into(), line: format!("FAIL {check} got nothing") };
         Report { passed: Vec::new(), failed: checks.iter().map(failed).collect() }
     }
 
@@ -132,12 +133,12 @@ mod tests {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(skips.all.len(), 5);
         assert_eq!(skips.options(), ["--no-wide", "--skip", "one", "--skip", "two"]);
-        assert!(skips.judge(&failing(&["big octets 10"]), Traffic::Unwatched).is_empty());
+        assert!(skips.differences(&failing(&["big octets 10"]), Traffic::Unchecked).is_empty());
     }
 
     #[test]
     fn star_does_not_match_the_variant_of_the_values_suite() {
-        let skips = Skips::read("a | b | * | x | y\na | b | values | z | y", "a", "b", Skips::VALUES).unwrap();
+        let skips = Skips::read("a | b | * | x | y\na | b | values | z | y", "a", "b", Skips::VALUES_VARIANT).unwrap();
         assert_eq!((skips.all.len(), skips.all[0].check.as_str()), (1, "z"));
     }
 
@@ -145,27 +146,27 @@ mod tests {
     fn unlisted_failure_and_listed_check_that_passes_are_reported() {
         let skips = Skips::read(SOME, "a", "b", "v").unwrap();
         assert_eq!(
-            skips.judge(&failing(&["big octets 10", "echo_y"]), Traffic::Unwatched),
+            skips.differences(&failing(&["big octets 10", "echo_y"]), Traffic::Unchecked),
             ["FAIL echo_y got nothing"]
         );
-        let stale = skips.judge(&failing(&[]), Traffic::Unwatched);
+        let stale = skips.differences(&failing(&[]), Traffic::Unchecked);
         assert!(stale.len() == 1 && stale[0].contains("did not fail: too big"), "{stale:?}");
     }
 
     #[test]
     fn malformed_messages_count_only_in_dissected_traffic() {
         let skips = Skips::read("a | b | v | malformed-Fragment | the dissector errs", "a", "b", "v").unwrap();
-        assert!(skips.judge(&failing(&[]), Traffic::Unwatched).is_empty());
-        assert_eq!(skips.judge(&failing(&[]), Traffic::Dissected).len(), 1);
-        assert!(skips.judge(&failing(&["malformed-Fragment"]), Traffic::Dissected).is_empty());
-        assert_eq!(skips.judge(&failing(&["malformed-Reply"]), Traffic::Dissected).len(), 2);
+        assert!(skips.differences(&failing(&[]), Traffic::Unchecked).is_empty());
+        assert_eq!(skips.differences(&failing(&[]), Traffic::Dissected).len(), 1);
+        assert!(skips.differences(&failing(&["malformed-Fragment"]), Traffic::Dissected).is_empty());
+        assert_eq!(skips.differences(&failing(&["malformed-Reply"]), Traffic::Dissected).len(), 2);
     }
 
     #[test]
     fn preferences_are_for_the_dissector_only() {
         let skips = Skips::read("a | b | v | dissector giop.x:FALSE | it errs", "a", "b", "v").unwrap();
         assert_eq!((skips.options(), skips.preferences()), (vec![], vec!["giop.x:FALSE"]));
-        assert!(skips.judge(&failing(&[]), Traffic::Dissected).is_empty());
+        assert!(skips.differences(&failing(&[]), Traffic::Dissected).is_empty());
     }
 
     #[test]
@@ -176,6 +177,6 @@ mod tests {
 
     #[test]
     fn list_of_the_repository_can_be_read() {
-        Skips::of("none", "none", "none").unwrap();
+        Skips::for_pair("none", "none", "none").unwrap();
     }
 }

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use corelane_interop::pair::{self, Extra, Traffic};
+use corelane_interop::pair::{self, ExtraOptions, Traffic};
 use corelane_interop::peers::Orb::{self, Corelane, GlassFish, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
 /// Minimum number of checks of a client, even if all optional checks are left out.
 const LEAST: usize = 100;
 
-fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: Extra<'_>) {
+fn prove(server: Orb, client: Orb, variant: Variant, traffic: Traffic, extra: ExtraOptions<'_>) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     match pair::run_with(&folder, server, client, variant, traffic, extra) {
         Ok(report) => assert!(report.passed.len() >= LEAST, "only {} checks ran", report.passed.len()),
@@ -22,7 +22,7 @@ macro_rules! pairs {
     ($($name:ident: $server:ident serves $client:ident in $variant:ident;)*) => {
         $(#[test]
         fn $name() {
-            prove($server, $client, Variant::$variant, Traffic::Dissected, Extra::default());
+            prove($server, $client, Variant::$variant, Traffic::Dissected, ExtraOptions::default());
         })*
     };
 }
@@ -82,10 +82,10 @@ pairs! {
     jacorb_serves_corelane_in_unicode: JacOrb serves Corelane in UNICODE;
 }
 
-const NOTHING: Extra<'_> = Extra { name: "", server: &[], client: &[], by_key: None };
+const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
 /// Options for fragmented replies, small enough to split most messages of the suite.
-const FRAGMENTS: Extra<'_> = Extra { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
+const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]
 fn omniorb_reads_fragmented_replies_of_corelane() {
@@ -105,7 +105,8 @@ fn glassfish_reads_fragmented_replies_of_corelane_without_a_setting() {
 }
 
 /// Options for fragmented requests. Replies are not fragmented.
-const FRAGMENTED_REQUESTS: Extra<'_> = Extra { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
+const FRAGMENTED_REQUESTS: ExtraOptions<'_> =
+    ExtraOptions { name: "-fragments", client: &["--fragment", "256"], ..NOTHING };
 
 #[test]
 fn omniorb_reads_fragmented_requests_of_corelane() {
@@ -124,12 +125,14 @@ fn glassfish_reads_fragmented_requests_of_corelane_without_a_setting() {
 
 #[test]
 fn two_corelane_programs_exchange_fragments() {
-    let both = Extra { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"], ..NOTHING };
+    let both =
+        ExtraOptions { name: "-fragments", server: &["--fragment", "256"], client: &["--fragment", "1000"], ..NOTHING };
     prove(Corelane, Corelane, Variant::GIOP_1_2, Traffic::Dissected, both);
 }
 
 /// Options for messages of ten million octets. omniORB sends them in fragments of its buffer size.
-const LARGE: Extra<'_> = Extra { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
+const LARGE: ExtraOptions<'_> =
+    ExtraOptions { name: "-large", client: &["--big", "10000000", "--rounds", "2"], ..NOTHING };
 
 #[test]
 fn large_messages_pass_between_omniorb_and_corelane() {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use corelane_interop::pair::{self, Extra, Traffic};
+use corelane_interop::pair::{self, ExtraOptions, Traffic};
 use corelane_interop::peers::Orb::{self, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::Variant;
 
@@ -13,8 +13,8 @@ fn prove(client: Orb, name: &str, server: &[&str], more: &[&str]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     let mut options = vec!["--threads", "8", "--slow", "50", "--big", "100000", "--rounds", "3"];
     options.extend(more);
-    let extra = Extra { name, server, client: &options, by_key: None };
-    match pair::run_with(&folder, Corelane, client, Variant::GIOP_1_2, Traffic::Unwatched, extra) {
+    let extra = ExtraOptions { name, server, client: &options, corbaloc: None };
+    match pair::run_with(&folder, Corelane, client, Variant::GIOP_1_2, Traffic::Unchecked, extra) {
         Ok(report) => {
             for caller in (0..8).map(|number| format!("thread {number}")) {
                 assert!(report.passed.contains(&caller), "`{caller}` did not run: {:?}", report.passed);

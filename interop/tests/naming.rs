@@ -17,7 +17,7 @@ use corelane_services::naming::cos_naming::naming_context::{
 use corelane_services::naming::cos_naming::{
     Binding, BindingIterator, NameComponent, NamingContextExtRef, NamingContextRef,
 };
-use corelane_services::naming::{Naming, name};
+use corelane_services::naming::{NamingConfig, name};
 
 /// Corelane's name server.
 struct Ours {
@@ -29,7 +29,7 @@ struct Ours {
 impl Ours {
     fn start() -> Self {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let naming = Naming::new().forward_timeout(Duration::from_secs(5));
+        let naming = NamingConfig::new().forward_timeout(Duration::from_secs(5));
         naming.serve(&orb).unwrap();
         let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
         Ours { _orb: orb, port }

@@ -150,7 +150,10 @@ fn compare(files: &[PathBuf], include: &[PathBuf]) -> (usize, usize) {
         };
         match (problem, expected) {
             (Some(problem), None) => wrong.push(format!("{}: {problem}", file.display())),
-            (None, Some((_, why))) => wrong.push(format!("{} has one interpretation now, although it is listed as different: {why}", file.display())),
+            (None, Some((_, why))) => wrong.push(format!(
+                "{} has one interpretation now, although it is listed as different: {why}",
+                file.display()
+            )),
             _ => {}
         }
     }

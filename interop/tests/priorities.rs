@@ -53,23 +53,23 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let poa = root.create_rt_poa("served", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let seen = Arc::new(Mutex::new("seen", Scope::Orb, BTreeSet::new()));
     let list = Arc::clone(&seen);
-    let suite = SuiteServant::new(&poa, orb.shutdown_handle()).unwrap().watched(move || {
+    let suite = SuiteServant::new(&poa, orb.shutdown_handle()).unwrap().with_call_hook(move || {
         let by = served_by();
         let native = if let Some(Scheduling::Fifo(native)) = by.native { native } else { 0 };
         list.lock().insert((native, by.lane));
     });
-    let reference = poa.activate(&servants::suite(suite)).unwrap();
+    let reference = poa.activate(&servants::suite_servant(suite)).unwrap();
     root.manager().activate().unwrap();
 
     let folder = files.join(format!("priorities-{}", client.name()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut command = peers.client(client, Variant::GIOP_1_2, 0);
-    let skips = Skips::of("corelane", client.name(), Variant::GIOP_1_2.name).unwrap();
+    let mut command = peers.client_command(client, Variant::GIOP_1_2, 0);
+    let skips = Skips::for_pair("corelane", client.name(), Variant::GIOP_1_2.name).unwrap();
     command.arg(reference.to_string()).args(["--threads", "2", "--meet", "0", "--big", "10000", "--rounds", "3"]);
     command.args(skips.options());
     let finished = process::run(command, "client", &folder, Duration::from_secs(120)).unwrap();
-    let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.judge(&report, Traffic::Unwatched);
+    let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+    let found = skips.differences(&report, Traffic::Unchecked);
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
     assert_eq!(orb.event_counts().priorities_refused, 0, "SCHED_FIFO is not permitted here");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corelane::{CallPolicies, Orb, SyncScope};
 use corelane_interop::interop::*;
-use corelane_interop::pair::{self, ByKey, Extra, Traffic};
+use corelane_interop::pair::{self, CorbalocVersion, ExtraOptions, Traffic};
 use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
 use corelane_interop::process::{self, Server};
@@ -43,11 +43,11 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
     client.args(skips.options());
     let finished = process::run(client, "client", folder, Duration::from_secs(120)).unwrap();
-    let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.judge(&report, Traffic::Unwatched);
+    let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+    let found = skips.differences(&report, Traffic::Unchecked);
     assert!(found.is_empty(), "{}\nserver:\n{}", found.join("\n"), server.output());
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
-    server.ends_by_itself().unwrap();
+    server.wait_for_exit().unwrap();
 }
 
 // ---- corbaloc
@@ -57,8 +57,9 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
 /// one run has GIOP 1.2, and that of the other no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-    for (name, version) in [("-1.2", ByKey::Giop12), ("", ByKey::Unnamed)] {
-        let extra = Extra { name, server: &[], client: &["--big", "10000", "--rounds", "3"], by_key: Some(version) };
+    for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
+        let extra =
+            ExtraOptions { name, server: &[], client: &["--big", "10000", "--rounds", "3"], corbaloc: Some(version) };
         match pair::run_with(&folder, server, client, Variant::CORBALOC, Traffic::Dissected, extra) {
             Ok(report) => assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len()),
             Err(trouble) => panic!("{version:?}: {trouble}"),
@@ -101,8 +102,8 @@ fn corelane_calls_omniorb_over_a_unix_socket() {
     server.arg("-ORBendPoint").arg(format!("giop:unix:{}", socket.display())).args(["--life", "200"]);
     let running = Server::start(server, &folder).unwrap();
     let reference = fs::read_to_string(running.reference()).unwrap().trim().to_owned();
-    let skips = Skips::of("omniorb", "corelane", "unix").unwrap();
-    judged(peers().client(Corelane, Variant::GIOP_1_2, 0), &reference, &folder, running, &skips);
+    let skips = Skips::for_pair("omniorb", "corelane", "unix").unwrap();
+    judged(peers().client_command(Corelane, Variant::GIOP_1_2, 0), &reference, &folder, running, &skips);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
     server.arg("--listen").arg(format!("unix:{}", socket.display())).args(["--life", "200"]);
     let running = Server::start(server, &folder).unwrap();
     let reference = fs::read_to_string(running.reference()).unwrap().trim().to_owned();
-    let skips = Skips::of("corelane", "omniorb", "unix").unwrap();
+    let skips = Skips::for_pair("corelane", "omniorb", "unix").unwrap();
     let mut client = Command::new(folder.join("../peers/omniorb/client"));
     peers();
     // The client's endpoint is for callbacks. Without the transport rule, omniORB does not use Unix
@@ -128,7 +129,8 @@ fn omniorb_calls_corelane_over_a_unix_socket() {
 fn suite() -> (Orb, SuiteRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
-    let suite = poa.activate(&servants::suite(SuiteServant::new(&poa, orb.shutdown_handle()).unwrap())).unwrap();
+    let suite =
+        poa.activate(&servants::suite_servant(SuiteServant::new(&poa, orb.shutdown_handle()).unwrap())).unwrap();
     poa.manager().activate().unwrap();
     (orb, SuiteRef::from_object(suite))
 }
@@ -276,7 +278,7 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
 fn oneways_that_wait_for_the_server_work_with_every_server() {
     for server in [Corelane, OmniOrb, JacOrb] {
         let folder = folder(&format!("oneways-{}", server.name()));
-        let running = Server::start(peers().server(server, Variant::GIOP_1_2, 0), &folder).unwrap();
+        let running = Server::start(peers().server_command(server, Variant::GIOP_1_2, 0), &folder).unwrap();
         let reference = fs::read_to_string(running.reference()).unwrap();
         let orb = Orb::new().unwrap();
         let suite: SuiteRef = orb.reference(reference.trim()).unwrap();
@@ -295,6 +297,6 @@ fn oneways_that_wait_for_the_server_work_with_every_server() {
             }
         }
         suite.shutdown().unwrap();
-        running.ends_by_itself().unwrap();
+        running.wait_for_exit().unwrap();
     }
 }

@@ -94,7 +94,7 @@ impl TaoServer {
 
     fn end(self, asked: &AskedRef) {
         asked.shutdown().unwrap();
-        self.server.ends_by_itself().unwrap();
+        self.server.wait_for_exit().unwrap();
     }
 }
 
@@ -174,15 +174,15 @@ live! {
         let mut command = Command::new(programs().join("server"));
         command.args(["--life", "240", "-ORBListenEndpoints", "iiop://127.0.0.1:0"]);
         let server = Server::start(command, &files).unwrap();
-        let skips = Skips::of("tao", "corelane", Variant::GIOP_1_2.name).unwrap();
+        let skips = Skips::for_pair("tao", "corelane", Variant::GIOP_1_2.name).unwrap();
         let mut client = Command::new(env!("CARGO_BIN_EXE_corelane-interop-client"));
         client.args(["--listen", "tcp:127.0.0.1:0", "--shutdown"]).arg(server.reference()).args(skips.options());
         let finished = process::run(client, "client", &files, Duration::from_secs(180)).unwrap();
-        let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-        let found = skips.judge(&report, Traffic::Unwatched);
+        let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+        let found = skips.differences(&report, Traffic::Unchecked);
         assert!(found.is_empty(), "{}", found.join("\n"));
         assert!(report.passed.len() >= 200, "only {} checks ran", report.passed.len());
-        server.ends_by_itself().unwrap();
+        server.wait_for_exit().unwrap();
     }
 
     fn our_requests_run_in_the_lanes_of_taos_server() {

@@ -17,10 +17,10 @@ use corelane_interop::pair::Traffic;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
 use corelane_interop::peers::Peers;
 use corelane_interop::process::{self, Server};
-use corelane_interop::report::{Failed, Report};
+use corelane_interop::report::{FailedCheck, Report};
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::options::Characters;
-use corelane_interop::suite::values::{Random, Repertoire};
+use corelane_interop::suite::values::{Random, SampleOptions};
 
 corelane::include_idl!("values");
 
@@ -168,29 +168,31 @@ const ROUNDS: u64 = 20;
 
 fn calls(peer: Peer) {
     let folder = folder(&format!("values-at-{}", peer.name()));
-    let server = Server::start(peers().values(peer), &folder).unwrap();
+    let server = Server::start(peers().values_command(peer), &folder).unwrap();
     let reference = fs::read_to_string(server.reference()).unwrap();
     let orb = Orb::new().unwrap();
     register(&orb);
     let suite: ValueSuiteRef = orb.reference(reference.trim()).unwrap();
     let mut report = Report::default();
-    let skips = Skips::of(peer.name(), "corelane", Skips::VALUES).unwrap();
+    let skips = Skips::for_pair(peer.name(), "corelane", Skips::VALUES_VARIANT).unwrap();
     let left_out = skips.options();
     for (name, check) in CHECKS.iter().filter(|(name, _)| !left_out.contains(name)) {
         let plain_unions = left_out.contains(&"--plain-unions");
         let rounds = || (0..ROUNDS).for_each(|round| check(&suite, &mut random(round, plain_unions)));
         match panic::catch_unwind(AssertUnwindSafe(rounds)) {
             Ok(()) => report.passed.push((*name).to_owned()),
-            Err(_) => report.failed.push(Failed { check: (*name).to_owned(), line: format!("FAIL {name}, see the panic above") }),
+            Err(_) => report
+                .failed
+                .push(FailedCheck { check: (*name).to_owned(), line: format!("FAIL {name}, see the panic above") }),
         }
     }
-    assert_eq!(skips.judge(&report, Traffic::Unwatched), [""; 0]);
+    assert_eq!(skips.differences(&report, Traffic::Unchecked), [""; 0]);
     suite.shutdown().unwrap();
-    server.ends_by_itself().unwrap();
+    server.wait_for_exit().unwrap();
 }
 
 fn random(round: u64, plain_unions: bool) -> Random {
-    Random::new(round, Repertoire { characters: Characters::Ascii, plain_unions })
+    Random::new(round, SampleOptions { characters: Characters::Ascii, plain_unions })
 }
 
 type Check = fn(&ValueSuiteRef, &mut Random);
@@ -723,12 +725,12 @@ fn serves(peer: Peer) {
     let suite = Suite { thing, stop: orb.shutdown_handle() };
     let suite = orb.root_poa().activate(&ValueSuite::servant(suite)).unwrap();
     orb.root_poa().manager().activate().unwrap();
-    let mut client = peers().values(peer);
+    let mut client = peers().values_command(peer);
     client.args(["--call", &suite.to_string()]);
     let finished = process::run(client, "client", &folder, Duration::from_secs(120)).unwrap();
-    let report = Report::read(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let skips = Skips::of("corelane", peer.name(), Skips::VALUES).unwrap();
-    assert_eq!(skips.judge(&report, Traffic::Unwatched), [""; 0]);
+    let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
+    let skips = Skips::for_pair("corelane", peer.name(), Skips::VALUES_VARIANT).unwrap();
+    assert_eq!(skips.differences(&report, Traffic::Unchecked), [""; 0]);
     assert!(report.passed.len() >= 10, "{}", finished.output);
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use corelane::{Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, Transports};
 use corelane_net::{Peer, SharedMemory, ShutdownMode, Stream, Tcp, Transport, Unix, Wait};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::through::through;
+use corelane_tests::stream_wrapper::wrap_streams;
 
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
@@ -150,7 +150,7 @@ impl Store for Noting {
 fn noted(transport: Arc<dyn Transport>) -> (OrbBuilder, Log) {
     let log = Log::new();
     let noting = log.clone();
-    let transport = through(transport, move |inner, _| Box::new(Noted { inner, log: noting.clone() }));
+    let transport = wrap_streams(transport, move |inner, _| Box::new(Noted { inner, log: noting.clone() }));
     (Orb::builder().transports(Transports::new(vec![transport])), log)
 }
 

@@ -108,7 +108,10 @@ fn assert_costs(cost: &Cost, system_calls: u64, what: &str) {
     let all = "system calls, allocations, lane locks, ORB locks, hand-offs, futex calls";
     assert_eq!(cost.client, [2000, 0, 0, 0, 0, 0], "{what}: {all} of the client");
     assert_eq!(cost.server, [system_calls * 1000, 0, 0, 0, 0, 0], "{what}: {all} of the server");
-    assert_eq!(cost.server_locks, 1000, "{what}: the server takes other locks than the lock of the connection's output");
+    assert_eq!(
+        cost.server_locks, 1000,
+        "{what}: the server takes other locks than the lock of the connection's output"
+    );
 }
 
 /// Measures calls with every kind of argument that needs no allocation. Each kind has a client ORB

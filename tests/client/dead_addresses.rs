@@ -16,7 +16,7 @@ use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
-use corelane_tests::scripted::{CLOSE_CONNECTION, Scripted, message, serve, well};
+use corelane_tests::scripted::{CLOSE_CONNECTION, ScriptedServer, message, serve, successful_reply};
 
 /// A listener whose backlog is full: the kernel accepts no further connection.
 struct Dead {
@@ -89,7 +89,7 @@ impl Transport for Counting {
     }
 }
 
-fn live() -> Scripted {
+fn live() -> ScriptedServer {
     serve(usize::MAX, |_, _| Ok(()))
 }
 
@@ -203,7 +203,7 @@ fn the_profile_that_answered_last_is_tried_first() {
     // This server closes the connection after each request, so every call makes a new connection.
     let second = serve(0, move |stream, id| {
         counted.fetch_add(1, Ordering::SeqCst);
-        stream.write_all(&well(id))?;
+        stream.write_all(&successful_reply(id))?;
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });

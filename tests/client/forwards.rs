@@ -7,7 +7,7 @@ use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManager, Serva
 use corelane::{
     Completion, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, SystemExceptionKind as Kind, minor,
 };
-use corelane_tests::{EVERY_DISPATCH, LOCATED, Probe, ProbeRef, TestProbe};
+use corelane_tests::{EVERY_DISPATCH, LOCATOR_POLICIES, Probe, ProbeRef, TestProbe};
 
 /// A servant locator that serves an object or forwards its requests, and counts them.
 struct Whereabouts {
@@ -48,7 +48,7 @@ impl Server {
     fn new(dispatch: Dispatch) -> Self {
         let pool = PoolConfig::default().dispatch(dispatch);
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();
-        let poa = orb.root_poa().create_poa("moves", None, LOCATED).unwrap();
+        let poa = orb.root_poa().create_poa("moves", None, LOCATOR_POLICIES).unwrap();
         let whereabouts = Arc::new(Whereabouts {
             servant: Probe::servant(TestProbe::default()),
             here: AtomicBool::new(false),
@@ -136,6 +136,9 @@ fn non_existent_is_answered_by_the_original_server() {
     assert!(!probe.as_object().non_existent().unwrap());
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     servers[0].whereabouts.here.store(false, Ordering::SeqCst);
-    assert!(probe.as_object().non_existent().unwrap(), "the reference leads to the first server, where the object no longer exists");
+    assert!(
+        probe.as_object().non_existent().unwrap(),
+        "the reference leads to the first server, where the object no longer exists"
+    );
     assert_eq!(probe.cube_octet(4).unwrap_err().kind(), Kind::ObjectNotExist);
 }

@@ -12,7 +12,7 @@ use corelane::mapping::{Cdr, CdrError, Operation};
 use corelane::rt::{RtClientPolicies, with_client_policies};
 use corelane::{CallPolicies, Completion, Decoder, Encoder, Orb, SystemExceptionKind as Kind};
 use corelane_tests::ProbeRef;
-use corelane_tests::scripted::{REPLY, Scripted, message, reply, serve, well};
+use corelane_tests::scripted::{REPLY, ScriptedServer, message, reply_start, serve, successful_reply};
 
 static CUBE: Operation<'_> = Operation::new("cube_long");
 
@@ -27,7 +27,7 @@ fn in_both_ways(test: impl Fn(fn(&ProbeRef))) {
 }
 
 /// Makes a client with at most one connection, and its reference to the object of `server`.
-fn client(server: &Scripted) -> (Orb, ProbeRef) {
+fn client(server: &ScriptedServer) -> (Orb, ProbeRef) {
     let policies = CallPolicies { timeout: Some(Duration::from_secs(20).into()), ..CallPolicies::NONE };
     let orb = Orb::builder().call_policies(policies).max_connections_per_server(1).build().unwrap();
     let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
@@ -51,9 +51,9 @@ fn forward_to_the_same_server_uses_the_connection_of_the_forward() {
         let body = Arc::clone(&forward);
         let server = serve(1, move |stream, id| {
             if forwards.fetch_add(1, Ordering::SeqCst) > 0 {
-                return stream.write_all(&well(id));
+                return stream.write_all(&successful_reply(id));
             }
-            stream.write_all(&message(REPLY, false, &[&reply(id, 3), &body.get().unwrap()[..]].concat()))
+            stream.write_all(&message(REPLY, false, &[&reply_start(id, 3), &body.get().unwrap()[..]].concat()))
         });
         let (_orb, probe) = client(&server);
         let mut encoder = Encoder::new();
@@ -67,7 +67,7 @@ fn forward_to_the_same_server_uses_the_connection_of_the_forward() {
 
 /// Makes a server that answers every request with TRANSIENT, COMPLETED_NO. Returns the server and
 /// its number of requests.
-fn busy() -> (Scripted, Arc<AtomicUsize>) {
+fn busy() -> (ScriptedServer, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
     let server = serve(0, move |stream, id| {
@@ -76,7 +76,7 @@ fn busy() -> (Scripted, Arc<AtomicUsize>) {
         body.set_endian(corelane_wire::Endian::Little);
         body.write_str("IDL:omg.org/CORBA/TRANSIENT:1.0").unwrap();
         [0, 1].into_iter().for_each(|number| body.write_u32(number));
-        stream.write_all(&message(REPLY, false, &[reply(id, 2), body.to_vec()].concat()))
+        stream.write_all(&message(REPLY, false, &[reply_start(id, 2), body.to_vec()].concat()))
     });
     (server, requests)
 }
@@ -113,9 +113,9 @@ fn needs_addressing_mode_is_followed_on_its_connection() {
         let asked = AtomicUsize::new(0);
         let server = serve(1, move |stream, id| {
             if asked.fetch_add(1, Ordering::SeqCst) > 0 {
-                return stream.write_all(&well(id));
+                return stream.write_all(&successful_reply(id));
             }
-            stream.write_all(&message(REPLY, false, &[&reply(id, 5), &[1, 0][..]].concat()))
+            stream.write_all(&message(REPLY, false, &[&reply_start(id, 5), &[1, 0][..]].concat()))
         });
         let (_orb, probe) = client(&server);
         two_calls(&probe);
@@ -160,7 +160,7 @@ fn nothing_is_sent_when_marshalling_panics_or_fails() {
     let counted = Arc::clone(&requests);
     let server = serve(0, move |stream, id| {
         counted.fetch_add(1, Ordering::SeqCst);
-        stream.write_all(&well(id))
+        stream.write_all(&successful_reply(id))
     });
     let (_orb, probe) = client(&server);
     let object = probe.as_object();

@@ -5,8 +5,7 @@
 //!   if `nested_wait` asked for it. When every thread waited, the next request of a chain of nested
 //!   calls stayed in the queue until its deadline.
 //! - The shared threads of a pool with a thread per connection also waited without running other
-//!   requests. Four threads of a JacORB client, which share one connection, could block all of
-//! them.
+//!   requests. Four threads of a JacORB client, which share one connection, could block all of them.
 //! - A connection's own thread waited without reading its connection. The next request of the chain
 //!   arrived on this connection, which no other thread reads.
 

@@ -42,7 +42,10 @@ fn documentation_of_every_configuration_field_states_its_default() {
         let fields = documented(body.split_once("\n}").unwrap().0, "pub ");
         assert!(fields.len() > 1, "{name}: {fields:?}");
         for (field, documentation) in fields {
-            assert!(documentation.contains("Default: "), "the documentation of {name}::{field} does not state its default");
+            assert!(
+                documentation.contains("Default: "),
+                "the documentation of {name}::{field} does not state its default"
+            );
         }
     }
 }

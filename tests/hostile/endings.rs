@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use corelane::{ConnectionLimits, Dispatch, Orb, PoolConfig};
-use corelane_tests::raw::{REPLY, connect, header, key, request};
+use corelane_tests::raw::{REPLY, connect, probe_key, read_header, request};
 use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 
 const CLOSE_CONNECTION: u8 = 5;
@@ -25,8 +25,10 @@ fn slow_peer_gets_its_replies_before_the_end() {
         );
         let mut stream = connect(&server);
         let data = vec![7; SIZE];
-        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
-        let (kind, size) = header(&mut stream);
+        stream
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .unwrap();
+        let (kind, size) = read_header(&mut stream);
         assert_eq!(kind, REPLY, "{dispatch:?}");
         assert!(size > SIZE, "{dispatch:?}");
         server.orb.shutdown(false).unwrap();
@@ -47,7 +49,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
         let server = serve(dispatch);
         let mut stream = connect(&server);
         let mut sending = stream.try_clone().unwrap();
-        let key = key(&server);
+        let key = probe_key(&server);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let data = vec![7; SIZE];
@@ -62,7 +64,7 @@ fn a_peer_that_reads_again_gets_every_reply() {
             std::thread::sleep(Duration::from_millis(100));
             let mut ids = Vec::new();
             for _ in 0..CALLS {
-                let (kind, size) = header(&mut stream);
+                let (kind, size) = read_header(&mut stream);
                 let mut body = vec![0; size];
                 stream.read_exact(&mut body).unwrap_or_else(|stuck| panic!("{dispatch:?}: {stuck}"));
                 assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "{dispatch:?}: a request was refused");
@@ -84,12 +86,12 @@ fn large_replies_wait_for_a_peer_that_reads() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let mut stream = connect(&server);
-        let key = key(&server);
+        let key = probe_key(&server);
         let all: Vec<u8> =
             (1..=CALLS).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
         for _ in 0..CALLS {
-            let (kind, size) = header(&mut stream);
+            let (kind, size) = read_header(&mut stream);
             let mut body = vec![0; size];
             stream.read_exact(&mut body).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
             assert_eq!((kind, size > SIZE as usize), (REPLY, true), "{dispatch:?}");
@@ -134,7 +136,7 @@ fn one_connection_does_not_fill_the_queue() {
             .connection_limits(ConnectionLimits::default().max_queued_bytes(queue_octets));
         let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
         let mut stream = connect(&server);
-        let (key, calls) = (key(&server), 40);
+        let (key, calls) = (probe_key(&server), 40);
         let text = "x".repeat(length);
         let mut all = request(&key, 0, "slow", |encoder| encoder.write_u32(300));
         all.extend(
@@ -150,7 +152,7 @@ fn one_connection_does_not_fill_the_queue() {
             assert_eq!(probe.cube_octet(3).unwrap(), 27, "another client is turned away");
         });
         for _ in 0..calls {
-            let (kind, size) = header(&mut stream);
+            let (kind, size) = read_header(&mut stream);
             let mut body = vec![0; size];
             stream.read_exact(&mut body).unwrap();
             assert_eq!((kind, &body[4..8]), (REPLY, &[0; 4][..]), "a request was refused");
@@ -171,8 +173,10 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         );
         let mut stream = connect(&server);
         let data = vec![7; 24 << 20];
-        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
-        assert!(header(&mut stream).1 > 24 << 20);
+        stream
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .unwrap();
+        assert!(read_header(&mut stream).1 > 24 << 20);
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use corelane::{ConnectionLimits, Dispatch, Event, Orb, PoolConfig};
 use corelane_net::Peer;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::raw::{REPLY, connect, header, key, request};
+use corelane_tests::raw::{REPLY, connect, probe_key, read_header, request};
 use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 
 fn until(what: &str, come: impl Fn() -> bool) {
@@ -28,7 +28,7 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
     for (dispatch, calls) in EVERY_DISPATCH.into_iter().flat_map(|dispatch| [(dispatch, 1), (dispatch, 12)]) {
         let server = serve(dispatch);
         let mut stream = connect(&server);
-        let key = key(&server);
+        let key = probe_key(&server);
         let all: Vec<u8> =
             (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
@@ -38,7 +38,7 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
         stream.peek(&mut [0]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..calls {
-            let (kind, size) = header(&mut stream);
+            let (kind, size) = read_header(&mut stream);
             let mut body = vec![0; size];
             stream.read_exact(&mut body).unwrap_or_else(|cut| panic!("{dispatch:?}, {calls} calls: {cut}"));
             assert_eq!((kind, size > SIZE as usize, body[size - 1]), (REPLY, true, 7), "{dispatch:?}");
@@ -56,9 +56,9 @@ fn half_closed_peer_gets_its_reply() {
     for dispatch in EVERY_DISPATCH {
         let server = serve(dispatch);
         let mut stream = connect(&server);
-        stream.write_all(&request(&key(&server), 7, "slow", |encoder| encoder.write_u32(50))).unwrap();
+        stream.write_all(&request(&probe_key(&server), 7, "slow", |encoder| encoder.write_u32(50))).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        let (kind, size) = header(&mut stream);
+        let (kind, size) = read_header(&mut stream);
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).unwrap_or_else(|cut| panic!("{dispatch:?}: {cut}"));
         assert_eq!((kind, size, rest.len()), (REPLY, rest.len(), size), "{dispatch:?}");
@@ -78,12 +78,18 @@ fn half_closed_peer_that_reads_nothing_is_disconnected() {
         );
         let mut stream = connect(&server);
         let data = vec![7; 24 << 20];
-        stream.write_all(&request(&key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap())).unwrap();
+        stream
+            .write_all(&request(&probe_key(&server), 2, "mirror", |encoder| encoder.write_octets(&data).unwrap()))
+            .unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        until(&format!("{dispatch:?}: the write does not time out"), || server.orb.event_counts().writes_timed_out == 1);
+        until(&format!("{dispatch:?}: the write does not time out"), || {
+            server.orb.event_counts().writes_timed_out == 1
+        });
         let mut rest = vec![0; 1 << 20];
         while stream.read(&mut rest).is_ok_and(|count| count > 0) {}
-        until(&format!("{dispatch:?}: the connection is not closed"), || server.orb.event_counts().connections_closed == 1);
+        until(&format!("{dispatch:?}: the connection is not closed"), || {
+            server.orb.event_counts().connections_closed == 1
+        });
     }
 }
 
@@ -96,7 +102,7 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
     const SIZE: u32 = 24 << 20;
     for dispatch in EVERY_DISPATCH.into_iter().filter(|dispatch| *dispatch != Dispatch::Reactive) {
         let server = serve(dispatch);
-        let (mut stream, key) = (connect(&server), key(&server));
+        let (mut stream, key) = (connect(&server), probe_key(&server));
         let mut all = request(&key, 1, "meet", |encoder| encoder.write_i32(3));
         all.extend(request(&key, 2, "sevens_when", |encoder| {
             encoder.write_i32(2);
@@ -107,7 +113,7 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
         // When the server notices the peer's end, it has sent no reply, and no request waits.
         until("the server does not notice the end", || server.orb.event_counts().connections_closed == 1);
         server.probe.meet(2).unwrap();
-        let (kind, size) = header(&mut stream);
+        let (kind, size) = read_header(&mut stream);
         let mut body = vec![0; size];
         stream.read_exact(&mut body).unwrap_or_else(|stuck| panic!("{dispatch:?}: {stuck}"));
         assert_eq!((kind, body[0], body[size - 1]), (REPLY, 2, 7), "{dispatch:?}");
@@ -136,7 +142,7 @@ fn oldest_draining_connection_is_evicted() {
             events.lock().push((peer.clone(), *octets));
         }
     }));
-    let key = key(&server);
+    let key = probe_key(&server);
     let mut peers = Vec::new();
     for number in 1..=4 {
         let mut stream = connect(&server);
@@ -183,7 +189,7 @@ fn draining_connection_with_waiting_request_is_not_evicted() {
         .dispatch(Dispatch::LeaderFollowers { threads: 2 })
         .connection_limits(ConnectionLimits::default().max_connections(MOST));
     let server = serve_with(Orb::builder().pool(pool).listen("tcp:127.0.0.1:0"));
-    let (key, poa, counts) = (key(&server), server.orb.root_poa(), || server.orb.event_counts());
+    let (key, poa, counts) = (probe_key(&server), server.orb.root_poa(), || server.orb.event_counts());
     let ask = |stream: &mut TcpStream| {
         stream.write_all(&request(&key, 1, "cube_octet", |encoder| encoder.write_u8(3))).unwrap();
     };

@@ -136,7 +136,10 @@ fn memory_of_all_connections_is_bounded() {
     assert_eq!(client(&server.ior).1.cube_octet(2).unwrap(), 8);
     let mut last = begin(400 << 10);
     let mut rest = Vec::new();
-    assert!(large.read_to_end(&mut rest).is_ok_and(|octets| octets == 0), "the connection with the most memory was not closed");
+    assert!(
+        large.read_to_end(&mut rest).is_ok_and(|octets| octets == 0),
+        "the connection with the most memory was not closed"
+    );
     assert_eq!(server.orb.event_counts().memory_budget_exceeded, 1);
     for stream in [&mut small, &mut last] {
         stream.set_nonblocking(true).unwrap();

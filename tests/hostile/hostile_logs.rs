@@ -52,12 +52,12 @@ fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
         let builder = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0");
         let server = serve_with(builder.on_event(move |event| list.lock().push((event.clone(), event.to_string()))));
         let (_orb, good) = client(&server.ior);
-        let key = raw::key(&server);
+        let key = raw::probe_key(&server);
         let mut stream = raw::connect(&server);
         for (id, name) in (0..).map(|id| 2 * id).zip(&names) {
             stream.write_all(&refused(&key, id, name)).unwrap();
             // The server sends the reply after it has reported the event.
-            assert_eq!(raw::header(&mut stream).0, REPLY);
+            assert_eq!(raw::read_header(&mut stream).0, REPLY);
             let mut rest = vec![0; 12 + 4 * 3 + 64];
             let _ = stream.set_nonblocking(true);
             let _ = std::io::Read::read(&mut stream, &mut rest);
@@ -83,7 +83,7 @@ fn ids_of_unknown_exceptions_are_one_short_line() {
     for length in [HOSTILE.len(), 1 << 20] {
         let id = HOSTILE.repeat(length / HOSTILE.len());
         let server = scripted::serve(0, move |stream, request| {
-            let mut body = scripted::reply(request, 1);
+            let mut body = scripted::reply_start(request, 1);
             body.extend(u32::try_from(id.len() + 1).unwrap().to_le_bytes());
             body.extend(id.as_bytes());
             body.push(0);

@@ -282,7 +282,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
 /// Reads a reply. Returns the id of its system exception, if it has one.
 fn answer(stream: &mut TcpStream) -> Option<String> {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let (_, size) = corelane_tests::raw::header(stream);
+    let (_, size) = corelane_tests::raw::read_header(stream);
     let mut body = vec![0; size];
     stream.read_exact(&mut body).unwrap();
     (body[4] == 2).then(|| String::from_utf8_lossy(&body[16..]).into_owned())
@@ -496,7 +496,7 @@ fn endless(fragments: bool) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&begun);
     let server = corelane_tests::scripted::serve(0, move |stream, id| {
-        let mut body = corelane_tests::scripted::reply(id, 0);
+        let mut body = corelane_tests::scripted::reply_start(id, 0);
         if fragments {
             body.resize(64 << 10, 0);
             stream.write_all(&corelane_tests::scripted::message(1, true, &body))?;
@@ -614,7 +614,7 @@ fn memory_of_uncollected_replies_is_bounded() {
 fn results_that_do_not_fit_are_refused() {
     let _alone = alone();
     let server = corelane_tests::scripted::serve(0, |stream, id| {
-        let mut body = corelane_tests::scripted::reply(id, 0);
+        let mut body = corelane_tests::scripted::reply_start(id, 0);
         // The body, aligned to 8 octets, begins with the number of `any` values of type null.
         let count = 200_000_u32;
         body.extend(count.to_le_bytes());
@@ -656,7 +656,10 @@ fn reply_that_has_arrived_is_the_result_after_the_deadline() {
     let waits = Arc::new(AtomicBool::new(false));
     let server = corelane_tests::scripted::serve(0, |stream, id| {
         // The server also sends the reply to the next request, before it receives that request.
-        stream.write_all(&[corelane_tests::scripted::well(id), corelane_tests::scripted::well(id + 2)].concat())
+        stream.write_all(
+            &[corelane_tests::scripted::successful_reply(id), corelane_tests::scripted::successful_reply(id + 2)]
+                .concat(),
+        )
     });
     let orb = Orb::builder().max_connections_per_server(1).build().unwrap();
     let probe = hostile_reference(&orb, server.address);

@@ -14,7 +14,7 @@ use corelane::rt::{
 use corelane::{Event, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::Peer;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb, said};
+use corelane_tests::real_time::{RawClient, RawReply, Reporter, UpcallReport, call_who, decode_reference, fair_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id::{
     INVOCATION_POLICIES, REMAINING_DEADLINE, RT_CORBA_PRIORITY, RT_CORBA_PRIORITY_RANGE,
@@ -65,19 +65,20 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies, reporter: &Arc<Reporter>
 /// the event reports.
 fn refused(client: &mut RawClient, told: &Told, operation: &str, contexts: &[(u32, &[u8])]) -> (Kind, u32) {
     let before = told.lock().len();
-    client.send_all(operation, contexts, None);
-    let (kind, minor) = client.receive_void().unwrap_or_else(|| panic!("{operation} {contexts:?} is not refused"));
+    client.send_with_contexts(operation, contexts, None);
+    let (kind, minor) =
+        client.receive_void_reply().unwrap_or_else(|| panic!("{operation} {contexts:?} is not refused"));
     let told = told.lock();
-    let expected = (Peer::Ip(client.address()), operation.to_owned(), kind, minor);
+    let expected = (Peer::Ip(client.local_address()), operation.to_owned(), kind, minor);
     assert_eq!(told[before..], [expected], "{contexts:?}");
     (kind, minor)
 }
 
 /// Sends a request with these contexts, which must run without an event.
-fn served(client: &mut RawClient, told: &Told, contexts: &[(u32, &[u8])]) -> Who {
+fn served(client: &mut RawClient, told: &Told, contexts: &[(u32, &[u8])]) -> UpcallReport {
     let before = told.lock().len();
-    client.send_all("who", contexts, None);
-    let who = client.receive().2.who();
+    client.send_with_contexts("who", contexts, None);
+    let who = client.receive_reply().2.who();
     assert_eq!(told.lock().len(), before, "{contexts:?}");
     who
 }
@@ -92,7 +93,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         orb.root_poa().activate(&reporter.servant()).unwrap(),
     ];
     for object in &objects {
-        let mut client = RawClient::to(object);
+        let mut client = RawClient::for_object(object);
         let mut refused = |id: u32, data: &[u8]| refused(&mut client, &told, "who", &[(id, data)]);
         for data in [&[][..], &[1], &[1, 0], &[1, 0, 5], &[0, 0, 5]] {
             assert_eq!(refused(RT_CORBA_PRIORITY, data).0, Kind::Marshal, "{data:?}");
@@ -132,10 +133,10 @@ fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
     let (orb, told) = telling(RtConfig::default().expired_requests(ExpiredRequestAction::Reject));
     let reporter = Reporter::new(&orb);
     let object = object(&orb, "late", &model(CLIENT, 7, Some(lanes(&orb, [(7, Some(9))]))), &reporter);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let (now, above) = (deadline_context(Duration::ZERO), priority_context(10));
-    client.send_all("who", &[(REMAINING_DEADLINE, &now)], None);
-    assert_eq!(client.receive().2, Answer::Raised(Kind::Timeout, OMG | 2));
+    client.send_with_contexts("who", &[(REMAINING_DEADLINE, &now)], None);
+    assert_eq!(client.receive_reply().2, RawReply::Raised(Kind::Timeout, OMG | 2));
     let both = [(REMAINING_DEADLINE, &now[..]), (RT_CORBA_PRIORITY, &above)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::NoPermission, 0));
     assert_eq!((reporter.order.lock().len(), orb.event_counts().deadlines_passed), (0, 1));
@@ -147,7 +148,7 @@ fn first_of_two_priority_contexts_counts_for_the_ceiling() {
     let reporter = Reporter::new(&orb);
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)), &reporter);
-    let mut client = RawClient::connect(&object, said(&object).lanes[0].0);
+    let mut client = RawClient::connect(&object, decode_reference(&object).lanes[0].0);
     let [low, high] = [10, 20].map(priority_context);
     let both = |first, second| [(RT_CORBA_PRIORITY, first), (RT_CORBA_PRIORITY, second)];
     assert_eq!(served(&mut client, &told, &both(&low[..], &high[..])).lane, 0);
@@ -163,14 +164,14 @@ fn priority_without_a_lane_or_band_is_refused_with_an_event() {
     let banded = object(&orb, "bands", &bands, &reporter);
     let between = priority_context(16);
     for (object, expected) in [(&laned, (Kind::Transient, OMG | 2)), (&banded, (Kind::InvPolicy, OMG | 1))] {
-        let mut client = RawClient::to(object);
+        let mut client = RawClient::for_object(object);
         assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &between)]), expected);
     }
 }
 
 fn bind(client: &mut RawClient, (low, high): (i16, i16)) -> Option<(Kind, u32)> {
-    client.send_with(BIND, Some((RT_CORBA_PRIORITY_RANGE, &range_context(low, high))), None);
-    client.receive_void()
+    client.send_with_context(BIND, Some((RT_CORBA_PRIORITY_RANGE, &range_context(low, high))), None);
+    client.receive_void_reply()
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     let (orb, told) = telling(RtConfig::default());
     let (pool, reporter) = (lanes(&orb, [(10, None), (20, None)]), Reporter::new(&orb));
     let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)), &reporter);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let ends = [(-1, 5), (9, 5), (i16::MIN, i16::MAX), (i16::MAX, 0), (-5, -1), (0, -1)];
     for (low, high) in ends {
         let data = range_context(low, high);
@@ -195,7 +196,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     // Without the context, `_bind_priority_band` is an ordinary operation. The servant does not
     // have it.
     client.send(BIND, None, None);
-    assert_eq!(client.receive_void().map(|(kind, _)| kind), Some(Kind::BadOperation));
+    assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
     // A refused context has no effect on later requests. With another operation the context has no
     // meaning.
     let (between, all) = (priority_context(15), range_context(0, i16::MAX));
@@ -216,7 +217,7 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
     let bands = Some(vec![(0, 12), (13, 40)]);
     let banded = RtPolicies { priority_bands: bands, ..model(CLIENT, 10, Some(pool)) };
     let banded = object(&orb, "banded", &banded, &reporter);
-    let [low, high] = [0, 1].map(|lane| said(&plain).lanes[lane].0);
+    let [low, high] = [0, 1].map(|lane| decode_reference(&plain).lanes[lane].0);
     let within = priority_context(15);
     for object in [&plain, &banded] {
         let mut client = RawClient::connect(object, low);
@@ -251,7 +252,7 @@ fn servers_own_transform_may_raise_a_request_above_the_ceiling() {
     let (orb, told) = telling(RtConfig::default().transform(Some(Arc::new(Raising))));
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "raised", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
-    let mut client = RawClient::connect(&object, said(&object).lanes[0].0);
+    let mut client = RawClient::connect(&object, decode_reference(&object).lanes[0].0);
     assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &priority_context(10))]).priority, 20);
     let above = priority_context(16);
     assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &above)]), (Kind::NoPermission, 0));
@@ -271,27 +272,28 @@ fn buffer_is_ordered_by_the_effective_priority() {
     let propagated = object(&orb, "propagated", &model(CLIENT, 10, Some(pool)), &reporter);
     let declared = object(&orb, "declared", &model(SERVER, 20, Some(pool)), &reporter);
     orb.bind_key("Propagated", &propagated).unwrap();
-    let named = orb.string_to_object(&format!("corbaloc::127.0.0.1:{}/Propagated", said(&propagated).lanes[0].0));
+    let named =
+        orb.string_to_object(&format!("corbaloc::127.0.0.1:{}/Propagated", decode_reference(&propagated).lanes[0].0));
     let named = named.unwrap().unwrap();
-    let mut blocker = RawClient::to(&propagated);
-    blocker.begin("wait", 10, None);
-    reporter.until_waiting(1);
-    let mut client = RawClient::to(&propagated);
-    let above = client.begin("who", 200, None);
-    client.turn_to(&declared);
-    let declared = client.begin("who", 90, None);
-    client.turn_to(&propagated);
-    let middle = client.begin("who", 50, None);
-    client.turn_to(&named);
-    let by_name = client.begin("who", 60, None);
-    client.turn_to(&propagated);
+    let mut blocker = RawClient::for_object(&propagated);
+    blocker.send_at_priority("wait", 10, None);
+    reporter.wait_for_held_threads(1);
+    let mut client = RawClient::for_object(&propagated);
+    let above = client.send_at_priority("who", 200, None);
+    client.set_target(&declared);
+    let declared = client.send_at_priority("who", 90, None);
+    client.set_target(&propagated);
+    let middle = client.send_at_priority("who", 50, None);
+    client.set_target(&named);
+    let by_name = client.send_at_priority("who", 60, None);
+    client.set_target(&propagated);
     let none = client.send("who", None, None);
     // The server refuses this request when all others wait, because the buffer is full.
-    let beyond = client.begin("who", 30, None);
-    assert_eq!(client.next_reply(), beyond);
+    let beyond = client.send_at_priority("who", 30, None);
+    assert_eq!(client.receive_reply_id(), beyond);
     assert!(told.lock().is_empty());
     reporter.release();
-    let answered = [(); 5].map(|()| client.next_reply());
+    let answered = [(); 5].map(|()| client.receive_reply_id());
     assert_eq!(answered, [by_name, middle, declared, none, above]);
     assert_eq!(*reporter.order.lock(), [10, 60, 50, 20, 10]);
     assert_eq!(told.lock().len(), 1);
@@ -308,11 +310,11 @@ fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<
 }
 
 /// Returns the outcome of a call at priority 20 through this reference.
-fn answered(ior: &str) -> Result<Who, (Kind, u32)> {
+fn answered(ior: &str) -> Result<UpcallReport, (Kind, u32)> {
     let client = fair_orb();
     client.real_time().current().unwrap().set_priority(20).unwrap();
     let object = client.string_to_object(ior).unwrap().unwrap();
-    ask(&object).map_err(|exception| (exception.kind(), exception.minor()))
+    call_who(&object).map_err(|exception| (exception.kind(), exception.minor()))
 }
 
 #[test]
@@ -320,7 +322,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let orb = fair_orb();
     let pool = lanes(&orb, [(10, None), (20, None)]);
     let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
-    let ports = said(&object).lanes;
+    let ports = decode_reference(&object).lanes;
     let model = |model, server_priority| {
         let value = PriorityModelValue { model, server_priority }.encode().unwrap();
         vec![(policy_type::PRIORITY_MODEL, value)]
@@ -372,7 +374,7 @@ fn client_reaches_each_of_98_lanes() {
     let object = client.string_to_object(&object.to_string()).unwrap().unwrap();
     for priority in 1..=98 {
         client.real_time().current().unwrap().set_priority(priority).unwrap();
-        let who = ask(&object).unwrap();
+        let who = call_who(&object).unwrap();
         assert_eq!((who.priority, who.lane), (priority, u32::from(priority.unsigned_abs()) - 1));
     }
     assert_eq!(orb.event_counts().handed_over, 0);

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use corelane::{CallPolicies, Completion, Orb, PoolExhausted, SystemException, SystemExceptionKind as Kind};
 use corelane_tests::ProbeRef;
-use corelane_tests::scripted::{CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, Scripted, message, reply, serve};
+use corelane_tests::scripted::{
+    CLOSE_CONNECTION, LOCATE_REPLY, MESSAGE_ERROR, REPLY, ScriptedServer, message, reply_start, serve,
+};
 
 /// A function that writes a part of a reply of this message type before the connection ends.
 type Ending = fn(&mut TcpStream, u8, u32) -> io::Result<()>;
@@ -23,7 +25,7 @@ fn end() -> io::Result<()> {
 /// Returns the first part of a reply's body: request id, status and, in a Reply, an empty list of
 /// contexts.
 fn part(kind: u8, id: u32) -> Vec<u8> {
-    if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply(id, 0) }
+    if kind == LOCATE_REPLY { [id, 1].map(u32::to_le_bytes).concat() } else { reply_start(id, 0) }
 }
 
 const ENDINGS: [(&str, Ending); 8] = [
@@ -65,7 +67,7 @@ const ENDINGS: [(&str, Ending); 8] = [
 /// middle of the next reply.
 ///
 /// Also returns the number of these incomplete replies.
-fn server(well: usize, kind: u8, ending: Ending) -> (Scripted, Arc<AtomicUsize>) {
+fn server(well: usize, kind: u8, ending: Ending) -> (ScriptedServer, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ended);
     let server = serve(well, move |stream, id| {
@@ -75,7 +77,7 @@ fn server(well: usize, kind: u8, ending: Ending) -> (Scripted, Arc<AtomicUsize>)
     (server, ended)
 }
 
-fn client(server: &Scripted) -> (Orb, ProbeRef) {
+fn client(server: &ScriptedServer) -> (Orb, ProbeRef) {
     let policies = CallPolicies { timeout: Some(Duration::from_secs(60).into()), ..CallPolicies::NONE };
     let builder = Orb::builder()
         .call_policies(policies)
@@ -135,12 +137,12 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {
     let first = AtomicUsize::new(0);
     let server = serve(0, move |stream, id| match first.fetch_add(1, Ordering::SeqCst) {
-        0 => stream.write_all(&message(REPLY, true, &reply(id, 0))),
+        0 => stream.write_all(&message(REPLY, true, &reply_start(id, 0))),
         1 => {
             stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
             end()
         }
-        _ => stream.write_all(&corelane_tests::scripted::well(id)),
+        _ => stream.write_all(&corelane_tests::scripted::successful_reply(id)),
     });
     let (_orb, probe) = client(&server);
     let send = || {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use corelane::{CallPolicies, Completion, Event, Orb, SystemExceptionKind as Kind, Timeout};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::ProbeRef;
-use corelane_tests::scripted::{REPLY, message, reply, serve};
+use corelane_tests::scripted::{REPLY, message, reply_start, serve};
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
@@ -65,7 +65,8 @@ fn flood_of_unknown_replies_ends_the_call() {
     let day = Duration::from_secs(24 * 3600);
     for timeout in [Timeout::Never, Timeout::Precise(day), Timeout::Coarse(day)] {
         for well in WELL {
-            let server = serve(well, |stream, id| flood(stream, &message(REPLY, false, &reply(id + 1000, 0)))).address;
+            let server =
+                serve(well, |stream, id| flood(stream, &message(REPLY, false, &reply_start(id + 1000, 0)))).address;
             let (orb, probe, told) = client(server, timeout);
             warm(&probe, well);
             let exception = probe.cube_long(2).unwrap_err();
@@ -81,7 +82,7 @@ fn flood_of_unknown_replies_ends_a_shared_connection() {
     let floods = Arc::clone(&flooded);
     let server = serve(0, move |stream, id| {
         floods.fetch_add(1, Ordering::SeqCst);
-        flood(stream, &message(REPLY, false, &reply(id + 1000, 0)))
+        flood(stream, &message(REPLY, false, &reply_start(id + 1000, 0)))
     })
     .address;
     let (orb, probe, told) = client(server, Timeout::Never);
@@ -114,7 +115,7 @@ fn late_replies_to_timed_out_calls_are_skipped() {
             return Ok(());
         }
         for id in &*seen {
-            let mut body = reply(*id, 0);
+            let mut body = reply_start(*id, 0);
             // GIOP 1.2 aligns the body of a reply to 8 octets.
             body.extend(27_i32.to_le_bytes());
             stream.write_all(&message(REPLY, false, &body))?;
@@ -139,17 +140,17 @@ fn messages_that_a_server_may_not_send_end_the_call_with_an_event() {
     type Answer = fn(&mut TcpStream, u32) -> std::io::Result<()>;
     let answers: [(&str, Answer); 7] = [
         ("no GIOP", |stream, _| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
-        ("a status that there is none of", |stream, id| stream.write_all(&message(REPLY, false, &reply(id, 77)))),
-        ("a request", |stream, id| stream.write_all(&message(0, false, &reply(id, 3)))),
+        ("a status that there is none of", |stream, id| stream.write_all(&message(REPLY, false, &reply_start(id, 77)))),
+        ("a request", |stream, id| stream.write_all(&message(0, false, &reply_start(id, 3)))),
         ("a reply cut short", |stream, _| stream.write_all(&message(REPLY, false, &[0, 0]))),
         ("an unknown type of message", |stream, _| stream.write_all(&message(9, false, &[]))),
         ("a message of 4 GiB", |stream, id| {
-            let mut octets = message(REPLY, false, &reply(id, 0));
+            let mut octets = message(REPLY, false, &reply_start(id, 0));
             octets[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
             stream.write_all(&octets)
         }),
         ("fragmented replies without end", |stream, _| {
-            (0..).try_for_each(|id| stream.write_all(&message(REPLY, true, &reply(0x10_0000 + id, 0))))
+            (0..).try_for_each(|id| stream.write_all(&message(REPLY, true, &reply_start(0x10_0000 + id, 0))))
         }),
     ];
     for (what, answer) in answers {
@@ -169,7 +170,7 @@ fn slow_reply_does_not_extend_the_timeout() {
     for timeout in [Timeout::Precise(Duration::from_millis(300)), Timeout::Coarse(Duration::from_millis(300))] {
         for well in WELL {
             let server = serve(well, |stream, id| {
-                let mut octets = message(REPLY, false, &reply(id, 0));
+                let mut octets = message(REPLY, false, &reply_start(id, 0));
                 octets[8..12].copy_from_slice(&(1_u32 << 20).to_le_bytes());
                 stream.write_all(&octets)?;
                 loop {

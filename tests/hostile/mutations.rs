@@ -1,5 +1,5 @@
-//! Damaged versions of real messages of every kind that a client sends. They must not disturb other
-//! clients.
+//! Damaged versions of real messages of every kind that a client sends. Such messages must not
+//! disturb other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -199,7 +199,10 @@ fn operation_with_the_name_of_a_method_hides_the_method() {
         greedy.with_policies(),
         greedy.with_timeout(),
     ];
-    assert!(operations.iter().all(Result::is_err), "{operations:?}: an operation that the object does not have succeeds");
+    assert!(
+        operations.iter().all(Result::is_err),
+        "{operations:?}: an operation that the object does not have succeeds"
+    );
 }
 
 /// Checks that the test's IDL has an operation with the name of each method. Such an operation

@@ -531,7 +531,9 @@ fn local_objects_are_called_directly() {
     let both = clock.both(&given).unwrap();
     assert_eq!((&both.one, &both.two), (&given.two, &given.one));
     let stop: Cookie = Local::from(Arc::new(1u8) as Arc<dyn std::any::Any + Send + Sync>);
-    let clock::HandError::Stopped(stopped) = clock.hand(&stop).unwrap_err() else { panic!("another exception is raised") };
+    let clock::HandError::Stopped(stopped) = clock.hand(&stop).unwrap_err() else {
+        panic!("another exception is raised")
+    };
     assert!(stopped.r#where.is_some());
     let mut e = Encoder::new();
     assert_eq!(corelane::Cdr::encode(&given, &mut e), Err(CdrError::LocalObject));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use corelane::poa::{Cookie, ObjectId, Poa, ServantLocator, ServantManager, ServantManagerError, ServantResult};
 use corelane::{ObjectRef, Orb, Servant, SystemException, SystemExceptionKind as Kind};
-use corelane_tests::LOCATED;
+use corelane_tests::LOCATOR_POLICIES;
 
 corelane::include_idl!("direct");
 
@@ -108,7 +108,7 @@ fn servant_locator_of_a_forwarded_object_is_asked_at_every_call() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let root = orb.root_poa();
     let places = [(); 2].map(|()| root.activate(&Counter::servant_of(Arc::new(Calls::default()))).unwrap());
-    let poa = root.create_poa("elsewhere", None, LOCATED).unwrap();
+    let poa = root.create_poa("elsewhere", None, LOCATOR_POLICIES).unwrap();
     let locator = ByTurns(places, AtomicUsize::new(0));
     poa.set_servant_manager(ServantManager::Locator(Arc::new(locator))).unwrap();
     for poa in [&root, &poa] {

@@ -9,7 +9,7 @@ use corelane::poa::{PoaPolicies, Threading};
 use corelane::{Event, ObjectRef, Orb};
 use corelane_sys::clock;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::real_time::{Reporter, ask};
+use corelane_tests::real_time::{Reporter, call_who};
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
@@ -43,7 +43,7 @@ fn forgotten(set_up: impl FnOnce(&Orb)) -> Vec<String> {
     std::thread::scope(|scope| {
         scope.spawn(|| orb.run());
         // `run` makes its report before it serves this call.
-        scope.spawn(|| ask(&object).unwrap()).join().unwrap();
+        scope.spawn(|| call_who(&object).unwrap()).join().unwrap();
         orb.shutdown(true).unwrap();
     });
     let manager = |event: &Event| match event {
@@ -113,7 +113,7 @@ fn long_held_requests_are_reported_and_run_after_activation() {
         let far = client.string_to_object(&near.to_string()).unwrap().unwrap();
         let object = if in_process { near } else { far };
         std::thread::scope(|scope| {
-            let called = scope.spawn(|| ask(&object.with_timeout(Duration::from_secs(120))));
+            let called = scope.spawn(|| call_who(&object.with_timeout(Duration::from_secs(120))));
             let event = until_told(&told, |event| matches!(event, Event::RequestsHeld { .. }));
             let Event::RequestsHeld { manager, requests, oldest: held, was_active } = &event else { unreachable!() };
             assert_eq!((manager.as_str(), *requests, *was_active), ("RootPOAManager", 1, false));

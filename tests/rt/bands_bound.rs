@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use corelane::rt::RtClientPolicies;
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_tests::real_time::{ask, fair_orb};
+use corelane_tests::real_time::{call_who, fair_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::{Completion, SystemExceptionBody};
 use corelane_wire::giop::{self, Header, ReplyStatus, Request, context_id};
@@ -74,7 +74,7 @@ fn at(client: &Orb, priority: i16) {
 }
 
 fn raised(object: &ObjectRef) -> (Kind, u32) {
-    let exception = ask(object).unwrap_err();
+    let exception = call_who(object).unwrap_err();
     (exception.kind(), exception.minor())
 }
 

@@ -18,8 +18,8 @@ use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, T
 use corelane_net::{Peer, ShutdownMode, Stream, Tcp, Wait};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
-use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, require_fifo, said, until};
-use corelane_tests::through::through;
+use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, require_fifo, wait_until};
+use corelane_tests::stream_wrapper::wrap_streams;
 
 /// CORBA priorities. The constants that end in `_ONE` are their native priorities by the default
 /// mapping.
@@ -67,31 +67,31 @@ impl Skeleton for Large {
 fn on_a_connection_of_two_priorities_the_high_reply_is_behind_the_low_one() {
     let orb = fifo_orb();
     let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
-    let ports = said(&object).lanes;
+    let ports = decode_reference(&object).lanes;
     let mut both = RawClient::connect(&large, ports[0].0);
-    let low = both.begin("fetch", LOW, None);
-    both.until_something_comes();
-    both.turn_to(&object);
-    let high = both.begin("who", HIGH, None);
+    let low = both.send_at_priority("fetch", LOW, None);
+    both.wait_for_data();
+    both.set_target(&object);
+    let high = both.send_at_priority("who", HIGH, None);
     // The high lane is free. Only the connection to the client that does not read is blocked.
     assert_eq!(RawClient::connect(&object, ports[1].0).who(Some(HIGH)).who().native, HIGH_ONE);
-    assert_eq!([both.next_reply(), both.next_reply()], [low, high]);
+    assert_eq!([both.receive_reply_id(), both.receive_reply_id()], [low, high]);
 }
 
 #[test]
 fn with_a_connection_for_each_priority_an_unread_low_reply_delays_no_other() {
     let orb = fifo_orb();
     let [large, object] = in_lanes(&orb, [Servant::new(Large), Reporter::new(&orb).servant()]);
-    let ports = said(&object).lanes;
+    let ports = decode_reference(&object).lanes;
     let mut low = RawClient::connect(&large, ports[0].0);
-    let sent = low.begin("fetch", LOW, None);
-    low.until_something_comes();
+    let sent = low.send_at_priority("fetch", LOW, None);
+    low.wait_for_data();
     let mut high = RawClient::connect(&object, ports[1].0);
     assert_eq!(high.who(Some(HIGH)).who().native, HIGH_ONE);
     // Other requests of the low lane are not delayed either, because the lane's thread does not
     // wait for the peer.
     assert_eq!(RawClient::connect(&object, ports[0].0).who(Some(LOW)).who().native, LOW_ONE);
-    assert_eq!(low.next_reply(), sent);
+    assert_eq!(low.receive_reply_id(), sent);
 }
 
 /// Stops a low reply while it is written, and records the order in which the replies and the middle
@@ -176,7 +176,7 @@ impl Stream for Staged {
 fn staged(stage: &Arc<Stage>) -> Orb {
     require_fifo();
     let own = Arc::clone(stage);
-    let tcp = through(Arc::new(Tcp::new()), move |stream, made_to| match made_to {
+    let tcp = wrap_streams(Arc::new(Tcp::new()), move |stream, made_to| match made_to {
         None => Box::new(Staged(stream, Arc::clone(&own))),
         Some(_) => stream,
     });
@@ -228,7 +228,7 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let orb = staged(&stage);
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
     let connect = || {
-        let mut client = RawClient::to(&plain);
+        let mut client = RawClient::for_object(&plain);
         // The reply shows that the server has accepted the connection.
         let _ = client.who(None).who();
         client
@@ -238,11 +238,11 @@ fn order_of_replies(older: bool) -> Vec<u8> {
     let [object] = in_lanes(&orb, [servant]);
     let mut client = before.unwrap_or_else(connect);
     stage.armed.store(true, SeqCst);
-    client.turn_to(&object);
-    let low = client.begin("low", LOW, None);
-    until(|| stage.writing.lock().is_some());
-    let high = client.begin("high", HIGH, None);
-    assert_eq!([client.next_reply(), client.next_reply()], [low, high]);
+    client.set_target(&object);
+    let low = client.send_at_priority("low", LOW, None);
+    wait_until(|| stage.writing.lock().is_some());
+    let high = client.send_at_priority("high", HIGH, None);
+    assert_eq!([client.receive_reply_id(), client.receive_reply_id()], [low, high]);
     middle.join().unwrap();
     stage.order.lock().clone()
 }
@@ -264,10 +264,10 @@ fn replies_below_the_highest_priority_are_written_in_slices() {
     let stage = Stage::new();
     let orb = staged(&stage);
     let [large] = in_lanes(&orb, [Servant::new(Large)]);
-    for (port, priority) in said(&large).lanes {
+    for (port, priority) in decode_reference(&large).lanes {
         let mut client = RawClient::connect(&large, port);
-        let sent = client.begin("fetch", priority, None);
-        assert_eq!(client.next_reply(), sent);
+        let sent = client.send_at_priority("fetch", priority, None);
+        assert_eq!(client.receive_reply_id(), sent);
     }
     let largest = stage.largest.lock().clone();
     assert_eq!(largest[&LOW_ONE], 64 << 10);

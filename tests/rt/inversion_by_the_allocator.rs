@@ -12,7 +12,7 @@ use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies};
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::alloc::CountingAllocator;
-use corelane_tests::real_time::{RawClient, fair_orb, said, until};
+use corelane_tests::real_time::{RawClient, decode_reference, fair_orb, wait_until};
 
 const LOW: i16 = 10;
 const HIGH: i16 = 20;
@@ -83,29 +83,29 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
 /// Returns the number of high requests that had run when the low servant released the lock.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
-    let ports = said(&object).lanes;
+    let ports = decode_reference(&object).lanes;
     let [mut low, mut high] = [ports[0].0, ports[1].0].map(|port| RawClient::connect(&object, port));
     // The first requests enlarge the buffers of lane and connection to their final size.
     for _ in 0..3 {
-        high.begin(operation, HIGH, Some(1));
-        assert_eq!(high.receive_void(), None);
+        high.send_at_priority(operation, HIGH, Some(1));
+        assert_eq!(high.receive_void_reply(), None);
     }
     state.run.store(0, SeqCst);
-    low.begin("hold", LOW, None);
-    until(|| state.holding.load(SeqCst));
+    low.send_at_priority("hold", LOW, None);
+    wait_until(|| state.holding.load(SeqCst));
     let begun = state.begun.load(SeqCst);
-    high.begin(operation, HIGH, Some(1));
+    high.send_at_priority(operation, HIGH, Some(1));
     if operation == "plain" {
         // The request is answered, because neither the request nor the reply needs the allocator.
-        assert_eq!(high.receive_void(), None);
+        assert_eq!(high.receive_void_reply(), None);
     } else {
-        until(|| state.begun.load(SeqCst) > begun);
+        wait_until(|| state.begun.load(SeqCst) > begun);
     }
     state.release.store(true, SeqCst);
     if operation != "plain" {
-        assert_eq!(high.receive_void(), None);
+        assert_eq!(high.receive_void_reply(), None);
     }
-    assert_eq!(low.receive_void(), None);
+    assert_eq!(low.receive_void_reply(), None);
     state.before.load(SeqCst)
 }
 

@@ -14,7 +14,7 @@ use corelane::rt::{
 };
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, fifo_orb, said, until};
+use corelane_tests::real_time::{RawClient, RawReply, Reporter, decode_reference, fair_orb, fifo_orb, wait_until};
 use corelane_wire::exception::minor::OMG;
 
 /// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
@@ -40,7 +40,7 @@ fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
 
 /// Connects one client to the endpoint of the low lane, and another to that of the high lane.
 fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
-    let ports = said(object).lanes;
+    let ports = decode_reference(object).lanes;
     [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))
 }
 
@@ -58,15 +58,15 @@ fn dispatched(dispatch: Dispatch) -> Orb {
 fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
     let orb = dispatched(Dispatch::ThreadPerConnection { max_threads: 8 });
     let (object, reporter) = object(&orb, None, PoaPolicies::default());
-    let [mut both, mut other] = [(); 2].map(|()| RawClient::to(&object));
-    both.begin("wait", LOW, None);
-    reporter.until_waiting(1);
-    both.begin("who", HIGH, None);
+    let [mut both, mut other] = [(); 2].map(|()| RawClient::for_object(&object));
+    both.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
+    both.send_at_priority("who", HIGH, None);
     // The server has a free thread, but this thread does not serve the connection.
     let _ = other.who(Some(MIDDLE)).who();
     reporter.release();
     for _ in 0..2 {
-        let _ = both.receive().2.who();
+        let _ = both.receive_reply().2.who();
     }
     assert_eq!(*reporter.order.lock(), [MIDDLE, LOW, HIGH]);
 }
@@ -75,12 +75,12 @@ fn on_a_connection_of_two_priorities_the_high_request_waits_for_the_low_one() {
 fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
     let orb = dispatched(Dispatch::ThreadPerConnection { max_threads: 8 });
     let (object, reporter) = object(&orb, None, PoaPolicies::default());
-    let [mut low, mut high] = [(); 2].map(|()| RawClient::to(&object));
-    low.begin("wait", LOW, None);
-    reporter.until_waiting(1);
+    let [mut low, mut high] = [(); 2].map(|()| RawClient::for_object(&object));
+    low.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
     let _ = high.who(Some(HIGH)).who();
     reporter.release();
-    let _ = low.receive().2.who();
+    let _ = low.receive_reply().2.who();
     assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
 }
 
@@ -90,16 +90,16 @@ fn with_a_connection_for_each_priority_the_high_request_does_not_wait() {
 fn in_a_queue_without_priorities_the_high_request_is_last() {
     let orb = dispatched(Dispatch::HalfSyncHalfAsync { threads: 1, max_queued: 64 });
     let (object, reporter) = object(&orb, None, PoaPolicies::default());
-    let mut blocker = RawClient::to(&object);
-    blocker.begin("wait", LOW, None);
-    reporter.until_waiting(1);
-    let mut client = RawClient::to(&object);
+    let mut blocker = RawClient::for_object(&object);
+    blocker.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
+    let mut client = RawClient::for_object(&object);
     for priority in [LOW, LOW, LOW, HIGH] {
-        client.begin("who", priority, None);
+        client.send_at_priority("who", priority, None);
     }
     reporter.release();
     for _ in 0..4 {
-        let _ = client.receive().2.who();
+        let _ = client.receive_reply().2.who();
     }
     assert_eq!(*reporter.order.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
@@ -112,7 +112,7 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
     let core = affinity(None).unwrap().iter().last().unwrap();
     let orb = fifo_orb();
     let (object, reporter) = object(&orb, Some(pool(&orb, &[core])), PoaPolicies::default());
-    let mut high = RawClient::connect(&object, said(&object).lanes.last().unwrap().0);
+    let mut high = RawClient::connect(&object, decode_reference(&object).lanes.last().unwrap().0);
     assert_eq!(high.who(Some(HIGH)).who().native, 50);
     reporter.order.lock().clear();
     let [runs, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -127,15 +127,15 @@ fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, ser
         };
         builder.spawn(body).unwrap()
     };
-    until(|| runs.load(SeqCst));
-    high.begin("who", HIGH, None);
+    wait_until(|| runs.load(SeqCst));
+    high.send_at_priority("who", HIGH, None);
     if served {
-        let _ = high.receive().2.who();
+        let _ = high.receive_reply().2.who();
     }
     stop.store(true, SeqCst);
     middle.join().unwrap();
     if !served {
-        let _ = high.receive().2.who();
+        let _ = high.receive_reply().2.who();
     }
     reporter.order.lock().clone()
 }
@@ -165,9 +165,9 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let policies = PoaPolicies { threading: Threading::SingleThread, ..PoaPolicies::default() };
     let (object, reporter) = object(&orb, Some(pool), policies);
     let [mut low, mut high] = at_both_lanes(&object);
-    low.begin("wait", LOW, None);
-    reporter.until_waiting(1);
-    high.begin("who", HIGH, None);
+    low.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
+    high.send_at_priority("who", HIGH, None);
     // The high lane has a free thread, because it serves another object at once.
     let beside = RtPolicies {
         priority_model: Some((PriorityModel::ClientPropagated, LOW)),
@@ -180,8 +180,8 @@ fn lock_that_all_priorities_take_makes_the_high_request_wait() {
     let [_, mut free] = at_both_lanes(&other);
     assert_eq!(free.who(Some(HIGH)).who().priority, HIGH);
     reporter.release();
-    let _ = high.receive().2.who();
-    let _ = low.receive().2.who();
+    let _ = high.receive_reply().2.who();
+    let _ = low.receive_reply().2.who();
     assert_eq!(*reporter.order.lock(), [HIGH, LOW, HIGH]);
 }
 
@@ -190,33 +190,33 @@ fn tables_that_are_read_without_a_lock_delay_no_request() {
     let orb = fair_orb();
     let (object, reporter) = object(&orb, Some(lanes(&orb, &[])), PoaPolicies::default());
     let [mut low, mut high] = at_both_lanes(&object);
-    low.begin("wait", LOW, None);
-    reporter.until_waiting(1);
+    low.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
     assert_eq!(high.who(Some(HIGH)).who().priority, HIGH);
     reporter.release();
-    let _ = low.receive().2.who();
+    let _ = low.receive_reply().2.who();
     assert_eq!(*reporter.order.lock(), [HIGH, LOW]);
 }
 
-const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
+const REFUSED: RawReply = RawReply::Raised(Kind::Transient, OMG | 1);
 /// Maximum number of requests that wait in the buffer.
 const ROOM: u32 = 3;
 
 /// Sends low requests until the server refuses one, which shows that the buffer is full.
 fn fill(low: &mut RawClient, reporter: &Reporter) {
-    low.begin("wait", LOW, None);
-    reporter.until_waiting(1);
+    low.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
     for _ in 0..=ROOM {
-        low.begin("who", LOW, None);
+        low.send_at_priority("who", LOW, None);
     }
-    assert_eq!(low.receive().2, REFUSED);
+    assert_eq!(low.receive_reply().2, REFUSED);
 }
 
 /// Reads the replies to the requests that were not refused.
 fn empty(low: &mut RawClient, reporter: &Reporter) {
     reporter.release();
     for _ in 0..=ROOM {
-        let _ = low.receive().2.who();
+        let _ = low.receive_reply().2.who();
     }
 }
 
@@ -229,7 +229,7 @@ fn a_buffer_full_of_low_requests_has_no_room_for_a_high_one() {
     let config = ThreadpoolConfig::default().default_priority(LOW).buffering(buffering);
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let (object, reporter) = object(&orb, Some(pool), PoaPolicies::default());
-    let [mut low, mut high] = [(); 2].map(|()| RawClient::to(&object));
+    let [mut low, mut high] = [(); 2].map(|()| RawClient::for_object(&object));
     fill(&mut low, &reporter);
     assert_eq!(high.who(Some(HIGH)), REFUSED);
     empty(&mut low, &reporter);

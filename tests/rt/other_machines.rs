@@ -12,12 +12,12 @@ use corelane::rt::{
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::elsewhere::{tcp_from_elsewhere, tcp_named_elsewhere};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, said};
+use corelane_tests::elsewhere::{tcp_with_remote_addresses, tcp_with_remote_peers};
+use corelane_tests::real_time::{RawClient, RawReply, Reporter, call_who, decode_reference};
 
 const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
-const REFUSED: Answer = Answer::Raised(Kind::NoPermission, 0);
+const REFUSED: RawReply = RawReply::Raised(Kind::NoPermission, 0);
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
@@ -51,12 +51,13 @@ fn own_port(orb: &Orb) -> u16 {
 
 #[test]
 fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
-    let (orb, told) = server(tcp_from_elsewhere(), PoolConfig::default());
+    let (orb, told) = server(tcp_with_remote_peers(), PoolConfig::default());
     let pool = lanes(&orb, None);
     // No lane has the server's priority 7, so the lowest lane serves the request.
     for (priority, most, lane) in [(7, 10, 0), (20, 20, 1)] {
         let object = object(&orb, &format!("of {priority}"), CLIENT, priority, Some(pool));
-        let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).chain([own_port(&orb)]).collect();
+        let ports: Vec<u16> =
+            decode_reference(&object).lanes.iter().map(|lane| lane.0).chain([own_port(&orb)]).collect();
         for port in ports {
             let mut client = RawClient::connect(&object, port);
             let unasked = client.who(None).who();
@@ -79,16 +80,16 @@ fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
 /// an urgent lane would work for a peer that may not ask for the lane's priority.
 #[test]
 fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
-    let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
+    let (orb, _) = server(tcp_with_remote_peers(), PoolConfig::default());
     let pool = lanes(&orb, None);
     let clients = object(&orb, "clients", CLIENT, 10, Some(pool));
     let declared = object(&orb, "declared", SERVER, 30, Some(pool));
-    let high = said(&clients).lanes[2].0;
+    let high = decode_reference(&clients).lanes[2].0;
     let mut client = RawClient::connect(&clients, high);
     let low = client.who(Some(10)).who();
     assert_eq!((low.lane, low.handed_over), (0, false));
     // Server-declared priorities are not limited, so the lane that read the request hands it over.
-    client.turn_to(&declared);
+    client.set_target(&declared);
     let own = client.who(None).who();
     assert_eq!((own.priority, own.lane, own.handed_over), (30, 2, true));
 }
@@ -96,10 +97,10 @@ fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
 #[test]
 fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine() {
     let open = PoolConfig::default().ceiling(Some(i16::MAX));
-    let (orb, told) = server(tcp_from_elsewhere(), open);
+    let (orb, told) = server(tcp_with_remote_peers(), open);
     let pool = lanes(&orb, Some(i16::MAX));
     let object = object(&orb, "open", CLIENT, 10, Some(pool));
-    for (lane, (port, priority)) in (0..).zip(said(&object).lanes) {
+    for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let who = RawClient::connect(&object, port).who(Some(priority)).who();
         assert_eq!((who.lane, who.handed_over), (lane, false));
     }
@@ -111,7 +112,7 @@ fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine(
 fn peers_of_this_machine_need_no_ceiling() {
     let (orb, told) = server(Arc::new(Tcp::new()), PoolConfig::default());
     let object = object(&orb, "near", CLIENT, 10, Some(lanes(&orb, None)));
-    for (lane, (port, priority)) in (0..).zip(said(&object).lanes) {
+    for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let who = RawClient::connect(&object, port).who(Some(priority)).who();
         assert_eq!((who.lane, who.handed_over), (lane, false));
     }
@@ -120,27 +121,27 @@ fn peers_of_this_machine_need_no_ceiling() {
 
 #[test]
 fn other_machines_are_bounded_in_pools_without_lanes() {
-    let (orb, _) = server(tcp_from_elsewhere(), PoolConfig::default());
+    let (orb, _) = server(tcp_with_remote_peers(), PoolConfig::default());
     let buffering = Some(BufferBounds { max_requests: 10, max_bytes: 0 });
     for (name, buffering) in [("plain", None), ("buffered", buffering)] {
         let config = ThreadpoolConfig::default().default_priority(5).buffering(buffering);
         let pool = orb.real_time().create_threadpool(&config).unwrap();
         let object = object(&orb, name, CLIENT, 5, Some(pool));
-        let mut client = RawClient::to(&object);
+        let mut client = RawClient::for_object(&object);
         assert_eq!(client.who(Some(6)), REFUSED, "{name}");
         assert_eq!(client.who(Some(5)).who().priority, 5, "{name}");
         assert_eq!(client.who(None).who().priority, 5, "{name}");
     }
     // The threads of the builder's own pool also take the priority of each request.
     let object = object(&orb, "builder's", CLIENT, 5, None);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     assert_eq!((client.who(Some(6)), client.who(Some(5)).who().priority), (REFUSED, 5));
 }
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
     // The listeners' real addresses are on loopback, so no outside peer reaches them.
-    let (orb, told) = server(tcp_named_elsewhere().0, PoolConfig::default());
+    let (orb, told) = server(tcp_with_remote_addresses().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default().priority(priority).ceiling(ceiling).listen(format!("tcp:{host}:{}", 4000 + priority))
     };
@@ -157,7 +158,7 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
 /// connections to the port of an urgent lane would be accepted at this lane's priority.
 #[test]
 fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
-    let (tcp, doors) = tcp_named_elsewhere();
+    let (tcp, listeners) = tcp_with_remote_addresses();
     let (orb, _) = server(tcp, PoolConfig::default());
     let at = |priority: i16| Endpoint::tcp("192.0.2.1", 4000 + u16::try_from(priority).unwrap());
     let lane =
@@ -167,13 +168,13 @@ fn the_lowest_lane_accepts_for_lanes_without_a_ceiling() {
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
     let object = object(&orb, "clients", CLIENT, 10, Some(pool));
     for (priority, accepted_by) in [(10, "flight/p10/l"), (20, "flight/p20/l"), (30, "flight/p10/l")] {
-        let Endpoint::Tcp { port, .. } = doors.local(&at(priority)) else { panic!("no TCP") };
+        let Endpoint::Tcp { port, .. } = listeners.local_endpoint_of(&at(priority)) else { panic!("no TCP") };
         // There are more connections than a lane accepts at once.
         let mut clients: Vec<_> = (0..40).map(|_| RawClient::connect(&object, port)).collect();
         for client in &mut clients {
             assert_eq!(client.who(Some(10)).who().priority, 10);
         }
-        let threads = doors.accepted_by(&at(priority));
+        let threads = listeners.accepted_by(&at(priority));
         assert_eq!(threads.len(), 40, "{priority}");
         assert!(threads.iter().all(|thread| thread.starts_with(accepted_by)), "{priority}: {threads:?}");
     }
@@ -263,7 +264,7 @@ fn called() -> [Result<i16, Kind>; 2] {
     let current = orb.real_time().current().unwrap();
     [10, 30].map(|priority| {
         current.set_priority(priority).unwrap();
-        ask(&object).map(|who| who.priority).map_err(|exception| exception.kind())
+        call_who(&object).map(|who| who.priority).map_err(|exception| exception.kind())
     })
 }
 

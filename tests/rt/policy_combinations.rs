@@ -15,8 +15,8 @@ use corelane::rt::{
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports, Unix};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::real_time::{Reporter, Who, ask, fifo_orb, said};
-use corelane_tests::through::through;
+use corelane_tests::real_time::{Reporter, UpcallReport, call_who, decode_reference, fifo_orb};
+use corelane_tests::stream_wrapper::wrap_streams;
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
@@ -167,7 +167,7 @@ impl Client {
         let made = Arc::new(Mutex::new("connections made", Scope::Orb, Vec::new()));
         let noting = |inner: Arc<dyn Transport>| {
             let made = Arc::clone(&made);
-            through(inner, move |stream, made_to| {
+            wrap_streams(inner, move |stream, made_to| {
                 made.lock().extend(made_to.cloned());
                 stream
             })
@@ -194,9 +194,9 @@ impl Client {
         self.orb.string_to_object(text).unwrap().unwrap().with_rt_policies(&policies).unwrap()
     }
 
-    fn ask(&self, object: &ObjectRef, priority: i16) -> Result<Who, (Kind, u32)> {
+    fn ask(&self, object: &ObjectRef, priority: i16) -> Result<UpcallReport, (Kind, u32)> {
         self.orb.real_time().current().unwrap().set_priority(priority).unwrap();
-        ask(object).map_err(|exception| (exception.kind(), exception.minor()))
+        call_who(object).map_err(|exception| (exception.kind(), exception.minor()))
     }
 }
 
@@ -270,7 +270,7 @@ fn references_have_the_policies_of_the_combination() {
     for (bands, policies) in [(Bands::None, vec![40]), (Bands::Server, vec![45, 40])] {
         for (pool, lanes) in [(Pool::Default, vec![-1]), (Pool::Plain, vec![-1]), (Pool::Laned, LANES.to_vec())] {
             (combination.bands, combination.pool) = (bands, pool);
-            let said = said(&server.object(combination));
+            let said = decode_reference(&server.object(combination));
             assert_eq!(said.policies, policies, "{combination:?}");
             assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), lanes, "{combination:?}");
             // The Unix socket comes first, then TCP.

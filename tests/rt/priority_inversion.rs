@@ -14,7 +14,7 @@ use corelane::rt::{
 use corelane::{ObjectRef, Orb};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
-use corelane_tests::real_time::{RawClient, Reporter, fifo_orb, said, until};
+use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, wait_until};
 
 /// CORBA priorities whose native priorities are 2, 25 and 50 by the default mapping.
 const LOW: i16 = 335;
@@ -57,7 +57,7 @@ fn unlaned(orb: &Orb, buffering: Option<BufferBounds>) -> ThreadpoolId {
 fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i16> {
     const LOW_ONES: usize = 6;
     let (object, reporter) = object(orb, pool);
-    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let ports: Vec<u16> = decode_reference(&object).lanes.iter().map(|lane| lane.0).collect();
     let mut low = RawClient::connect(&object, ports[0]);
     let mut high = RawClient::connect(&object, *ports.last().unwrap());
     let who = high.who(Some(HIGH)).who();
@@ -65,19 +65,19 @@ fn order_of_low_and_high(orb: &Orb, pool: ThreadpoolId, answered: bool) -> Vec<i
     reporter.order.lock().clear();
     let begun = reporter.begun.load(SeqCst);
     for _ in 0..LOW_ONES {
-        low.begin("hold", LOW, None);
+        low.send_at_priority("hold", LOW, None);
     }
-    until(|| reporter.begun.load(SeqCst) > begun);
-    high.begin("who", HIGH, None);
+    wait_until(|| reporter.begun.load(SeqCst) > begun);
+    high.send_at_priority("who", HIGH, None);
     if answered {
-        let _ = high.receive().2.who();
+        let _ = high.receive_reply().2.who();
     }
     reporter.release();
     if !answered {
-        let _ = high.receive().2.who();
+        let _ = high.receive_reply().2.who();
     }
     for _ in 0..LOW_ONES {
-        let _ = low.receive().2.who();
+        let _ = low.receive_reply().2.who();
     }
     let order = reporter.order.lock().clone();
     assert_eq!(order.len(), LOW_ONES + 1);
@@ -109,28 +109,28 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
         .cores((cores > 1).then(last_core));
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let (object, reporter) = object(&orb, pool);
-    let mut blocker = RawClient::to(&object);
-    blocker.begin("wait", LOW, None);
-    reporter.until_waiting(1);
-    let mut low = RawClient::to(&object);
+    let mut blocker = RawClient::for_object(&object);
+    blocker.send_at_priority("wait", LOW, None);
+    reporter.wait_for_held_threads(1);
+    let mut low = RawClient::for_object(&object);
     for _ in 0..3 {
-        low.begin("who", LOW, None);
+        low.send_at_priority("who", LOW, None);
     }
     // Each client has its own connection. The order in which the server reads the connections must
     // not change the order by priority.
-    let mut high = RawClient::to(&object);
-    high.begin("who", HIGH, None);
-    let mut probe = RawClient::to(&object);
+    let mut high = RawClient::for_object(&object);
+    high.send_at_priority("who", HIGH, None);
+    let mut probe = RawClient::for_object(&object);
     // The last of these requests is refused, which shows that 64 requests wait and all others have
     // arrived.
     for _ in 0..61 {
-        probe.begin("who", MIDDLE, None);
+        probe.send_at_priority("who", MIDDLE, None);
     }
-    assert!(matches!(probe.receive().2, corelane_tests::real_time::Answer::Raised(..)));
+    assert!(matches!(probe.receive_reply().2, corelane_tests::real_time::RawReply::Raised(..)));
     reporter.release();
-    let _ = high.receive().2.who();
+    let _ = high.receive_reply().2.who();
     for _ in 0..3 {
-        let _ = low.receive().2.who();
+        let _ = low.receive_reply().2.who();
     }
     let order = reporter.order.lock().clone();
     assert_eq!(order[..2], [LOW, HIGH]);

@@ -13,8 +13,8 @@ use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports, Unix};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::socket;
-use corelane_tests::real_time::{RawClient, Reporter, ask};
-use corelane_tests::through::through;
+use corelane_tests::real_time::{RawClient, Reporter, call_who};
+use corelane_tests::stream_wrapper::wrap_streams;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 use corelane_wire::ior::profile_tag;
 
@@ -23,7 +23,7 @@ fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let seen = Arc::new(Mutex::new("descriptors", Scope::Orb, Vec::new()));
     let spy = |inner: Arc<dyn Transport>| {
         let seen = Arc::clone(&seen);
-        through(inner, move |stream, _| {
+        wrap_streams(inner, move |stream, _| {
             seen.lock().push(stream.readiness().expect("a descriptor").try_clone_to_owned().expect("a copy of it"));
             stream
         })
@@ -88,7 +88,7 @@ fn sockets_of_client_and_server_have_the_tcp_properties_of_their_policies() {
     let plain = client.string_to_object(&ior).unwrap().unwrap();
     let asked = RtClientPolicies { client_protocols: vec![Protocol::Tcp(CLIENTS)], ..RtClientPolicies::default() };
     let own = plain.with_rt_policies(&asked).unwrap();
-    assert!(ask(&own).is_ok() && ask(&plain).is_ok());
+    assert!(call_who(&own).is_ok() && call_who(&plain).is_ok());
     let (made, accepted) = (made.lock(), accepted.lock());
     // References with different socket properties do not share connections.
     assert_eq!((made.len(), accepted.len()), (2, 2));
@@ -112,10 +112,10 @@ fn properties_in_a_reference_apply_to_clients_without_their_own() {
     let ior = object(&server, "says", &policies).to_string();
     let (client, made) = watched(&[]);
     let plain = client.string_to_object(&ior).unwrap().unwrap();
-    assert!(ask(&plain).is_ok());
+    assert!(call_who(&plain).is_ok());
     assert_eq!(tcp_of(&made.lock()[0]), (40_000, 50_000, false, true, true));
     let asked = RtClientPolicies { client_protocols: vec![Protocol::Tcp(SERVERS)], ..RtClientPolicies::default() };
-    let both = ask(&plain.with_rt_policies(&asked).unwrap()).unwrap_err();
+    let both = call_who(&plain.with_rt_policies(&asked).unwrap()).unwrap_err();
     assert_eq!((both.kind(), both.minor()), (Kind::InvPolicy, IRRECONCILABLE));
 }
 
@@ -133,7 +133,7 @@ fn unix_sockets_have_the_requested_buffer_sizes() {
     };
     let ior = object(&server, "unix", &policies).to_string();
     let (client, made) = watched(&[]);
-    assert!(ask(&client.string_to_object(&ior).unwrap().unwrap()).is_ok());
+    assert!(call_who(&client.string_to_object(&ior).unwrap().unwrap()).is_ok());
     let of = |fds: &Mutex<Vec<OwnedFd>>| {
         let fds = fds.lock();
         let fd = fds[0].as_fd();
@@ -175,7 +175,7 @@ fn shared_memory_is_a_protocol_like_the_others() {
         let only = offering(&format!("only {index}"), &[protocol]);
         assert_eq!(offers(&only), [tags[index]]);
         for (other, asked) in all.into_iter().enumerate() {
-            let called = ask(&by(&only.to_string(), &[asked]));
+            let called = call_who(&by(&only.to_string(), &[asked]));
             match called {
                 Ok(_) => assert_eq!(index, other),
                 Err(refused) => assert!(index != other && refused.kind() == Kind::InvPolicy, "{refused}"),
@@ -189,8 +189,8 @@ fn shared_memory_is_a_protocol_like_the_others() {
         ..RtPolicies::default()
     };
     let says = object(&server, "says it", &policies).to_string();
-    assert!(ask(&by(&says, &[])).is_ok());
-    assert_eq!(ask(&by(&says, &[Protocol::SharedMemory])).unwrap_err().kind(), Kind::InvPolicy);
+    assert!(call_who(&by(&says, &[])).is_ok());
+    assert_eq!(call_who(&by(&says, &[Protocol::SharedMemory])).unwrap_err().kind(), Kind::InvPolicy);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn poas_that_share_sockets_agree_on_their_properties() {
     };
     assert_eq!(in_lanes("first", CLIENTS).map(drop), Err(PoaError::AdapterAlreadyExists));
     let poa = in_lanes("lanes", SERVERS).unwrap();
-    let mut peer = RawClient::to(&poa.activate(&Reporter::new(&server).servant()).unwrap());
+    let mut peer = RawClient::for_object(&poa.activate(&Reporter::new(&server).servant()).unwrap());
     let _ = peer.who(Some(50)).who();
     assert_eq!(tcp_of(accepted.lock().last().unwrap()), (20_000, 30_000, true, true, false));
     let negative = TcpProperties { recv_buffer_size: -1, ..SERVERS };
@@ -245,7 +245,7 @@ fn packets_of_both_sides_carry_the_code_point_of_their_priority() {
     for object in [&marked, &unmarked] {
         for priority in [50, 150, 250] {
             client.real_time().current().unwrap().set_priority(priority).unwrap();
-            assert_eq!(ask(object).unwrap().priority, priority);
+            assert_eq!(call_who(object).unwrap().priority, priority);
         }
     }
     let dscp = |fds: &Mutex<Vec<OwnedFd>>| -> Vec<u8> {
@@ -265,7 +265,7 @@ fn in_a_pool_without_lanes_replies_carry_the_code_point_of_their_request() {
         ..RtPolicies::default()
     };
     let object = object(&server, "unlaned", &policies);
-    let mut peer = RawClient::to(&object);
+    let mut peer = RawClient::for_object(&object);
     for (priority, dscp) in [(None, 8), (Some(250), 46), (Some(120), 26), (None, 26), (Some(0), 8)] {
         let _ = peer.who(priority).who();
         assert_eq!(socket::dscp(accepted.lock()[0].as_fd()).unwrap(), dscp, "{priority:?}");

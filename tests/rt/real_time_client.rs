@@ -9,7 +9,7 @@ use corelane::rt::{
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_sys::thread::{Scheduling, ThreadBuilder, scheduling};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, Who, ask, fair_orb, fifo_orb};
+use corelane_tests::real_time::{RawClient, RawReply, Reporter, UpcallReport, call_who, fair_orb, fifo_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
@@ -42,9 +42,9 @@ fn reference(client: &Orb, ior: &str) -> ObjectRef {
     client.string_to_object(ior).unwrap().unwrap()
 }
 
-fn ask_at(client: &Orb, object: &ObjectRef, priority: i16) -> Result<Who, (Kind, u32)> {
+fn ask_at(client: &Orb, object: &ObjectRef, priority: i16) -> Result<UpcallReport, (Kind, u32)> {
     client.real_time().current().unwrap().set_priority(priority).unwrap();
-    ask(object).map_err(|exception| (exception.kind(), exception.minor()))
+    call_who(object).map_err(|exception| (exception.kind(), exception.minor()))
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_object_without_lanes_is_reached_by_any_of_its_addresses_at_any_priority() 
 fn client_without_a_priority_is_served_at_the_servers_priority() {
     let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
     let client = fair_orb();
-    assert_eq!(ask(&reference(&client, &ior)).unwrap().priority, 20);
+    assert_eq!(call_who(&reference(&client, &ior)).unwrap().priority, 20);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn call_uses_the_connection_of_an_earlier_explicit_binding() {
     let object = reference(&client, &ior);
     object.validate_connection().unwrap();
     assert_eq!(server.event_counts().connections_opened, 1);
-    assert_eq!(ask(&object).unwrap().priority, 10);
+    assert_eq!(call_who(&object).unwrap().priority, 10);
     assert_eq!(server.event_counts().connections_opened, 1);
 }
 
@@ -243,13 +243,13 @@ fn calls_by_servants_are_sent_at_the_transformed_priority() {
     let poa = root.create_rt_poa("near", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
     let object = poa.activate(&reporter.servant()).unwrap();
     reporter.other.set(reference(&near, &ior)).unwrap();
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let mut pass = |priority| {
-        client.begin("pass", priority, None);
-        client.receive().2
+        client.send_at_priority("pass", priority, None);
+        client.receive_reply().2
     };
     assert_eq!((pass(10).who().priority, pass(20).who().priority), (20, 30));
-    assert_eq!(pass(30), Answer::Raised(Kind::DataConversion, OMG | 2));
+    assert_eq!(pass(30), RawReply::Raised(Kind::DataConversion, OMG | 2));
     // Calls outside an upcall are not transformed.
     assert_eq!(ask_at(&near, reporter.other.get().unwrap(), 10).unwrap().priority, 10);
 }
@@ -291,7 +291,7 @@ fn private_connection_belongs_to_one_reference() {
     let shared = [reference(&client, &ior), reference(&client, &ior)];
     let policies = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     let private = shared.clone().map(|object| object.with_rt_policies(&policies).unwrap());
-    let connection = |object: &ObjectRef| ask(object).unwrap().connection;
+    let connection = |object: &ObjectRef| call_who(object).unwrap().connection;
     assert_eq!(connection(&shared[0]), connection(&shared[1]));
     let own = [connection(&private[0]), connection(&private[1])];
     assert_ne!(own[0], own[1]);
@@ -299,7 +299,7 @@ fn private_connection_belongs_to_one_reference() {
     assert_eq!(connection(&private[0].clone()), own[0]);
     let opened = orb.event_counts().connections_opened;
     drop(private);
-    corelane_tests::real_time::until(|| orb.event_counts().connections_closed >= 2);
+    corelane_tests::real_time::wait_until(|| orb.event_counts().connections_closed >= 2);
     assert_eq!(orb.event_counts().connections_opened, opened);
 }
 
@@ -349,7 +349,8 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let servers = server.real_time().current().unwrap();
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));
-    let priorities = |objects: &[ObjectRef; 3]| objects.each_ref().map(|object| ask(object).map(|who| who.priority));
+    let priorities =
+        |objects: &[ObjectRef; 3]| objects.each_ref().map(|object| call_who(object).map(|who| who.priority));
     ThreadBuilder::new()
         .scheduling(Scheduling::Other)
         .spawn(move || {
@@ -370,7 +371,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
             current.set_priority(14_000).unwrap();
             servers.set_priority(14_000).unwrap();
             for object in [&far[0], &near[0]] {
-                let refused = ask(object).unwrap_err();
+                let refused = call_who(object).unwrap_err();
                 assert_eq!((refused.kind(), refused.minor()), (Kind::Transient, OMG | 2));
                 let refused = refused.to_string();
                 assert!(refused.contains("14000") && refused.contains("1000, 15000, 30000"), "{refused}");

@@ -9,14 +9,16 @@ use corelane::rt::{
     ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{CallPolicies, ObjectRef, Orb, SystemExceptionKind as Kind, Timeout};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
+use corelane_tests::real_time::{
+    RawClient, RawReply, Reporter, call_who, decode_reference, fair_orb, fifo_orb, wait_until,
+};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
 use corelane_wire::ior::TaggedComponent;
 use corelane_wire::rt::{deadline_context, priority_context};
 use std::sync::Arc;
 
-const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
+const REFUSED: RawReply = RawReply::Raised(Kind::Transient, OMG | 1);
 
 fn object(orb: &Orb, pool: ThreadpoolId) -> (ObjectRef, Arc<Reporter>) {
     let policies = RtPolicies {
@@ -49,34 +51,34 @@ fn dynamic_threads_start_when_all_threads_are_busy_and_end_afterwards() {
         ThreadpoolConfig::default().name("dyn").dynamic_threads(2).idle_thread_timeout(Duration::from_millis(30));
     let (object, reporter) = pool(&orb, config);
     assert_eq!(threads("dyn/d"), 0);
-    let mut clients: Vec<_> = (0..4).map(|_| RawClient::to(&object)).collect();
+    let mut clients: Vec<_> = (0..4).map(|_| RawClient::for_object(&object)).collect();
     for client in &mut clients {
-        client.begin("wait", 10, None);
+        client.send_at_priority("wait", 10, None);
     }
     // One static and two dynamic threads run. The fourth request stays in the socket.
-    reporter.until_waiting(3);
+    reporter.wait_for_held_threads(3);
     assert_eq!(threads("dyn/d"), 2);
     reporter.release();
-    let mut served: Vec<String> = clients.iter_mut().map(|client| client.receive().2.who().thread).collect();
+    let mut served: Vec<String> = clients.iter_mut().map(|client| client.receive_reply().2.who().thread).collect();
     served.sort();
     served.dedup();
     assert_eq!(served, ["dyn/d0", "dyn/d1", "dyn/l0"]);
-    until(|| threads("dyn/d") == 0);
-    let _ = RawClient::to(&object).who(Some(10)).who();
+    wait_until(|| threads("dyn/d") == 0);
+    let _ = RawClient::for_object(&object).who(Some(10)).who();
 }
 
 #[test]
 fn without_overload_options_requests_stay_in_the_socket_while_the_lane_is_busy() {
     let orb = fair_orb();
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default());
-    let mut clients: Vec<_> = (0..8).map(|_| RawClient::to(&object)).collect();
+    let mut clients: Vec<_> = (0..8).map(|_| RawClient::for_object(&object)).collect();
     for client in &mut clients {
-        client.begin("wait", 10, None);
+        client.send_at_priority("wait", 10, None);
     }
-    reporter.until_waiting(1);
+    reporter.wait_for_held_threads(1);
     reporter.release();
     for client in &mut clients {
-        let _ = client.receive().2.who();
+        let _ = client.receive_reply().2.who();
     }
 }
 
@@ -85,20 +87,20 @@ fn buffer_holds_requests_up_to_its_bound_and_refuses_further_ones() {
     let orb = fair_orb();
     let buffering = Some(BufferBounds { max_requests: 2, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
-    let mut first = RawClient::to(&object);
-    first.begin("wait", 10, None);
-    reporter.until_waiting(1);
-    let mut second = RawClient::to(&object);
-    let ids: Vec<u32> = (0..4).map(|_| second.begin("who", 10, None)).collect();
+    let mut first = RawClient::for_object(&object);
+    first.send_at_priority("wait", 10, None);
+    reporter.wait_for_held_threads(1);
+    let mut second = RawClient::for_object(&object);
+    let ids: Vec<u32> = (0..4).map(|_| second.send_at_priority("who", 10, None)).collect();
     // The third and fourth requests are answered first, by a refusal, because the buffer is full.
     for id in &ids[2..] {
-        let (answered, _, answer) = second.receive();
+        let (answered, _, answer) = second.receive_reply();
         assert_eq!((answered, answer), (*id, REFUSED));
     }
     reporter.release();
-    let _ = first.receive().2.who();
+    let _ = first.receive_reply().2.who();
     for id in &ids[..2] {
-        let (answered, _, answer) = second.receive();
+        let (answered, _, answer) = second.receive_reply();
         assert_eq!((answered, answer.who().priority), (*id, 10));
     }
     // The buffer has room again.
@@ -110,22 +112,22 @@ fn bytes_of_waiting_requests_are_bounded() {
     let orb = fair_orb();
     let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
-    let mut first = RawClient::to(&object);
+    let mut first = RawClient::for_object(&object);
     // The lane's only thread counts as busy while it registers the connection. A request that
     // arrives at that moment may be refused, so the test repeats it.
-    until(|| {
-        first.begin("wait", 10, None);
-        until(|| reporter.waiting.load(Ordering::SeqCst) == 1 || first.something_has_come());
+    wait_until(|| {
+        first.send_at_priority("wait", 10, None);
+        wait_until(|| reporter.waiting.load(Ordering::SeqCst) == 1 || first.has_data());
         reporter.waiting.load(Ordering::SeqCst) == 1 || {
-            assert_eq!(first.receive().2, REFUSED);
+            assert_eq!(first.receive_reply().2, REFUSED);
             false
         }
     });
-    assert_eq!(RawClient::to(&object).who(Some(10)), REFUSED);
+    assert_eq!(RawClient::for_object(&object).who(Some(10)), REFUSED);
     reporter.release();
-    let _ = first.receive().2.who();
-    let mut later = RawClient::to(&object);
-    until(|| later.who(Some(10)) != REFUSED);
+    let _ = first.receive_reply().2.who();
+    let mut later = RawClient::for_object(&object);
+    wait_until(|| later.who(Some(10)) != REFUSED);
 }
 
 #[test]
@@ -133,18 +135,18 @@ fn pool_without_lanes_runs_the_more_urgent_waiting_request_first() {
     let orb = fair_orb();
     let buffering = Some(BufferBounds { max_requests: 5, max_bytes: 0 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
-    let mut first = RawClient::to(&object);
-    first.begin("wait", 1, None);
-    reporter.until_waiting(1);
-    let mut others = RawClient::to(&object);
+    let mut first = RawClient::for_object(&object);
+    first.send_at_priority("wait", 1, None);
+    reporter.wait_for_held_threads(1);
+    let mut others = RawClient::for_object(&object);
     for priority in [5, 100, 50, 5, 100] {
-        others.begin("who", priority, None);
+        others.send_at_priority("who", priority, None);
     }
-    let refused = others.begin("who", 1000, None);
-    assert_eq!(others.receive().0, refused, "five wait");
+    let refused = others.send_at_priority("who", 1000, None);
+    assert_eq!(others.receive_reply().0, refused, "five wait");
     reporter.release();
     for _ in 0..5 {
-        let _ = others.receive().2.who();
+        let _ = others.receive_reply().2.who();
     }
     assert_eq!(*reporter.order.lock(), [1, 100, 100, 50, 5, 5]);
 }
@@ -160,30 +162,30 @@ fn a_busy_lane_borrows_an_idle_thread_of_a_lower_one_at_its_own_priority() {
     // The native priorities are 2, 25 and 50.
     let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[335, 8025, 16384])).unwrap();
     let (object, reporter) = object(&orb, pool);
-    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let ports: Vec<u16> = decode_reference(&object).lanes.iter().map(|lane| lane.0).collect();
     let mut low = RawClient::connect(&object, ports[0]);
     let own = low.who(Some(335)).who();
     assert_eq!((own.native, own.lane), (2, 0));
     let mut high: Vec<_> = (0..3).map(|_| RawClient::connect(&object, ports[2])).collect();
     for client in &mut high {
-        client.begin("wait", 16384, None);
+        client.send_at_priority("wait", 16384, None);
     }
     // The three requests run on the thread of the high lane, and on the threads that it borrows
     // from the middle and the low lane.
-    reporter.until_waiting(3);
+    reporter.wait_for_held_threads(3);
     // Requests of the low lane wait while its thread is lent.
-    low.begin("who", 335, None);
+    low.send_at_priority("who", 335, None);
     reporter.release();
     let mut threads = Vec::new();
     for client in &mut high {
-        let who = client.receive().2.who();
+        let who = client.receive_reply().2.who();
         assert_eq!((who.lane, who.native, who.priority), (2, 50, 16384));
         assert!(!who.handed_over);
         threads.push(who.thread);
     }
     threads.sort();
     assert_eq!(threads, ["rt/p16384/l0", "rt/p335/l0", "rt/p8025/l0"]);
-    let again = low.receive().2.who();
+    let again = low.receive_reply().2.who();
     assert_eq!((again.native, again.lane, again.tid), (2, 0, own.tid), "its own priority again");
 }
 
@@ -192,19 +194,19 @@ fn a_lane_does_not_borrow_from_a_higher_one() {
     let orb = fair_orb();
     let pool = orb.real_time().create_threadpool_with_lanes(&borrowing(&[10, 20])).unwrap();
     let (object, reporter) = object(&orb, pool);
-    let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+    let ports: Vec<u16> = decode_reference(&object).lanes.iter().map(|lane| lane.0).collect();
     let mut low: Vec<_> = (0..2).map(|_| RawClient::connect(&object, ports[0])).collect();
     for client in &mut low {
-        client.begin("wait", 10, None);
+        client.send_at_priority("wait", 10, None);
     }
-    reporter.until_waiting(1);
+    reporter.wait_for_held_threads(1);
     let mut high = RawClient::connect(&object, ports[1]);
     for _ in 0..50 {
         assert_eq!(high.who(Some(20)).who().thread, "rt/p20/l0");
     }
     reporter.release();
     for client in &mut low {
-        assert_eq!(client.receive().2.who().thread, "rt/p10/l0");
+        assert_eq!(client.receive_reply().2.who().thread, "rt/p10/l0");
     }
 }
 
@@ -218,7 +220,7 @@ fn all_overload_options_together_answer_every_request_under_load() {
             .idle_thread_timeout(Duration::from_millis(1));
         let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
         let (object, _) = object(&orb, pool);
-        let ports: Vec<u16> = said(&object).lanes.iter().map(|lane| lane.0).collect();
+        let ports: Vec<u16> = decode_reference(&object).lanes.iter().map(|lane| lane.0).collect();
         let (ports, target) = (&ports, &object);
         let served: usize = std::thread::scope(|scope| {
             let run = |index: usize| {
@@ -232,9 +234,9 @@ fn all_overload_options_together_answer_every_request_under_load() {
                         } else {
                             10 + 10 * (index as i16 % 2)
                         };
-                        client.begin("spin", priority, Some(50));
-                        match client.receive().2 {
-                            Answer::Who(who) => {
+                        client.send_at_priority("spin", priority, Some(50));
+                        match client.receive_reply().2 {
+                            RawReply::Served(who) => {
                                 assert_eq!(who.priority, priority);
                                 served += 1;
                             }
@@ -267,43 +269,43 @@ fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
 
 fn within(client: &mut RawClient, remaining: Duration) -> u32 {
     let data = deadline_context(remaining);
-    client.send_with("who", Some((context_id::REMAINING_DEADLINE, &data[..])), None)
+    client.send_with_context("who", Some((context_id::REMAINING_DEADLINE, &data[..])), None)
 }
 
 #[test]
 fn request_that_expired_while_it_waited_is_rejected_and_counted() {
     let (orb, object, reporter) = late(ExpiredRequestAction::Reject);
-    let mut blocker = RawClient::to(&object);
-    blocker.begin("wait", 10, None);
-    reporter.until_waiting(1);
-    let mut client = RawClient::to(&object);
+    let mut blocker = RawClient::for_object(&object);
+    blocker.send_at_priority("wait", 10, None);
+    reporter.wait_for_held_threads(1);
+    let mut client = RawClient::for_object(&object);
     let (hurried, patient) =
         (within(&mut client, Duration::from_nanos(1)), within(&mut client, Duration::from_secs(600)));
     // The refusal of a ninth request shows that the buffer of eight is full, so both earlier
     // requests wait in it.
-    let mut probe = RawClient::to(&object);
+    let mut probe = RawClient::for_object(&object);
     for _ in 0..7 {
-        probe.begin("who", 10, None);
+        probe.send_at_priority("who", 10, None);
     }
-    assert_eq!(probe.receive().2, REFUSED);
+    assert_eq!(probe.receive_reply().2, REFUSED);
     reporter.release();
-    let answers: std::collections::HashMap<u32, Answer> =
-        (0..2).map(|_| client.receive()).map(|(id, _, answer)| (id, answer)).collect();
-    assert_eq!(answers[&hurried], Answer::Raised(Kind::Timeout, OMG | 2));
-    assert!(matches!(answers[&patient], Answer::Who(_)));
+    let answers: std::collections::HashMap<u32, RawReply> =
+        (0..2).map(|_| client.receive_reply()).map(|(id, _, answer)| (id, answer)).collect();
+    assert_eq!(answers[&hurried], RawReply::Raised(Kind::Timeout, OMG | 2));
+    assert!(matches!(answers[&patient], RawReply::Served(_)));
     assert_eq!(orb.event_counts().deadlines_passed, 1);
 }
 
 #[test]
 fn expired_request_runs_if_the_orb_permits() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Run);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     within(&mut client, Duration::ZERO);
-    assert!(matches!(client.receive().2, Answer::Who(_)));
+    assert!(matches!(client.receive_reply().2, RawReply::Served(_)));
     within(&mut client, Duration::from_secs(600));
-    assert!(matches!(client.receive().2, Answer::Who(_)));
-    client.send_with("who", Some((context_id::REMAINING_DEADLINE, &[1, 0, 0])), None);
-    assert!(matches!(client.receive().2, Answer::Raised(Kind::Marshal, _)));
+    assert!(matches!(client.receive_reply().2, RawReply::Served(_)));
+    client.send_with_context("who", Some((context_id::REMAINING_DEADLINE, &[1, 0, 0])), None);
+    assert!(matches!(client.receive_reply().2, RawReply::Raised(Kind::Marshal, _)));
     assert_eq!(orb.event_counts().deadlines_passed, 1);
 }
 
@@ -315,10 +317,10 @@ fn late_request_in_a_lane_runs_at_a_lower_priority_if_configured() {
     let lanes = vec![LaneConfig::default().priority(16384)];
     let pool = orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap();
     let (object, _reporter) = object(&orb, pool);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     for (remaining, native) in [(Duration::from_secs(600), 50), (Duration::ZERO, 2), (Duration::from_secs(600), 50)] {
         within(&mut client, remaining);
-        assert_eq!(client.receive().2.who().native, native);
+        assert_eq!(client.receive_reply().2.who().native, native);
     }
 }
 
@@ -348,15 +350,15 @@ fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
         let (deadline, priority) = (deadline_context(Duration::ZERO), priority_context(priority));
         let contexts =
             [(context_id::REMAINING_DEADLINE, &deadline[..]), (context_id::RT_CORBA_PRIORITY, &priority[..])];
-        client.send_all("who", &contexts, None);
-        let who = client.receive().2.who();
+        client.send_with_contexts("who", &contexts, None);
+        let who = client.receive_reply().2.who();
         (who.priority, who.lane)
     };
-    let mut lanes = RawClient::to(&make("lanes", PriorityModel::ClientPropagated, laned, None));
+    let mut lanes = RawClient::for_object(&make("lanes", PriorityModel::ClientPropagated, laned, None));
     assert_eq!((late(&mut lanes, 10), late(&mut lanes, 20)), ((7, 0), (7, 1)));
-    let mut banded = RawClient::to(&make("bands", PriorityModel::ClientPropagated, plain, bands));
+    let mut banded = RawClient::for_object(&make("bands", PriorityModel::ClientPropagated, plain, bands));
     assert_eq!(late(&mut banded, 20).0, 7);
-    let mut declared = RawClient::to(&make("declared", PriorityModel::ServerDeclared, plain, None));
+    let mut declared = RawClient::for_object(&make("declared", PriorityModel::ServerDeclared, plain, None));
     assert_eq!(late(&mut declared, 30).0, 7);
     assert_eq!(lanes.who(Some(20)).who().priority, 20);
     // The request that arrived at the lowest lane was handed over to another lane. It counts once.
@@ -368,42 +370,42 @@ fn client_sends_the_remaining_time_of_a_precise_deadline() {
     let (server, object, reporter) = late(ExpiredRequestAction::Reject);
     let client = fair_orb();
     let object = client.string_to_object(&object.to_string()).unwrap().unwrap();
-    let mut blocker = RawClient::to(&object);
-    blocker.begin("wait", 10, None);
-    reporter.until_waiting(1);
+    let mut blocker = RawClient::for_object(&object);
+    blocker.send_at_priority("wait", 10, None);
+    reporter.wait_for_held_threads(1);
     let within = |timeout| object.with_policies(CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE });
     for timeout in [Timeout::Precise, Timeout::Coarse] {
-        let given_up = ask(&within(timeout(Duration::from_secs(2)))).unwrap_err();
+        let given_up = call_who(&within(timeout(Duration::from_secs(2)))).unwrap_err();
         assert_eq!(given_up.kind(), Kind::Timeout);
     }
     std::thread::scope(|scope| {
-        let patient = scope.spawn(|| ask(&within(Timeout::Precise(Duration::from_secs(600)))));
+        let patient = scope.spawn(|| call_who(&within(Timeout::Precise(Duration::from_secs(600)))));
         reporter.release();
         assert!(patient.join().unwrap().is_ok());
     });
     // The reply to a later request shows that all earlier requests have run.
-    let _ = blocker.receive().2.who();
+    let _ = blocker.receive_reply().2.who();
     let _ = blocker.who(Some(10)).who();
-    until(|| server.event_counts().deadlines_passed == 1);
+    wait_until(|| server.event_counts().deadlines_passed == 1);
     assert_eq!(reporter.order.lock().len(), 4, "the coarse one has run");
 }
 
 #[test]
 fn round_trip_timeout_of_another_orbs_client_is_read() {
     let (orb, object, _reporter) = late(ExpiredRequestAction::Reject);
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let mut answer = |policy: u32, hundreds: u64| {
         // The value has the layout of Corelane's own deadline context: byte order, 7 octets of
         // padding, and a number.
         let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
-        client.send_with("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
-        client.receive().2
+        client.send_with_context("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
+        client.receive_reply().2
     };
-    assert!(matches!(answer(32, 6_000_000_000), Answer::Who(_)));
-    assert_eq!(answer(32, 0), Answer::Raised(Kind::Timeout, OMG | 2));
-    assert!(matches!(answer(31, 0), Answer::Who(_)), "another policy is read as a round-trip time-out");
-    client.send_with("who", Some((context_id::INVOCATION_POLICIES, &[1, 0, 0])), None);
-    assert!(matches!(client.receive().2, Answer::Raised(Kind::Marshal, _)));
+    assert!(matches!(answer(32, 6_000_000_000), RawReply::Served(_)));
+    assert_eq!(answer(32, 0), RawReply::Raised(Kind::Timeout, OMG | 2));
+    assert!(matches!(answer(31, 0), RawReply::Served(_)), "another policy is read as a round-trip time-out");
+    client.send_with_context("who", Some((context_id::INVOCATION_POLICIES, &[1, 0, 0])), None);
+    assert!(matches!(client.receive_reply().2, RawReply::Raised(Kind::Marshal, _)));
     assert_eq!(orb.event_counts().deadlines_passed, 1);
 }

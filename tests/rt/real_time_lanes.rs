@@ -15,7 +15,9 @@ use corelane::{
     SystemException, SystemExceptionKind as Kind,
 };
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo_orb, said, until};
+use corelane_tests::real_time::{
+    RawClient, RawReply, Reporter, call_who, decode_reference, fair_orb, fifo_orb, wait_until,
+};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
 use corelane_wire::rt::{priority_context, range_context};
@@ -41,8 +43,8 @@ fn object(orb: &Orb, name: &str, policies: &RtPolicies) -> ObjectRef {
     poa(orb, name, policies).activate(&Reporter::new(orb).servant()).unwrap()
 }
 
-fn raised(kind: Kind, minor: u32) -> Answer {
-    Answer::Raised(kind, minor)
+fn raised(kind: Kind, minor: u32) -> RawReply {
+    RawReply::Raised(kind, minor)
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn request_runs_in_the_lane_of_its_priority_at_every_port() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[30, 10, 20]);
     let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)));
-    let said = said(&object);
+    let said = decode_reference(&object);
     assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), [10, 20, 30]);
     assert_eq!((said.model, &*said.policies), (Some((0, 10)), &[40][..]));
     let ports: Vec<u16> = said.lanes.iter().map(|lane| lane.0).collect();
@@ -71,7 +73,7 @@ fn priority_without_a_lane_is_refused_and_client_without_a_priority_gets_the_ser
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20]);
     let object = object(&orb, "lanes", &model(CLIENT, 20, Some(pool)));
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     assert_eq!(client.who(Some(15)), raised(Kind::Transient, OMG | 2));
     for context in [None, Some(-1)] {
         let who = client.who(context).who();
@@ -79,7 +81,7 @@ fn priority_without_a_lane_is_refused_and_client_without_a_priority_gets_the_ser
     }
     let default = model(CLIENT, 5, Some(pool));
     let object = self::object(&orb, "lowest", &default);
-    assert_eq!(RawClient::connect(&object, said(&object).lanes[1].0).who(None).who().lane, 0);
+    assert_eq!(RawClient::connect(&object, decode_reference(&object).lanes[1].0).who(None).who().lane, 0);
 }
 
 #[test]
@@ -88,10 +90,10 @@ fn band_selects_the_lane_that_lies_in_it() {
     let pool = lanes(&orb, &[10, 20, 30]);
     let policies = RtPolicies { priority_bands: Some(vec![(5, 15), (25, 35)]), ..model(CLIENT, 10, Some(pool)) };
     let object = object(&orb, "bands", &policies);
-    let said = said(&object);
+    let said = decode_reference(&object);
     assert_eq!(said.lanes.iter().map(|lane| lane.1).collect::<Vec<_>>(), [10, 30]);
     assert_eq!((&*said.bands, &*said.policies), (&[(5, 15), (25, 35)][..], &[45, 40][..]));
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     for priority in 0..40 {
         let answer = client.who(Some(priority));
         match priority {
@@ -112,16 +114,16 @@ fn server_declared_objects_run_at_their_own_priority() {
     let id = poa.activate_object_with_priority(&reporter(), 30).unwrap();
     let high = poa.id_to_reference(&id).unwrap();
     for (object, lane, priority) in [(&plain, 1, 20), (&high, 2, 30)] {
-        let said = said(object);
+        let said = decode_reference(object);
         assert_eq!((said.lanes.len(), said.lanes[0].1, said.model), (1, -1, Some((1, priority))));
         // The priority that a client propagates has no effect.
         for context in [None, Some(10), Some(32767)] {
-            let who = RawClient::to(object).who(context).who();
+            let who = RawClient::for_object(object).who(context).who();
             assert_eq!((who.priority, who.lane, who.handed_over), (priority, lane, false));
         }
     }
     // At another lane's port the request still runs at the object's priority.
-    let who = RawClient::connect(&high, said(&plain).lanes[0].0).who(None).who();
+    let who = RawClient::connect(&high, decode_reference(&plain).lanes[0].0).who(None).who();
     assert_eq!((who.priority, who.lane, who.handed_over), (30, 2, true));
 }
 
@@ -181,12 +183,12 @@ fn priority_operations_follow_every_rule_of_the_specification() {
     }
     let id = ObjectId::from("a");
     let reference = poa.create_reference_with_id_and_priority(&id, "IDL:x:1.0", 20).unwrap();
-    assert_eq!(said(&reference).model, Some((1, 20)));
+    assert_eq!(decode_reference(&reference).model, Some((1, 20)));
     let other = poa.activate_object_with_id_and_priority(&id, &reporter(), 10).unwrap_err();
     assert_eq!(system(other), (Kind::BadInvOrder, OMG | 18));
     poa.activate_object_with_id_and_priority(&id, &reporter(), 20).unwrap();
     poa.manager().activate().unwrap();
-    let who = RawClient::to(&reference).who(None).who();
+    let who = RawClient::for_object(&reference).who(None).who();
     assert_eq!((who.priority, who.lane), (20, 1));
     let again = poa.activate_object_with_id_and_priority(&id, &reporter(), 20).unwrap_err();
     assert_eq!(again, PoaError::ObjectAlreadyActive);
@@ -222,7 +224,7 @@ fn ceiling_of_an_endpoint_bounds_the_priorities_of_its_peers() {
     let config = LanesConfig::default().lanes([lane(10, Some(15)), lane(20, None)]);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
     let object = object(&orb, "ceiling", &model(CLIENT, 10, Some(pool)));
-    let ports = said(&object).lanes;
+    let ports = decode_reference(&object).lanes;
     let mut low = RawClient::connect(&object, ports[0].0);
     assert_eq!(low.who(Some(20)), raised(Kind::NoPermission, 0));
     assert_eq!(low.who(Some(10)).who().lane, 0);
@@ -270,7 +272,7 @@ fn priority_without_a_native_priority_raises_data_conversion_2() {
     assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize, "nothing was set");
     let pool = rt.create_threadpool(&plain(3)).unwrap();
     let object = object(&orb, "propagated", &model(CLIENT, 3, Some(pool)));
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     assert_eq!(client.who(Some(20)), raised(Kind::DataConversion, OMG | 2));
     assert_eq!((client.who(Some(19)).who().native, client.who(None).who().native), (20, 4));
 }
@@ -324,24 +326,24 @@ fn threads_have_the_stack_size_of_their_pool() {
     let config = LanesConfig::default().thread_stack_size(16 << 20).lanes(lanes);
     let pool = orb.real_time().create_threadpool_with_lanes(&config).unwrap();
     let object = poa(&orb, "deep", &model(CLIENT, 5, Some(pool))).activate(&Servant::new(Deep)).unwrap();
-    let mut client = RawClient::to(&object);
-    client.begin("go", 5, None);
-    assert_eq!(client.receive_void(), None);
+    let mut client = RawClient::for_object(&object);
+    client.send_at_priority("go", 5, None);
+    assert_eq!(client.receive_void_reply(), None);
 }
 
 #[test]
 fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() {
     let orb = fair_orb();
     let object = object(&orb, "contexts", &model(CLIENT, 7, None));
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let mut call = |context: Option<&[u8]>| {
         client.send("who", context, None);
-        let (_, echo, answer) = client.receive();
+        let (_, echo, answer) = client.receive_reply();
         (echo, answer)
     };
     for malformed in [&[][..], &[1], &[1, 0], &[1, 0, 5]] {
         let (echo, answer) = call(Some(malformed));
-        assert!(matches!(answer, Answer::Raised(Kind::Marshal, _)), "{malformed:?}: {answer:?}");
+        assert!(matches!(answer, RawReply::Raised(Kind::Marshal, _)), "{malformed:?}: {answer:?}");
         assert_eq!(echo, None);
     }
     assert_eq!(call(Some(&priority_context(-2))).1, raised(Kind::BadParam, 0));
@@ -360,18 +362,18 @@ fn priority_that_a_servant_sets_in_rtcurrent_ends_with_its_upcall() {
     assert_eq!(current.the_priority().unwrap_err().kind(), Kind::Initialize);
     assert_eq!(current.set_priority(-1).unwrap_err().kind(), Kind::BadParam);
     let poa = poa(&orb, "setting", &model(CLIENT, 7, None));
-    let object = poa.activate(&Reporter::setting(&orb, Some(99)).servant()).unwrap();
-    assert_eq!(RawClient::to(&object).who(Some(50)).who().priority, 99);
-    let plain = orb.root_poa().activate(&Reporter::setting(&orb, Some(98)).servant()).unwrap();
-    let mut client = RawClient::to(&plain);
+    let object = poa.activate(&Reporter::with_priority(&orb, Some(99)).servant()).unwrap();
+    assert_eq!(RawClient::for_object(&object).who(Some(50)).who().priority, 99);
+    let plain = orb.root_poa().activate(&Reporter::with_priority(&orb, Some(98)).servant()).unwrap();
+    let mut client = RawClient::for_object(&plain);
     assert_eq!(client.who(None).who().priority, 98);
     let unset = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
     for _ in 0..8 {
-        assert_eq!(RawClient::to(&unset).who(None).who().priority, -1);
+        assert_eq!(RawClient::for_object(&unset).who(None).who().priority, -1);
     }
     // A collocated call has the priority that the application's thread has set.
     current.set_priority(123).unwrap();
-    assert_eq!(ask(&object).unwrap().priority, 99);
+    assert_eq!(call_who(&object).unwrap().priority, 99);
     assert_eq!(current.the_priority().unwrap(), 123);
 }
 
@@ -381,11 +383,11 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     let pool = lanes(&orb, &[10, 20]);
     let declared = poa(&orb, "declared", &model(SERVER, 20, Some(pool)));
     let object = declared.activate(&Reporter::new(&orb).servant()).unwrap();
-    let who = ask(&object).unwrap();
+    let who = call_who(&object).unwrap();
     assert_eq!((who.pool, who.lane, who.priority, who.connection), (pool.number(), 1, 20, 0));
     // A call through a reference made from the object's text also runs in the object's lane.
     let again = orb.string_to_object(&object.to_string()).unwrap().unwrap();
-    assert_eq!(ask(&again).unwrap().lane, 1);
+    assert_eq!(call_who(&again).unwrap().lane, 1);
     // In the first case the caller is a servant of another pool. In the second case it is a servant
     // of the object's own lane, whose only thread then serves the call.
     let other = lanes(&orb, &[5]);
@@ -395,9 +397,9 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
         let reporter = Reporter::new(&orb);
         let from = poa(&orb, name, &policies).activate(&reporter.servant()).unwrap();
         reporter.other.set(object.clone()).unwrap();
-        let mut client = RawClient::to(&from);
+        let mut client = RawClient::for_object(&from);
         client.send("pass", None, None);
-        let who = client.receive().2.who();
+        let who = client.receive_reply().2.who();
         assert_eq!((who.pool, who.lane, who.priority), (pool.number(), 1, 20), "{name}");
         assert_eq!(who.connection == 0, elsewhere, "{name}: a call in the same lane is still part of the request");
     }
@@ -409,7 +411,7 @@ fn objects_without_a_pool_do_not_run_in_lanes() {
     let pool = lanes(&orb, &[10]);
     let laned = object(&orb, "laned", &model(CLIENT, 10, Some(pool)));
     let plain = orb.root_poa().activate(&Reporter::new(&orb).servant()).unwrap();
-    let who = RawClient::connect(&plain, said(&laned).lanes[0].0).who(Some(10)).who();
+    let who = RawClient::connect(&plain, decode_reference(&laned).lanes[0].0).who(Some(10)).who();
     assert_eq!((who.pool, who.handed_over), (0, true));
 }
 
@@ -421,13 +423,14 @@ fn pools_are_created_and_destroyed_under_load() {
         let poa = poa(&orb, "laned", &model(CLIENT, 10, Some(pool)));
         let object = poa.activate(&Reporter::new(&orb).servant()).unwrap();
         let rt = orb.real_time();
-        let mut clients: Vec<_> = said(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
+        let mut clients: Vec<_> =
+            decode_reference(&object).lanes.iter().map(|lane| RawClient::connect(&object, lane.0)).collect();
         for (client, priority) in clients.iter_mut().zip([10, 20]) {
             // A reply shows that the connection was accepted. Closing the listener would reset a
             // connection that was not.
             let _ = client.who(Some(priority));
             for _ in 0..20 {
-                client.begin("spin", priority, Some(200));
+                client.send_at_priority("spin", priority, Some(200));
             }
         }
         let InvalidThreadpool::System(in_use) = rt.destroy_threadpool(pool).unwrap_err() else { panic!() };
@@ -435,11 +438,11 @@ fn pools_are_created_and_destroyed_under_load() {
         // The clients read their replies, and close when they receive CloseConnection. The server
         // waits for their closing, with a time-out.
         let clients: Vec<_> =
-            clients.into_iter().map(|client| std::thread::spawn(|| client.read_to_the_end())).collect();
+            clients.into_iter().map(|client| std::thread::spawn(|| client.read_until_close())).collect();
         poa.destroy(true, true).unwrap();
         // The pool may still be in use: a thread that has just sent a reply may still be in the
         // POA.
-        until(|| rt.destroy_threadpool(pool).is_ok());
+        wait_until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
         clients.into_iter().for_each(|client| client.join().unwrap());
     }
@@ -469,14 +472,14 @@ fn persistent_objects_keep_their_lanes_endpoints() {
     };
     let (orb, object) = start();
     let text = object.to_string();
-    assert_eq!(RawClient::to(&object).who(Some(10)).who().priority, 10);
+    assert_eq!(RawClient::for_object(&object).who(Some(10)).who().priority, 10);
     orb.shutdown(true).unwrap();
     drop(orb);
     let (orb, again) = start();
     assert_eq!(again.to_string(), text);
-    assert_eq!(RawClient::to(&again).who(Some(10)).who().priority, 10);
+    assert_eq!(RawClient::for_object(&again).who(Some(10)).who().priority, 10);
     // The ORB recognizes the object as its own.
-    assert_eq!(ask(&orb.string_to_object(&text).unwrap().unwrap()).unwrap().connection, 0);
+    assert_eq!(call_who(&orb.string_to_object(&text).unwrap().unwrap()).unwrap().connection, 0);
 }
 
 #[test]
@@ -497,7 +500,7 @@ fn threads_run_at_the_native_priority_of_their_lane() {
     let pool = lanes(&orb, &[0, 16384, 32767]);
     let object = object(&orb, "lanes", &model(CLIENT, 0, Some(pool)));
     for (priority, native) in [(0, 1), (16384, 50), (32767, 99)] {
-        let who = RawClient::to(&object).who(Some(priority)).who();
+        let who = RawClient::for_object(&object).who(Some(priority)).who();
         assert_eq!((who.native, who.priority), (native, priority));
     }
     assert_eq!(orb.event_counts().priorities_refused, 0);
@@ -509,7 +512,7 @@ fn thread_without_a_lane_takes_the_priority_of_a_request_until_its_end() {
     let config = ThreadpoolConfig::default().default_priority(335);
     let pool = orb.real_time().create_threadpool(&config).unwrap();
     let propagated = object(&orb, "propagated", &model(CLIENT, 335, Some(pool)));
-    let mut client = RawClient::to(&propagated);
+    let mut client = RawClient::for_object(&propagated);
     let first = client.who(None).who();
     assert_eq!((first.native, first.priority), (2, 335));
     for (priority, native) in [(32767, 99), (0, 1), (16384, 50), (335, 2)] {
@@ -518,11 +521,11 @@ fn thread_without_a_lane_takes_the_priority_of_a_request_until_its_end() {
     }
     let no_model = RtPolicies { threadpool: Some(pool), ..RtPolicies::default() };
     let no_model = object(&orb, "no model", &no_model);
-    let who = RawClient::to(&no_model).who(Some(30000)).who();
+    let who = RawClient::for_object(&no_model).who(Some(30000)).who();
     assert_eq!((who.native, who.priority, who.tid), (2, 335, first.tid));
     let declared = poa(&orb, "declared", &model(SERVER, 16384, Some(pool)));
     let id = declared.activate_object_with_priority(&Reporter::new(&orb).servant(), 24743).unwrap();
-    let who = RawClient::to(&declared.id_to_reference(&id).unwrap()).who(Some(1)).who();
+    let who = RawClient::for_object(&declared.id_to_reference(&id).unwrap()).who(Some(1)).who();
     assert_eq!((who.native, who.priority, who.tid), (75, 24743, first.tid));
 }
 
@@ -546,13 +549,13 @@ fn band_is_bound_only_if_it_contains_a_lane() {
     let orb = fair_orb();
     let pool = lanes(&orb, &[10, 20]);
     let bind = |object: &ObjectRef, low: i16, high: i16| {
-        let mut client = RawClient::to(object);
-        client.send_with(
+        let mut client = RawClient::for_object(object);
+        client.send_with_context(
             "_bind_priority_band",
             Some((context_id::RT_CORBA_PRIORITY_RANGE, &range_context(low, high)[..])),
             None,
         );
-        client.receive_void()
+        client.receive_void_reply()
     };
     let laned = object(&orb, "laned", &model(CLIENT, 10, Some(pool)));
     assert_eq!((bind(&laned, 5, 15), bind(&laned, 0, 32767)), (None, None));
@@ -595,7 +598,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
         .unwrap();
     let object = object(&orb, "marked", &model(CLIENT, 10, Some(lanes(&orb, &[10, 20]))));
     orb.root_poa().manager().activate().unwrap();
-    for (port, priority) in said(&object).lanes {
+    for (port, priority) in decode_reference(&object).lanes {
         assert_eq!(RawClient::connect(&object, port).who(Some(priority)).who().priority, priority);
     }
     let mut asked = asked.0.lock().clone();
@@ -642,15 +645,15 @@ fn peer_that_does_not_read_does_not_delay_another_lane_that_answers_it() {
     let reporter = Reporter::new(&orb);
     let laned = poa(&orb, "lanes", &model(CLIENT, 10, Some(pool))).activate(&reporter.servant()).unwrap();
     let endless = orb.root_poa().activate(&Servant::new(Endless)).unwrap();
-    let mut peer = RawClient::to(&endless);
-    peer.turn_to(&laned);
-    peer.begin("wait", 10, None);
-    reporter.until_waiting(1);
-    peer.turn_to(&endless);
+    let mut peer = RawClient::for_object(&endless);
+    peer.set_target(&laned);
+    peer.send_at_priority("wait", 10, None);
+    reporter.wait_for_held_threads(1);
+    peer.set_target(&endless);
     peer.send("fetch", None, None);
-    peer.until_something_comes();
+    peer.wait_for_data();
     reporter.release();
-    let mut other = RawClient::to(&laned);
+    let mut other = RawClient::for_object(&laned);
     assert_eq!(other.who(Some(10)).who().priority, 10);
 }
 
@@ -675,7 +678,7 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
     }
     let pool = make(&reserved, false).unwrap();
     let object = object(&orb, "reserved", &model(CLIENT, 10, Some(pool)));
-    let mut client = RawClient::to(&object);
+    let mut client = RawClient::for_object(&object);
     let low = client.who(Some(10)).who();
     let scheduling = |tid| {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies};
 use corelane_sched::{Priority, PriorityBands, selection};
-use corelane_tests::real_time::{RawClient, Reporter, fair_orb, said};
+use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fair_orb};
 use corelane_wire::giop::{Header, MessageKind, Request, context_id};
 use corelane_wire::{Ior, Limits};
 use serde_json::Value;
@@ -38,7 +38,8 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
         poa.activate(&Reporter::new(&orb).servant()).unwrap()
     };
     let (unlaned, laned) = (object("unlaned", None), object("laned", Some(pool)));
-    let (mut to_unlaned, mut to_laned) = (RawClient::to(&unlaned), RawClient::connect(&laned, said(&laned).lanes[0].0));
+    let (mut to_unlaned, mut to_laned) =
+        (RawClient::for_object(&unlaned), RawClient::connect(&laned, decode_reference(&laned).lanes[0].0));
     let mut seen = std::collections::BTreeSet::new();
     for vector in vectors("rt_priority.json") {
         let message = octets(&vector);
@@ -53,11 +54,11 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
         let expected = expected.iter().find(|context| context["id"] == 10).unwrap()["priority"].as_i64().unwrap();
         // The octets are those of the capture, including the padding that TAO did not clear.
         to_unlaned.send("who", Some(data), None);
-        let (_, echo, answer) = to_unlaned.receive();
+        let (_, echo, answer) = to_unlaned.receive_reply();
         assert_eq!((i64::from(answer.who().priority), echo.map(i64::from)), (expected, Some(expected)));
         if [10, 20, 30].contains(&expected) {
             to_laned.send("who", Some(data), None);
-            let who = to_laned.receive().2.who();
+            let who = to_laned.receive_reply().2.who();
             assert_eq!((i64::from(who.priority), i64::from(who.lane)), (expected, expected / 10 - 1));
         }
         seen.insert(expected);
@@ -71,7 +72,7 @@ fn references_of_tao_lead_to_the_ports_that_its_client_used() {
         let vector = vectors("iors.json").into_iter().find(|vector| vector["name"] == name).unwrap();
         let ior = Ior::from_text(vector["ior"].as_str().unwrap(), &Limits::DEFAULT).unwrap();
         let orb = corelane::Orb::new().unwrap();
-        let said = said(&orb.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap());
+        let said = decode_reference(&orb.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap());
         let (model, _) = said.model.unwrap();
         let model = PriorityModel::from_number(model);
         let priority = Priority::new(priority).unwrap();

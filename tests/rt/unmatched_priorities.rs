@@ -6,11 +6,11 @@
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolId, UnmatchedPriority};
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_tests::real_time::{Answer, RawClient, Reporter, fair_orb, said};
+use corelane_tests::real_time::{RawClient, RawReply, Reporter, decode_reference, fair_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::exception::minor::inv_policy::IRRECONCILABLE;
 
-const NO_LANE: Answer = Answer::Raised(Kind::Transient, OMG | 2);
+const NO_LANE: RawReply = RawReply::Raised(Kind::Transient, OMG | 2);
 
 fn pool(orb: &Orb, unmatched_priority: UnmatchedPriority, ceilings: [Option<i16>; 3]) -> ThreadpoolId {
     let lane = |(priority, ceiling)| LaneConfig::default().priority(priority).ceiling(ceiling);
@@ -35,7 +35,7 @@ fn object(orb: &Orb, name: &str, pool: ThreadpoolId, bands: Option<Vec<(i16, i16
 fn unmatched_priority_is_refused_at_every_port() {
     let orb = fair_orb();
     let object = object(&orb, "refused", pool(&orb, UnmatchedPriority::Refuse, [None; 3]), None);
-    for (port, _) in said(&object).lanes {
+    for (port, _) in decode_reference(&object).lanes {
         assert_eq!(RawClient::connect(&object, port).who(Some(15)), NO_LANE);
     }
 }
@@ -45,7 +45,7 @@ fn reached_lane_serves_unmatched_priority_if_the_pool_permits() {
     let orb = fair_orb();
     let pool = pool(&orb, UnmatchedPriority::ServeInReachedLane, [None; 3]);
     let object = object(&orb, "served", pool, None);
-    for (lane, (port, priority)) in (0..).zip(said(&object).lanes) {
+    for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let mut client = RawClient::connect(&object, port);
         for asked in [0, 15, 25, i16::MAX] {
             let who = client.who(Some(asked)).who();
@@ -65,12 +65,12 @@ fn ceilings_and_server_bands_apply_to_unmatched_priorities() {
     let orb = fair_orb();
     let pool = pool(&orb, UnmatchedPriority::ServeInReachedLane, [Some(12), None, None]);
     let plain = object(&orb, "plain", pool, None);
-    let mut low = RawClient::connect(&plain, said(&plain).lanes[0].0);
-    assert_eq!(low.who(Some(15)), Answer::Raised(Kind::NoPermission, 0));
+    let mut low = RawClient::connect(&plain, decode_reference(&plain).lanes[0].0);
+    assert_eq!(low.who(Some(15)), RawReply::Raised(Kind::NoPermission, 0));
     assert_eq!(low.who(Some(11)).who().lane, 0);
     let banded = object(&orb, "banded", pool, Some(vec![(5, 12), (18, 32)]));
-    for (port, _) in said(&plain).lanes {
+    for (port, _) in decode_reference(&plain).lanes {
         let mut client = RawClient::connect(&banded, port);
-        assert_eq!(client.who(Some(4)), Answer::Raised(Kind::InvPolicy, IRRECONCILABLE));
+        assert_eq!(client.who(Some(4)), RawReply::Raised(Kind::InvPolicy, IRRECONCILABLE));
     }
 }

@@ -12,7 +12,7 @@ use corelane_net::{
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 
-use crate::through::through;
+use crate::stream_wrapper::wrap_streams;
 
 /// A stream whose peer has an address reserved for documentation.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ struct Elsewhere(Box<dyn Stream>, Peer);
 
 /// Makes a TCP transport whose accepted connections seem to come from 192.0.2.7.
 #[must_use]
-pub fn tcp_from_elsewhere() -> Arc<dyn Transport> {
-    through(Arc::new(Tcp::new()), |stream, to| {
+pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
+    wrap_streams(Arc::new(Tcp::new()), |stream, to| {
         if to.is_some() {
             return stream;
         }
@@ -33,43 +33,48 @@ pub fn tcp_from_elsewhere() -> Arc<dyn Transport> {
 
 /// Makes a TCP transport whose listeners are at loopback and report the address that was requested.
 ///
-/// Accepted connections seem to come from another machine, like those of [`tcp_from_elsewhere`].
+/// Accepted connections seem to come from another machine, like those of [`tcp_with_remote_peers`].
 #[must_use]
-pub fn tcp_named_elsewhere() -> (Arc<dyn Transport>, Arc<Doors>) {
-    let doors = Arc::new(Doors(Mutex::new("listeners elsewhere", Scope::Orb, Vec::new())));
-    (Arc::new(Named(tcp_from_elsewhere(), Arc::clone(&doors))), doors)
+pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
+    let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", Scope::Orb, Vec::new())));
+    (Arc::new(Named(tcp_with_remote_peers(), Arc::clone(&listeners))), listeners)
 }
 
 /// The real addresses of listeners, and the threads that accepted connections there.
 #[derive(Debug)]
-pub struct Doors(Mutex<Vec<Door>>);
+pub struct RemoteListeners(Mutex<Vec<RemoteListener>>);
 
 #[derive(Debug)]
-struct Door {
+struct RemoteListener {
     named: Endpoint,
     local: Endpoint,
     accepted_by: Vec<String>,
 }
 
-impl Doors {
+impl RemoteListeners {
     /// Returns the real address of the listener that reports the address `named`.
     ///
     /// # Panics
     /// Panics if there is no such listener.
     #[must_use]
-    pub fn local(&self, named: &Endpoint) -> Endpoint {
-        self.0.lock().iter().find(|door| door.named == *named).expect("a listener").local.clone()
+    pub fn local_endpoint_of(&self, named: &Endpoint) -> Endpoint {
+        self.0.lock().iter().find(|listener| listener.named == *named).expect("a listener").local.clone()
     }
 
     /// Returns the names of the threads that accepted connections of the listener at `named`.
     #[must_use]
     pub fn accepted_by(&self, named: &Endpoint) -> Vec<String> {
-        self.0.lock().iter().filter(|door| door.named == *named).flat_map(|door| door.accepted_by.clone()).collect()
+        self.0
+            .lock()
+            .iter()
+            .filter(|listener| listener.named == *named)
+            .flat_map(|listener| listener.accepted_by.clone())
+            .collect()
     }
 }
 
 #[derive(Debug)]
-struct Named(Arc<dyn Transport>, Arc<Doors>);
+struct Named(Arc<dyn Transport>, Arc<RemoteListeners>);
 
 impl Transport for Named {
     fn name(&self) -> &'static str {
@@ -91,9 +96,10 @@ impl Transport for Named {
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
         let inner = self.0.listen(&Endpoint::tcp("127.0.0.1", 0))?;
-        let door = Door { named: endpoint.clone(), local: inner.local_endpoint().clone(), accepted_by: Vec::new() };
-        self.1.0.lock().push(door);
-        Ok(Box::new(NamedListener { inner, local: endpoint.clone(), doors: Arc::clone(&self.1) }))
+        let listener =
+            RemoteListener { named: endpoint.clone(), local: inner.local_endpoint().clone(), accepted_by: Vec::new() };
+        self.1.0.lock().push(listener);
+        Ok(Box::new(NamedListener { inner, local: endpoint.clone(), listeners: Arc::clone(&self.1) }))
     }
 }
 
@@ -101,16 +107,16 @@ impl Transport for Named {
 struct NamedListener {
     inner: Box<dyn Listener>,
     local: Endpoint,
-    doors: Arc<Doors>,
+    listeners: Arc<RemoteListeners>,
 }
 
 impl Listener for NamedListener {
     fn accept(&self) -> io::Result<Box<dyn Stream>> {
         let accepted = self.inner.accept()?;
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
-        let mut doors = self.doors.0.lock();
-        if let Some(door) = doors.iter_mut().find(|door| door.named == self.local) {
-            door.accepted_by.push(thread);
+        let mut listeners = self.listeners.0.lock();
+        if let Some(listener) = listeners.iter_mut().find(|listener| listener.named == self.local) {
+            listener.accepted_by.push(thread);
         }
         Ok(accepted)
     }

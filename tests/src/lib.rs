@@ -15,7 +15,7 @@ pub mod elsewhere;
 pub mod pipe;
 pub mod real_time;
 pub mod scripted;
-pub mod through;
+pub mod stream_wrapper;
 
 corelane::include_idl!("probe");
 
@@ -28,7 +28,7 @@ pub use test::{Counts, Probe, ProbeRef, Refused, Small, probe::RefuseError};
 
 /// Policies of a POA that asks a servant locator at every request. The program chooses the object
 /// ids.
-pub const LOCATED: PoaPolicies = PoaPolicies {
+pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     id_uniqueness: IdUniqueness::Multiple,
     id_assignment: IdAssignment::User,
     implicit_activation: ImplicitActivation::Explicit,

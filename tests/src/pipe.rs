@@ -1,8 +1,9 @@
 //! An example of a transport with addresses of its own: Unix sockets by name.
 //!
-//! The address `pipe:NAME` stands for the socket `NAME` in the folder of the [`Pipe`]. A client
-//! needs a `Pipe` with the same folder. The ORB learns of the transport only through
-//! `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this transport.
+//! The address `pipe:NAME` stands for the socket `NAME` in the folder of the [`PipeTransport`]. A
+//! client needs a `PipeTransport` with the same folder. The ORB learns of the transport only
+//! through `OrbBuilder::transports`. The conformance suite of `corelane-net` also runs over this
+//! transport.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,22 +18,22 @@ const SCHEME: &str = "pipe";
 
 /// Unix sockets in one folder, which addresses name without the folder.
 #[derive(Debug)]
-pub struct Pipe {
+pub struct PipeTransport {
     folder: PathBuf,
     /// Number of attempts to connect, increased by the threads that connect.
     attempts: AtomicUsize,
 }
 
-impl Pipe {
+impl PipeTransport {
     /// Makes the transport of the sockets in `folder`, which must exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
-        Pipe { folder: folder.to_owned(), attempts: AtomicUsize::new(0) }
+        PipeTransport { folder: folder.to_owned(), attempts: AtomicUsize::new(0) }
     }
 
     /// Returns the number of attempts to connect.
     #[must_use]
-    pub fn attempts(&self) -> usize {
+    pub fn connect_attempts(&self) -> usize {
         self.attempts.load(Ordering::SeqCst)
     }
 
@@ -49,7 +50,7 @@ impl Pipe {
     }
 }
 
-impl Transport for Pipe {
+impl Transport for PipeTransport {
     fn name(&self) -> &'static str {
         "pipe"
     }

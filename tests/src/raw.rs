@@ -30,7 +30,7 @@ pub fn connect(server: &Server) -> TcpStream {
 /// # Panics
 /// Panics if the probe's reference has no profile.
 #[must_use]
-pub fn key(server: &Server) -> Vec<u8> {
+pub fn probe_key(server: &Server) -> Vec<u8> {
     let profile = server.probe.as_object().ior().known_profiles().next().expect("a profile");
     profile.object_key.to_vec()
 }
@@ -61,7 +61,7 @@ pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(
 /// # Panics
 /// Panics if no header arrives within ten seconds.
 #[must_use]
-pub fn header(stream: &mut TcpStream) -> (u8, usize) {
+pub fn read_header(stream: &mut TcpStream) -> (u8, usize) {
     let mut header = [0; 12];
     stream.read_exact(&mut header).expect("a message");
     let (size, octets) = header.split_last_chunk().map(|(rest, size)| (*size, rest)).expect("twelve octets");

@@ -20,7 +20,7 @@ use corelane_wire::{Decoder, Encoder, Limits, Version};
 
 /// The lane, thread and connection that served a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct UpcallReport {
     /// RTCurrent's priority; -1 if it is unset.
     pub priority: i16,
     /// The number of the pool; 0 for the pools of the builder.
@@ -64,13 +64,13 @@ impl Reporter {
     /// Makes the state of servants of `orb`.
     #[must_use]
     pub fn new(orb: &Orb) -> Arc<Self> {
-        Self::setting(orb, None)
+        Self::with_priority(orb, None)
     }
 
     /// Makes the state of servants of `orb` that set the priority `sets` in RTCurrent at each
     /// upcall.
     #[must_use]
-    pub fn setting(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
+    pub fn with_priority(orb: &Orb, sets: Option<i16>) -> Arc<Self> {
         Arc::new(Reporter {
             orb: orb.real_time(),
             begun: AtomicUsize::new(0),
@@ -92,8 +92,8 @@ impl Reporter {
     ///
     /// # Panics
     /// Panics after 10 seconds.
-    pub fn until_waiting(&self, threads: usize) {
-        until(|| self.waiting.load(Ordering::SeqCst) >= threads);
+    pub fn wait_for_held_threads(&self, threads: usize) {
+        wait_until(|| self.waiting.load(Ordering::SeqCst) >= threads);
     }
 
     /// Lets all present and future calls of `wait` and `hold` return.
@@ -101,14 +101,14 @@ impl Reporter {
         self.open.store(1, Ordering::SeqCst);
     }
 
-    fn who(&self) -> Who {
+    fn who(&self) -> UpcallReport {
         let priority = self.orb.current().and_then(|current| current.the_priority()).unwrap_or(-1);
         let by = served_by();
         let native = match by.native {
             Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
             _ => 0,
         };
-        Who {
+        UpcallReport {
             priority,
             pool: by.threadpool.map_or(0, |pool| pool.number()),
             lane: by.lane as u32,
@@ -139,7 +139,7 @@ impl Skeleton for Shared {
             b"who" => {}
             b"wait" => {
                 reporter.waiting.fetch_add(1, Ordering::SeqCst);
-                until(|| reporter.open.load(Ordering::SeqCst) > 0);
+                wait_until(|| reporter.open.load(Ordering::SeqCst) > 0);
                 reporter.waiting.fetch_sub(1, Ordering::SeqCst);
             }
             b"hold" => {
@@ -166,12 +166,12 @@ impl Skeleton for Shared {
 }
 
 /// Asks `object` which lane and thread serve it, through the ORB's own client.
-pub fn ask(object: &ObjectRef) -> Result<Who, SystemException> {
+pub fn call_who(object: &ObjectRef) -> Result<UpcallReport, SystemException> {
     static OPERATION: corelane::mapping::Operation = corelane::mapping::Operation::new("who");
     object.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| Ok(read_who(decoder)))
 }
 
-fn write_who(e: &mut Encoder<'_>, who: &Who) -> Result<(), SystemException> {
+fn write_who(e: &mut Encoder<'_>, who: &UpcallReport) -> Result<(), SystemException> {
     e.write_i16(who.priority);
     e.write_u32(who.pool);
     e.write_u32(who.lane);
@@ -183,9 +183,9 @@ fn write_who(e: &mut Encoder<'_>, who: &Who) -> Result<(), SystemException> {
     Ok(())
 }
 
-fn read_who(d: &mut Decoder<'_>) -> Who {
+fn read_who(d: &mut Decoder<'_>) -> UpcallReport {
     let read = |d: &mut Decoder<'_>| {
-        Ok::<_, corelane_wire::CdrError>(Who {
+        Ok::<_, corelane_wire::CdrError>(UpcallReport {
             priority: d.read_i16()?,
             pool: d.read_u32()?,
             lane: d.read_u32()?,
@@ -203,7 +203,7 @@ fn read_who(d: &mut Decoder<'_>) -> Who {
 ///
 /// # Panics
 /// Panics after 10 seconds.
-pub fn until(mut come: impl FnMut() -> bool) {
+pub fn wait_until(mut come: impl FnMut() -> bool) {
     let end = corelane_sys::clock::now() + Duration::from_secs(10);
     while !come() {
         assert!(!end.is_past(), "the condition did not become true");
@@ -213,20 +213,20 @@ pub fn until(mut come: impl FnMut() -> bool) {
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RawReply {
     /// The results of `who` and similar operations.
-    Who(Who),
+    Served(UpcallReport),
     /// A system exception: kind and minor code.
     Raised(SystemExceptionKind, u32),
 }
 
-impl Answer {
+impl RawReply {
     /// Returns the lane, thread and connection that served the call.
     #[must_use]
-    pub fn who(self) -> Who {
+    pub fn who(self) -> UpcallReport {
         match self {
-            Answer::Who(who) => who,
-            Answer::Raised(kind, minor) => panic!("{kind:?} {minor:#x}"),
+            RawReply::Served(who) => who,
+            RawReply::Raised(kind, minor) => panic!("{kind:?} {minor:#x}"),
         }
     }
 }
@@ -241,7 +241,7 @@ pub struct RawClient {
 
 /// The contents of a reference to an object of a real-time POA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ReferenceContents {
     /// Ports and priorities of the TCP profile's lanes.
     pub lanes: Vec<(u16, i16)>,
     /// The priority model and the server priority.
@@ -259,8 +259,8 @@ pub struct Said {
 /// # Panics
 /// Panics if the reference has a profile or component that this ORB does not write.
 #[must_use]
-pub fn said(object: &ObjectRef) -> Said {
-    let mut said = Said::default();
+pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
+    let mut said = ReferenceContents::default();
     for tagged in &object.ior().profiles {
         let profile = tagged.parse().expect("a profile");
         said.profiles.push(tagged.tag);
@@ -297,7 +297,7 @@ impl RawClient {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
         let mut client = RawClient { stream, key: Vec::new(), next: 1 };
-        client.turn_to(object);
+        client.set_target(object);
         client
     }
 
@@ -305,7 +305,7 @@ impl RawClient {
     ///
     /// # Panics
     /// Panics if the object's reference has no TCP profile.
-    pub fn turn_to(&mut self, object: &ObjectRef) {
+    pub fn set_target(&mut self, object: &ObjectRef) {
         let profile = object.ior().profiles.iter().find(|profile| profile.tag == 0).expect("a TCP profile");
         self.key = profile.parse().expect("a profile").object_key.to_vec();
     }
@@ -315,7 +315,7 @@ impl RawClient {
     /// # Panics
     /// Panics if the connection has ended.
     #[must_use]
-    pub fn address(&self) -> std::net::SocketAddr {
+    pub fn local_address(&self) -> std::net::SocketAddr {
         self.stream.local_addr().expect("an address")
     }
 
@@ -323,7 +323,7 @@ impl RawClient {
     ///
     /// # Panics
     /// Panics if no data arrives.
-    pub fn until_something_comes(&self) {
+    pub fn wait_for_data(&self) {
         assert!(self.stream.peek(&mut [0]).expect("octets") > 0);
     }
 
@@ -332,7 +332,7 @@ impl RawClient {
     /// # Panics
     /// Panics if the connection is broken.
     #[must_use]
-    pub fn something_has_come(&self) -> bool {
+    pub fn has_data(&self) -> bool {
         self.stream.set_nonblocking(true).expect("a mode");
         let found = self.stream.peek(&mut [0]);
         self.stream.set_nonblocking(false).expect("a mode");
@@ -347,7 +347,7 @@ impl RawClient {
     /// # Panics
     /// Panics if the client cannot connect.
     #[must_use]
-    pub fn to(object: &ObjectRef) -> Self {
+    pub fn for_object(object: &ObjectRef) -> Self {
         let port =
             object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {
                 corelane_wire::ior::ProfileEndpoint::Inet { port, .. } => Some(*port),
@@ -361,22 +361,22 @@ impl RawClient {
     /// # Panics
     /// Panics if the request cannot be sent.
     pub fn send(&mut self, operation: &str, context: Option<&[u8]>, argument: Option<u32>) -> u32 {
-        self.send_with(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
+        self.send_with_context(operation, context.map(|data| (context_id::RT_CORBA_PRIORITY, data)), argument)
     }
 
     /// Sends a request with this service context. Returns its id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
-    pub fn send_with(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
-        self.send_all(operation, context.as_slice(), argument)
+    pub fn send_with_context(&mut self, operation: &str, context: Option<(u32, &[u8])>, argument: Option<u32>) -> u32 {
+        self.send_with_contexts(operation, context.as_slice(), argument)
     }
 
     /// Sends a request with these service contexts. Returns its id.
     ///
     /// # Panics
     /// Panics if the request cannot be sent.
-    pub fn send_all(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
+    pub fn send_with_contexts(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
         let contexts: Vec<_> = contexts.iter().map(|&(id, data)| ServiceContext { id, data }).collect();
         let head = RequestHead {
@@ -401,7 +401,7 @@ impl RawClient {
     ///
     /// # Panics
     /// Panics if no reply arrives.
-    pub fn receive(&mut self) -> (u32, Option<i16>, Answer) {
+    pub fn receive_reply(&mut self) -> (u32, Option<i16>, RawReply) {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
         let reply = Reply::parse(&message, &header, &limits).expect("a reply");
@@ -409,10 +409,10 @@ impl RawClient {
         let echo = echo.map(|data| rt::parse_priority_context(data).expect("a priority"));
         let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
         let answer = match reply.status {
-            ReplyStatus::NoException => Answer::Who(read_who(&mut body)),
+            ReplyStatus::NoException => RawReply::Served(read_who(&mut body)),
             ReplyStatus::SystemException => {
                 let exception = SystemExceptionBody::read(&mut body).expect("an exception");
-                Answer::Raised(exception.kind, exception.minor)
+                RawReply::Raised(exception.kind, exception.minor)
             }
             other => panic!("{other:?}"),
         };
@@ -423,7 +423,7 @@ impl RawClient {
     ///
     /// # Panics
     /// Panics if no reply arrives.
-    pub fn receive_void(&mut self) -> Option<(SystemExceptionKind, u32)> {
+    pub fn receive_void_reply(&mut self) -> Option<(SystemExceptionKind, u32)> {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
         let reply = Reply::parse(&message, &header, &limits).expect("a reply");
@@ -438,7 +438,7 @@ impl RawClient {
     ///
     /// # Panics
     /// Panics if no reply arrives.
-    pub fn next_reply(&mut self) -> u32 {
+    pub fn receive_reply_id(&mut self) -> u32 {
         let (header, message) = self.receive_message();
         Reply::parse(&message, &header, &Limits::DEFAULT).expect("a reply").request_id
     }
@@ -453,19 +453,19 @@ impl RawClient {
     }
 
     /// Reads messages up to CloseConnection, then closes the connection, as a client must.
-    pub fn read_to_the_end(mut self) {
+    pub fn read_until_close(mut self) {
         while self.receive_message().0.kind != MessageKind::CloseConnection {}
     }
 
     /// Calls `who` at `priority`.
-    pub fn who(&mut self, priority: Option<i16>) -> Answer {
+    pub fn who(&mut self, priority: Option<i16>) -> RawReply {
         let data = priority.map(rt::priority_context);
         self.send("who", data.as_ref().map(<[u8; 4]>::as_slice), None);
-        self.receive().2
+        self.receive_reply().2
     }
 
     /// Sends a request at `priority`. Returns its id.
-    pub fn begin(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
+    pub fn send_at_priority(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
         self.send(operation, Some(&rt::priority_context(priority)), argument)
     }
 }

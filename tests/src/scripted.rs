@@ -30,15 +30,15 @@ pub fn message(kind: u8, more_fragments: bool, body: &[u8]) -> Vec<u8> {
 
 /// Returns the start of a Reply's body: request id, status, and an empty list of service contexts.
 #[must_use]
-pub fn reply(id: u32, status: u32) -> Vec<u8> {
+pub fn reply_start(id: u32, status: u32) -> Vec<u8> {
     [id, status, 0].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 /// Returns a successful Reply with the result 27.
 #[must_use]
-pub fn well(id: u32) -> Vec<u8> {
+pub fn successful_reply(id: u32) -> Vec<u8> {
     // GIOP 1.2 aligns the body to 8 octets. This reply header already ends at a multiple of 8.
-    message(REPLY, false, &[reply(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
+    message(REPLY, false, &[reply_start(id, 0), 27_i32.to_le_bytes().to_vec()].concat())
 }
 
 /// Reads the type and request id of the next message.
@@ -52,20 +52,24 @@ fn next_message(stream: &mut TcpStream) -> io::Result<(u8, u32)> {
 
 /// A server that lives until the process ends.
 #[derive(Debug)]
-pub struct Scripted {
+pub struct ScriptedServer {
     /// The server's address.
     pub address: SocketAddr,
     /// The number of connections that it has accepted.
     pub connections: Arc<AtomicUsize>,
 }
 
-/// Starts a server that answers the first `times` requests of each connection with [well].
+/// Starts a server that answers the first `times` requests of each connection with
+/// [`successful_reply`].
 ///
 /// `answer` answers all other requests and LocateRequests, until it fails or the client closes.
 ///
 /// # Panics
 /// Panics if the kernel has no free port.
-pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()> + Send + Sync + 'static) -> Scripted {
+pub fn serve(
+    times: usize,
+    answer: impl Fn(&mut TcpStream, u32) -> io::Result<()> + Send + Sync + 'static,
+) -> ScriptedServer {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let (answer, connections) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
@@ -80,7 +84,7 @@ pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()
                     let answered = match kind {
                         REQUEST if left > 0 => {
                             left -= 1;
-                            stream.write_all(&well(id))
+                            stream.write_all(&successful_reply(id))
                         }
                         REQUEST | LOCATE_REQUEST => answer(&mut stream, id),
                         _ => Ok(()),
@@ -92,5 +96,5 @@ pub fn serve(times: usize, answer: impl Fn(&mut TcpStream, u32) -> io::Result<()
             });
         }
     });
-    Scripted { address, connections }
+    ScriptedServer { address, connections }
 }

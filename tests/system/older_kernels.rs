@@ -181,5 +181,8 @@ fn kernels_page_has_a_row_for_each_feature() {
         assert!(row.contains(&format!("| {major}.{minor} |")), "{row}");
     }
     let (major, minor) = OLDEST_SUPPORTED;
-    assert!(page.contains(&format!("Linux {major}.{minor}")), "docs/kernels.md does not name the oldest supported version");
+    assert!(
+        page.contains(&format!("Linux {major}.{minor}")),
+        "docs/kernels.md does not name the oldest supported version"
+    );
 }

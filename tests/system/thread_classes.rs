@@ -12,7 +12,7 @@ use corelane::rt::{
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::thread::{CpuSet, ThreadBuilder, affinity};
-use corelane_tests::real_time::{Reporter, ask};
+use corelane_tests::real_time::{Reporter, call_who};
 
 /// The native priority of the application threads for which the ORB starts its threads.
 const CALLER: u8 = 40;
@@ -93,7 +93,7 @@ fn calls(client: Orb, ior: String) -> Orb {
         let object = client.string_to_object(&ior).unwrap().unwrap();
         let bands = RtClientPolicies { priority_bands: Some(vec![(0, 20000)]), ..RtClientPolicies::default() };
         for object in [object.with_rt_policies(&bands).unwrap(), object] {
-            ask(&object).unwrap();
+            call_who(&object).unwrap();
             object.send_deferred("who", |_| Ok(())).unwrap().reply().map(drop).unwrap();
         }
         client

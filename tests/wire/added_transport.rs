@@ -13,8 +13,8 @@ use corelane::{
     Completion, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SystemExceptionKind as Kind, Transports, Version,
 };
 use corelane_net::{Tcp, Transport};
-use corelane_tests::pipe::Pipe;
-use corelane_tests::real_time::{Reporter, ask};
+use corelane_tests::pipe::PipeTransport;
+use corelane_tests::real_time::{Reporter, call_who};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
 use corelane_wire::ior::{Ior, ObjectUrl, ProfileEndpoint, profile_tag};
 use corelane_wire::{Limits, exception::minor};
@@ -30,8 +30,8 @@ impl Folder {
     }
 
     /// Makes the transport of the sockets in this folder.
-    fn pipe(&self) -> Arc<Pipe> {
-        Arc::new(Pipe::new(&self.0))
+    fn pipe(&self) -> Arc<PipeTransport> {
+        Arc::new(PipeTransport::new(&self.0))
     }
 }
 
@@ -43,7 +43,7 @@ impl Drop for Folder {
 }
 
 /// Returns a builder of an ORB that has TCP and this transport.
-fn with(pipe: &Arc<Pipe>) -> OrbBuilder {
+fn with(pipe: &Arc<PipeTransport>) -> OrbBuilder {
     let added: Arc<dyn Transport> = pipe.clone();
     Orb::builder().transports(Transports::new(vec![Arc::new(Tcp::new()), added]))
 }
@@ -76,7 +76,7 @@ fn calls_work_over_an_added_transport_in_every_architecture() {
         let large = vec![0xa5; 3_000_000];
         assert_eq!(&*probe.mirror(&large).unwrap(), &large[..], "{dispatch:?}");
         assert_eq!(probe.call_back(Some(&own.probe), 3).unwrap(), 3, "{dispatch:?}");
-        assert!(pipe.attempts() > 0);
+        assert!(pipe.connect_attempts() > 0);
     }
 }
 
@@ -118,7 +118,7 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
     let pipe = folder.pipe();
     let orb = with(&pipe).build().unwrap();
     let probe: ProbeRef = orb.reference(&server.ior).unwrap();
-    assert_eq!((probe.cube_octet(3).unwrap(), pipe.attempts()), (27, 1));
+    assert_eq!((probe.cube_octet(3).unwrap(), pipe.connect_attempts()), (27, 1));
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     // Without the socket, a client that has the transport uses the TCP profile.
@@ -157,7 +157,7 @@ fn address_with_an_unknown_scheme_is_refused() {
     assert!(refused.to_string().contains("no transport has this scheme"), "{refused}");
 }
 
-/// Checks lanes without configured addresses. They listen at addresses derived from the ORB's
+/// Checks lanes without configured addresses. Such lanes listen at addresses derived from the ORB's
 /// address, which one profile lists.
 #[test]
 fn lanes_and_protocol_policies_work_over_an_added_transport() {
@@ -194,23 +194,23 @@ fn lanes_and_protocol_policies_work_over_an_added_transport() {
     let object = |text: &str| orb.string_to_object(text).unwrap().unwrap();
     for priority in [10, 20] {
         orb.real_time().current().unwrap().set_priority(priority).unwrap();
-        assert_eq!(ask(&object(&any.to_string())).unwrap().priority, priority);
+        assert_eq!(call_who(&object(&any.to_string())).unwrap().priority, priority);
     }
-    assert_eq!(pipe.attempts(), 2);
+    assert_eq!(pipe.connect_attempts(), 2);
     let (tcp, other) = (Protocol::Tcp(TcpProperties::default()), Protocol::Other);
     for (index, (offered, asked, works)) in
         [(other, other, true), (tcp, other, false), (other, tcp, false)].into_iter().enumerate()
     {
         let only = offering(&format!("only {index}"), &[offered], &[]).to_string();
         let asked = RtClientPolicies { client_protocols: vec![asked], ..RtClientPolicies::default() };
-        let answer = ask(&object(&only).with_rt_policies(&asked).unwrap());
+        let answer = call_who(&object(&only).with_rt_policies(&asked).unwrap());
         assert_eq!(
             answer.as_ref().map(drop).map_err(|refused| refused.kind()),
             if works { Ok(()) } else { Err(Kind::InvPolicy) }
         );
     }
     // The policy can also be set for a reference.
-    let before = pipe.attempts();
-    assert!(ask(&object(&offering("says it", &[tcp, other], &[other]).to_string())).is_ok());
-    assert!(pipe.attempts() >= before);
+    let before = pipe.connect_attempts();
+    assert!(call_who(&object(&offering("says it", &[tcp, other], &[other]).to_string())).is_ok());
+    assert!(pipe.connect_attempts() >= before);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{CdrError, Encoder, Event, Operation, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_tests::scripted::{REPLY, message, reply, serve};
+use corelane_tests::scripted::{REPLY, message, reply_start, serve};
 
 corelane::include_idl!("paths");
 
@@ -58,8 +58,9 @@ fn system<T: std::fmt::Debug>(outcome: Result<T, TakeError>) -> SystemException 
 
 /// Makes a client of a server that answers every request with this body.
 fn answered(body: Vec<u8>) -> (Orb, DeskRef) {
-    let server =
-        serve(0, move |stream, id| stream.write_all(&message(REPLY, false, &[reply(id, 0), body.clone()].concat())));
+    let server = serve(0, move |stream, id| {
+        stream.write_all(&message(REPLY, false, &[reply_start(id, 0), body.clone()].concat()))
+    });
     let orb = Orb::builder().build().unwrap();
     let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
     (orb, DeskRef::from_object(object))

@@ -69,15 +69,16 @@ fn client_that_sends_everything_before_it_reads_gets_the_refusal() {
         let server = server(dispatch);
         let mut stream = raw::connect(&server);
         let data = vec![7; LARGE];
-        let request = raw::request(&raw::key(&server), 8, "mirror", |encoder| encoder.write_octets(&data).unwrap());
+        let request =
+            raw::request(&raw::probe_key(&server), 8, "mirror", |encoder| encoder.write_octets(&data).unwrap());
         stream.write_all(&request).unwrap_or_else(|error| panic!("{dispatch:?}: {error}"));
-        let (kind, size) = raw::header(&mut stream);
+        let (kind, size) = raw::read_header(&mut stream);
         assert_eq!(kind, raw::REPLY, "{dispatch:?}");
         let mut body = vec![0; size];
         stream.read_exact(&mut body).unwrap();
         assert!(body.windows(9).any(|octets| octets == b"IMP_LIMIT"), "{dispatch:?}");
         // The server sends MessageError, because other requests on the connection may have run.
-        assert_eq!(raw::header(&mut stream), (6, 0), "{dispatch:?}");
+        assert_eq!(raw::read_header(&mut stream), (6, 0), "{dispatch:?}");
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{dispatch:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corelane::{Endpoint, Orb};
-use corelane_services::naming::Naming;
+use corelane_services::naming::NamingConfig;
 
 /// Returns true if the lines match the pattern. Within a line `...` matches any text. A line of
 /// only `...` matches any lines.
@@ -33,7 +33,7 @@ fn is_line_like(line: &str, pattern: &str) -> bool {
 #[test]
 fn examples_of_the_page_print_what_the_page_shows() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().expect("an ORB");
-    let _naming = Naming::new().serve(&orb).expect("a name server");
+    let _naming = NamingConfig::new().serve(&orb).expect("a name server");
     let Some(Endpoint::Tcp { port, .. }) = orb.endpoints().first() else { panic!("no TCP endpoint") };
     let (written, here) = ("127.0.0.1:2809", format!("127.0.0.1:{port}"));
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("commands");

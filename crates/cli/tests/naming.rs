@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::{ObjectRef, Orb, SystemExceptionKind};
-use corelane_services::naming::Naming;
+use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::naming_context::{
     BindError, BindNewContextError, NotFoundReason, RebindError,
 };
@@ -213,7 +213,7 @@ fn prune(root: &NamingContextExtRef, words: &[&str]) -> String {
 #[test]
 fn prune_keeps_a_context_whose_iterator_was_ended() {
     let orb = Orb::builder().listen(ANY_PORT).build().unwrap();
-    let naming = Naming::new().max_iterators(1).serve(&orb).unwrap();
+    let naming = NamingConfig::new().max_iterators(1).serve(&orb).unwrap();
     let root = naming.reference();
     root.bind_new_context(&n("shop")).unwrap();
     let large = root.new_context().unwrap();
@@ -234,7 +234,7 @@ fn prune_keeps_a_context_whose_iterator_was_ended() {
 #[test]
 fn prune_keeps_objects_whose_server_answers_transient() {
     let orb = Orb::builder().listen(ANY_PORT).build().unwrap();
-    let naming = Naming::new().serve(&orb).unwrap();
+    let naming = NamingConfig::new().serve(&orb).unwrap();
     let object = orb.root_poa().create_reference("IDL:busy:1.0").unwrap();
     orb.root_poa().manager().discard_requests(false).unwrap();
     naming.reference().bind(&n("busy"), Some(&object)).unwrap();
@@ -245,7 +245,7 @@ fn prune_keeps_objects_whose_server_answers_transient() {
 #[test]
 fn prune_keeps_names_that_are_bound_again_meanwhile() {
     let orb = Orb::builder().listen(ANY_PORT).build().unwrap();
-    let naming = Naming::new().serve(&orb).unwrap();
+    let naming = NamingConfig::new().serve(&orb).unwrap();
     let root = naming.reference();
     let object = |url: &str| orb.string_to_object(url).unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -9,7 +9,7 @@ use corelane::dynamic::{DynamicServant, ServerRequest};
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass};
 use corelane::{Endpoint, Orb, Servant, SystemException};
-use corelane_services::naming::Naming;
+use corelane_services::naming::NamingConfig;
 use serde_json::Value as Json;
 
 fn corelane(words: &[&str]) -> Output {
@@ -38,7 +38,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().expect("an ORB");
-        let naming = Naming::new().serve(&orb).expect("a name server");
+        let naming = NamingConfig::new().serve(&orb).expect("a name server");
         let Some(Endpoint::Tcp { port, .. }) = orb.endpoints().first() else { panic!("no TCP endpoint") };
         let (port, reference) = (*port, naming.reference().as_object().to_string());
         Server { _orb: orb, port, reference }

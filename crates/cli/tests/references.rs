@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use corelane::{Endpoint, Orb};
-use corelane_services::naming::Naming;
+use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NameComponent;
 use serde_json::Value as Json;
 
@@ -42,7 +42,7 @@ fn reference_in_a_file_is_not_a_file_name() {
 #[test]
 fn doctor_distinguishes_the_name_server_from_the_object() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let naming = Naming::new().serve(&orb).unwrap();
+    let naming = NamingConfig::new().serve(&orb).unwrap();
     let root = naming.reference();
     root.bind(&[NameComponent { id: "shop".to_owned(), kind: String::new() }], Some(root.as_object())).unwrap();
     let Some(Endpoint::Tcp { port, .. }) = orb.endpoints().first() else { panic!("no TCP endpoint") };

@@ -21,9 +21,9 @@ fn each(name: &str, check: impl Fn(&dyn Transport, &Endpoint)) {
     check(&Unix, &Endpoint::unix(&path));
     check(&SharedMemory::default(), &Endpoint::shared_memory(&path));
     check(&MockTransport::default(), &Endpoint::unix(format!("/mock/{name}")));
-    let pipe = pipe::Pipe::new(&std::env::temp_dir());
+    let pipe = pipe::PipeTransport::new(&std::env::temp_dir());
     check(&pipe, &Endpoint::other("pipe", &format!("corelane-net-{}-{name}-pipe", std::process::id())).unwrap());
-    assert!(pipe.attempts() > 0);
+    assert!(pipe.connect_attempts() > 0);
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelane::{CallPolicies, Endpoint, Orb, SystemException, SystemExceptionKind as Kind, with_call_policies};
 use corelane_services::naming::cos_naming::{NamingContextExtRef, NamingContextRef};
-use corelane_services::naming::{Naming, name};
+use corelane_services::naming::{NamingConfig, name};
 
 /// A server ORB with a name service.
 struct NameServer {
@@ -17,7 +17,7 @@ struct NameServer {
 impl NameServer {
     fn new(address: &str) -> Self {
         let orb = Orb::builder().listen(address).build().unwrap();
-        let naming = Naming::new().serve(&orb).unwrap();
+        let naming = NamingConfig::new().serve(&orb).unwrap();
         let root = naming.reference().clone();
         NameServer { orb, root }
     }
@@ -135,7 +135,7 @@ fn references_that_lead_to_themselves_or_nowhere_are_refused() {
 
 #[test]
 fn resolution_by_a_silent_name_server_ends_at_the_deadline() {
-    // The kernel accepts connections into the listener's queue, but no program reads from them.
+    // The kernel accepts connections into the listener's queue, but no program reads their data.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Orb::builder().call_timeout(Duration::from_secs(600)).build().unwrap();
     let text = format!("corbaname::1.2@127.0.0.1:{}#clock", silent.local_addr().unwrap().port());

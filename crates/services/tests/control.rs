@@ -13,7 +13,7 @@ use corelane_services::naming::corelane_naming::{
     BindOutcome, Change, ChangeKind, ControlRef, NewBinding, Position, WatchedContextRef,
 };
 use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
-use corelane_services::naming::{Naming, NamingService, STORE_KIND, name};
+use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, name};
 use corelane_services::store::{FileStore, MemoryStore};
 
 struct Scene {
@@ -24,7 +24,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(naming: Naming) -> Self {
+    fn new(naming: NamingConfig) -> Self {
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
@@ -42,7 +42,7 @@ impl Scene {
 
     fn control(&self, ended: &Arc<AtomicUsize>) -> ControlRef {
         let ended = Arc::clone(ended);
-        let servant = self.naming.control(move || {
+        let servant = self.naming.control_servant(move || {
             ended.fetch_add(1, Ordering::Relaxed);
         });
         let object = self.server.root_poa().activate(&servant).unwrap();
@@ -66,7 +66,7 @@ fn url(scene: &Scene) -> String {
 
 #[test]
 fn changes_are_reported_once_and_in_order() {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     let (root, watched) = (&scene.root, scene.watched());
     root.bind(&n("early"), None).unwrap();
     let start = watched.last_change().unwrap();
@@ -107,7 +107,7 @@ fn changes_are_reported_once_and_in_order() {
 
 #[test]
 fn watcher_learns_that_changes_are_lost() {
-    let server = || Naming::new().max_watchers(0).store_in(MemoryStore::new(STORE_KIND));
+    let server = || NamingConfig::new().max_watchers(0).store(MemoryStore::new(RECORD_KIND));
     let scene = Scene::new(server());
     let watched = scene.watched();
     let start = watched.last_change().unwrap();
@@ -130,7 +130,7 @@ fn watcher_learns_that_changes_are_lost() {
 
 #[test]
 fn many_names_are_bound_in_one_step() {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     let ended = Arc::default();
     let control = scene.control(&ended);
     scene.root.bind_new_context(&n("shop")).unwrap();
@@ -158,7 +158,7 @@ fn many_names_are_bound_in_one_step() {
         let reason = failed(control.bind_all(&n(parent), &bindings, false));
         assert_eq!(reason, "the name of the parent is bound to no context of this server");
     }
-    let read_only = Scene::new(Naming::new().read_only());
+    let read_only = Scene::new(NamingConfig::new().read_only());
     assert_eq!(failed(read_only.naming.bind_all(&[], &bindings, false)), "the naming service is read-only");
 }
 
@@ -168,18 +168,20 @@ fn control_object_backs_up_and_ends_a_running_server() {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let scene = Scene::new(Naming::new().store(path("names.db")));
+    let scene = Scene::new(NamingConfig::new().store_file(path("names.db")));
     scene.root.bind(&n("a"), None).unwrap();
     let ended = Arc::default();
     let control = scene.control(&ended);
     control.backup(&path("copy.db")).unwrap();
     assert_eq!(fs::metadata(path("copy.db")).unwrap().permissions().mode() & 0o777, 0o600);
     scene.root.bind(&n("b"), None).unwrap();
-    let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else { panic!("the backup replaces an existing file") };
+    let Err(BindAllError::Failed(refused)) = control.backup(&path("copy.db")) else {
+        panic!("the backup replaces an existing file")
+    };
     assert!(refused.reason.contains("exists already"), "{refused:?}");
-    let copy = Scene::new(Naming::new().store_in(FileStore::open(path("copy.db"), STORE_KIND).unwrap()));
+    let copy = Scene::new(NamingConfig::new().store(FileStore::open(path("copy.db"), RECORD_KIND).unwrap()));
     assert!(copy.root.resolve(&n("a")).is_ok() && copy.root.resolve(&n("b")).is_err());
-    let memory = Scene::new(Naming::new());
+    let memory = Scene::new(NamingConfig::new());
     let Err(BindAllError::Failed(refused)) = memory.control(&ended).backup(&path("none.db")) else {
         panic!("a service without a store makes a backup")
     };
@@ -193,7 +195,7 @@ fn control_object_backs_up_and_ends_a_running_server() {
 /// knows the whole id of another one except the secret.
 #[test]
 fn ids_of_iterators_cannot_be_guessed() {
-    let scene = Scene::new(Naming::new().iterator_timeout(Duration::from_secs(600)));
+    let scene = Scene::new(NamingConfig::new().iterator_timeout(Duration::from_secs(600)));
     for number in 0..4 {
         scene.root.bind(&n(&format!("o{number}")), None).unwrap();
     }

@@ -5,8 +5,8 @@ use corelane_sched::allocation::Machine;
 use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{AdmissionTest, Criticality, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{ClientInterceptor, Cores, MemoryBooks};
-use corelane_services::naming::Naming;
+use corelane_services::cores::{AdmissionConfig, ClientIdentityInterceptor, MemoryBooks};
+use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
 
 const MS: u64 = 1_000_000;
@@ -19,8 +19,8 @@ struct Scene {
 
 impl Scene {
     fn new(machine: Machine, limits: BooksLimits) -> Self {
-        let server = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientInterceptor).build().unwrap();
-        Cores::with_books(MemoryBooks::new(machine, limits)).serve(&server).unwrap();
+        let server = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).build().unwrap();
+        AdmissionConfig::with_books(MemoryBooks::new(machine, limits)).serve(&server).unwrap();
         let client = Orb::new().unwrap();
         let Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
         let tasks = client.reference(&format!("corbaloc::1.2@127.0.0.1:{port}/CorelaneTasks")).unwrap();
@@ -33,7 +33,7 @@ impl Scene {
 
     /// Returns a client's reference to an object of the server, which is a naming context.
     fn object(&self) -> NamingContextExtRef {
-        let naming = Naming::new().serve(&self.server).unwrap();
+        let naming = NamingConfig::new().serve(&self.server).unwrap();
         self.client.reference(&naming.reference().as_object().to_string()).unwrap()
     }
 }
@@ -105,7 +105,7 @@ fn requests_out_of_range_get_the_documented_exceptions() {
 
 #[test]
 fn requests_beyond_rate_and_quota_get_transient() {
-    let limits = BooksLimits { max_client_tasks: 1, max_decisions_per_second: 2, ..BooksLimits::default() };
+    let limits = BooksLimits { max_tasks_per_client: 1, max_decisions_per_second: 2, ..BooksLimits::default() };
     let scene = Scene::new(Machine::with_cores(2), limits);
     scene.tasks.admit(&task("a", 1, MS)).unwrap();
     assert_eq!(kind(scene.tasks.admit(&task("b", 1, MS))), Kind::Transient);
@@ -183,6 +183,6 @@ fn decision_with_a_long_search_is_made_by_another_thread() {
 #[test]
 fn one_server_has_one_admission_object() {
     let scene = Scene::with_cores(1);
-    assert!(Cores::new(Machine::with_cores(1)).serve(&scene.server).is_err());
+    assert!(AdmissionConfig::new(Machine::with_cores(1)).serve(&scene.server).is_err());
     assert!(!scene.tasks.as_object().non_existent().unwrap());
 }

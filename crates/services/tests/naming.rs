@@ -18,7 +18,7 @@ use corelane_services::naming::cos_naming::naming_context_ext::{
     InvalidAddress, ResolveStrError, ToStringError, ToUrlError,
 };
 use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
-use corelane_services::naming::{Naming, NamingService, STORE_KIND, ServeError, name};
+use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
 use corelane_services::store::{Durability, MemoryStore, Revision, Store, StoreError, Visitor, Write};
 
 /// A server with a name service, and a client of it in another ORB.
@@ -30,11 +30,11 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(naming: Naming) -> Self {
+    fn new(naming: NamingConfig) -> Self {
         Self::at("tcp:127.0.0.1:0", naming)
     }
 
-    fn at(address: &str, naming: Naming) -> Self {
+    fn at(address: &str, naming: NamingConfig) -> Self {
         let server = Orb::builder().listen(address).build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
@@ -80,7 +80,7 @@ fn kind_of(exception: &SystemException) -> SystemExceptionKind {
 
 /// Returns a server with contexts `c` and `c/d` and objects `o` and `c/d/o`.
 fn filled() -> Scene {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     scene.root.bind_new_context(&n("c")).unwrap();
     scene.root.bind_new_context(&n("c/d")).unwrap();
     scene.root.bind(&n("o"), Some(&scene.object(1))).unwrap();
@@ -266,7 +266,7 @@ fn names_are_converted_to_and_from_their_string_form() {
 
 #[test]
 fn iterators_return_the_bindings_that_a_list_leaves() {
-    let scene = Scene::new(Naming::new().max_iterators(3));
+    let scene = Scene::new(NamingConfig::new().max_iterators(3));
     let root = &scene.root;
     assert_eq!(root.list(0).unwrap(), (Vec::new(), None));
     assert_eq!(root.list(10).unwrap(), (Vec::new(), None));
@@ -309,7 +309,7 @@ fn iterators_return_the_bindings_that_a_list_leaves() {
 
 #[test]
 fn names_with_unusual_or_very_long_text_are_bound_and_resolved() {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     let (root, object) = (&scene.root, scene.object(1));
     let odd: String = (1..0x500).filter_map(char::from_u32).collect();
     for (id, kind) in [("", ""), ("", "k"), (odd.as_str(), odd.as_str()), (&"x".repeat(1 << 20), "")] {
@@ -331,7 +331,7 @@ fn names_with_unusual_or_very_long_text_are_bound_and_resolved() {
 
 #[test]
 fn bound_references_keep_their_whole_content() {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     // The reference has unknown profiles, and known profiles with unknown components. Its size is
     // 1 MiB.
     let mut ior = scene.object(1).ior().clone();
@@ -370,7 +370,7 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
     let (file, backup) = (File::new("restart"), File::new("restart-backup"));
     for durability in [Durability::Synced, Durability::Relaxed] {
         let _ = fs::remove_file(&file.0);
-        let naming = || Naming::new().store(&file.0).durability(durability);
+        let naming = || NamingConfig::new().store_file(&file.0).durability(durability);
         let scene = Scene::new(naming());
         let context = scene.context(scene.root.bind_new_context(&n("shop")).unwrap());
         let gone = scene.context(scene.root.new_context().unwrap());
@@ -399,7 +399,7 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
         assert_eq!(kind_of(&exception), SystemExceptionKind::ObjectNotExist);
         drop(scene);
 
-        let scene = Scene::new(Naming::new().store(&backup.0));
+        let scene = Scene::new(NamingConfig::new().store_file(&backup.0));
         assert_eq!(scene.root.resolve(&n("shop/orders.obj")).unwrap().unwrap(), scene.object(9));
         drop(scene);
         let _ = fs::remove_file(&backup.0);
@@ -419,19 +419,19 @@ impl<R: corelane::Reference> Text for R {
 #[test]
 fn store_file_of_a_running_server_is_refused_to_another_server() {
     let file = File::new("locked");
-    let _scene = Scene::new(Naming::new().store(&file.0));
+    let _scene = Scene::new(NamingConfig::new().store_file(&file.0));
     let other = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let Err(ServeError::Store(error)) = Naming::new().store(&file.0).serve(&other) else { panic!() };
+    let Err(ServeError::Store(error)) = NamingConfig::new().store_file(&file.0).serve(&other) else { panic!() };
     assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
 }
 
 #[test]
 fn read_only_service_resolves_and_changes_nothing() {
     let file = File::new("read-only");
-    let scene = Scene::new(Naming::new().store(&file.0));
+    let scene = Scene::new(NamingConfig::new().store_file(&file.0));
     scene.root.bind(&n("o"), Some(&scene.object(1))).unwrap();
     drop(scene);
-    let scene = Scene::new(Naming::new().store(&file.0).read_only());
+    let scene = Scene::new(NamingConfig::new().store_file(&file.0).read_only());
     assert_eq!(scene.root.resolve(&n("o")).unwrap().unwrap(), scene.object(1));
     let Err(RebindError::System(refused)) = scene.root.unbind(&n("o")) else { panic!() };
     assert_eq!(kind_of(&refused), SystemExceptionKind::NoPermission);
@@ -504,11 +504,11 @@ impl Store for StandingStore {
 fn names_are_resolved_while_the_disk_does_not_respond() {
     let (stands, is_committing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = StandingStore {
-        store: MemoryStore::new(STORE_KIND),
+        store: MemoryStore::new(RECORD_KIND),
         stands: Arc::clone(&stands),
         is_committing: Arc::clone(&is_committing),
     };
-    let scene = Scene::new(Naming::new().store_in(store).max_waiting_changes(1));
+    let scene = Scene::new(NamingConfig::new().store(store).max_waiting_changes(1));
     scene.root.bind(&n("a"), Some(&scene.object(1))).unwrap();
     stands.store(true, Ordering::Release);
     let (refused, resolved) = std::thread::scope(|scope| {
@@ -531,8 +531,8 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
 /// contexts were destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
-    let store = MemoryStore::new(STORE_KIND);
-    let scene = Scene::new(Naming::new().store_in(store.clone()));
+    let store = MemoryStore::new(RECORD_KIND);
+    let scene = Scene::new(NamingConfig::new().store(store.clone()));
     let context = scene.context(scene.root.bind_new_context(&n("c")).unwrap()).to_text();
     let port = scene.port();
     drop(scene);
@@ -540,7 +540,7 @@ fn requests_wait_until_the_contexts_are_loaded() {
     let (is_reading, may_go_on) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = SlowStore { store, is_reading: Arc::clone(&is_reading), may_go_on: Arc::clone(&may_go_on) };
     std::thread::scope(|scope| {
-        let serving = scope.spawn(|| Naming::new().store_in(store).serve(&server).unwrap());
+        let serving = scope.spawn(|| NamingConfig::new().store(store).serve(&server).unwrap());
         wait_for(&is_reading);
         let url = format!("corbaloc::1.2@127.0.0.1:{port}/NameService");
         let calls: Vec<_> = [url, context]
@@ -570,16 +570,16 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let other = orb.string_to_object("corbaloc::192.0.2.1/O").unwrap().unwrap();
     orb.bind_key("NameService", &other).unwrap();
-    let Err(ServeError::Orb(refused)) = Naming::new().store(&file.0).serve(&orb) else { panic!() };
+    let Err(ServeError::Orb(refused)) = NamingConfig::new().store_file(&file.0).serve(&orb) else { panic!() };
     assert_eq!(kind_of(&refused), SystemExceptionKind::BadParam);
     orb.unbind_key("NameService");
-    let Err(ServeError::Store(_)) = Naming::new().store(std::env::temp_dir()).serve(&orb) else { panic!() };
-    Naming::new().store(&file.0).serve(&orb).unwrap();
+    let Err(ServeError::Store(_)) = NamingConfig::new().store_file(std::env::temp_dir()).serve(&orb) else { panic!() };
+    NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }
 
 /// Returns two servers, each with a binding of the other's context: `first/second` and
 /// `second/first`.
-fn federation(naming: impl Fn() -> Naming) -> (Scene, Scene) {
+fn federation(naming: impl Fn() -> NamingConfig) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();
     second.root.bind_context(&n("first"), Some(&first.root)).unwrap();
@@ -588,7 +588,7 @@ fn federation(naming: impl Fn() -> Naming) -> (Scene, Scene) {
 
 #[test]
 fn names_that_lead_into_another_server_are_resolved_there() {
-    let (first, second) = federation(Naming::new);
+    let (first, second) = federation(NamingConfig::new);
     let root = &first.root;
     let far = first.context(root.bind_new_context(&n("second/far")).unwrap());
     root.bind(&n("second/far/o"), Some(&first.object(5))).unwrap();
@@ -616,7 +616,7 @@ fn names_that_lead_into_another_server_are_resolved_there() {
 
 #[test]
 fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() {
-    let (first, second) = federation(|| Naming::new().forward_timeout(Duration::from_secs(1)));
+    let (first, second) = federation(|| NamingConfig::new().forward_timeout(Duration::from_secs(1)));
     let context = second.root.clone();
     let stalled = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = stalled.local_addr().unwrap().port();
@@ -637,7 +637,7 @@ fn cannot_proceed_names_the_context_of_the_dead_server_and_the_remaining_name() 
 /// Checks the answer if the object bound as a context is not a context and answers BAD_OPERATION.
 #[test]
 fn name_through_an_object_that_is_not_a_context_gets_cannot_proceed() {
-    let scene = Scene::new(Naming::new());
+    let scene = Scene::new(NamingConfig::new());
     let (_, iterator) = {
         scene.root.bind(&n("a"), None).unwrap();
         scene.root.list(0).unwrap()
@@ -650,7 +650,7 @@ fn name_through_an_object_that_is_not_a_context_gets_cannot_proceed() {
 
 #[test]
 fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
-    let scene = Scene::new(Naming::new().forward_timeout(Duration::from_secs(5)));
+    let scene = Scene::new(NamingConfig::new().forward_timeout(Duration::from_secs(5)));
     // The answers are text, and a GIOP reply whose body is not valid.
     for (number, answer) in
         [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"GIOP\x01\x02\x01\x01\x08\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"]
@@ -683,7 +683,7 @@ fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
 /// are more clients than threads.
 #[test]
 fn servers_that_refer_to_each_other_do_not_starve() {
-    let naming = || Naming::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
+    let naming = || NamingConfig::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
     let server = || {
         let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();

@@ -107,7 +107,7 @@ fn conformance(folder: &Folder, open: &dyn Fn() -> Box<dyn Store>) {
     // A backup is a store with the same records. It does not replace an existing file.
     let backup = folder.file("backup");
     store.backup(&backup).unwrap();
-    assert!(matches!(store.backup(&backup), Err(StoreError::Exists { .. })));
+    assert!(matches!(store.backup(&backup), Err(StoreError::FileExists { .. })));
     assert_eq!(read(&FileStore::open(&backup, KIND).unwrap()).1, records);
     fs::remove_file(&backup).unwrap();
     let fourth = store.commit(third, &[], Durability::Synced).unwrap();

@@ -1,7 +1,7 @@
 //! The demo of Corelane: a mission computer and its clients, modelled on avionics.
 //!
 //! Sensors call at 20, 10 and 5 Hz and need their answers before a deadline. A display, a bulk
-//! transfer and a client of another ORB use the remaining time. Each of them is a process. A user
+//! transfer and a client of another ORB use the remaining time. Each client is a process. A user
 //! of Corelane would write [`computer`] (the server), [`clients`], [`meter`] and [`priority`].
 //! [`stage`] starts the processes, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clients::CLIENTS;
-use stage::Show;
+use stage::DemoOptions;
 
 corelane::include_idl!("avionics");
 
@@ -43,8 +43,8 @@ fn main() -> ExitCode {
             print!("{USAGE}");
             Ok(true)
         }
-        options => match show(options) {
-            Some(show) => stage::run(&show),
+        arguments => match parse_options(arguments) {
+            Some(options) => stage::run(&options),
             None => {
                 eprint!("{USAGE}");
                 return ExitCode::from(2);
@@ -67,17 +67,17 @@ fn client(name: &str, target: &str, recorder: &str, seconds: &str) -> Result<()>
 }
 
 /// Parses the options; returns `None` if they are invalid.
-fn show(options: &[&str]) -> Option<Show> {
-    let mut show = Show { seconds: 15, folder: PathBuf::from("target/demo") };
-    let (pairs, rest) = options.as_chunks::<2>();
+fn parse_options(arguments: &[&str]) -> Option<DemoOptions> {
+    let mut options = DemoOptions { seconds: 15, folder: PathBuf::from("target/demo") };
+    let (pairs, rest) = arguments.as_chunks::<2>();
     for [option, value] in pairs {
         match *option {
-            "--seconds" => show.seconds = value.parse().ok().filter(|seconds| (1..=3600).contains(seconds))?,
-            "--out" => show.folder = PathBuf::from(value),
+            "--seconds" => options.seconds = value.parse().ok().filter(|seconds| (1..=3600).contains(seconds))?,
+            "--out" => options.folder = PathBuf::from(value),
             _ => return None,
         }
     }
-    rest.is_empty().then_some(show)
+    rest.is_empty().then_some(options)
 }
 
 #[cfg(test)]
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn options_are_read_or_refused() {
-        assert_eq!(show(&[]).unwrap().seconds, 15);
-        assert_eq!(show(&["--seconds", "2", "--out", "x"]).unwrap().folder, PathBuf::from("x"));
+        assert_eq!(parse_options(&[]).unwrap().seconds, 15);
+        assert_eq!(parse_options(&["--seconds", "2", "--out", "x"]).unwrap().folder, PathBuf::from("x"));
         for wrong in [&["--seconds"][..], &["--seconds", "0"], &["--seconds", "x"], &["--fast", "1"]] {
-            assert!(show(wrong).is_none(), "{wrong:?}");
+            assert!(parse_options(wrong).is_none(), "{wrong:?}");
         }
     }
 }

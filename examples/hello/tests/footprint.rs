@@ -42,7 +42,7 @@ fn shipped() -> PathBuf {
     folder.join("release/hello-server")
 }
 
-/// A server that is killed on drop, whatever the test's result.
+/// A server that is killed on drop, even if the test fails.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,5 +1,5 @@
 //! `corelane-interop-client REFERENCE` with the options of the other ORBs' clients and of
-//! `corelane_interop::suite::options::Setup`.
+//! `corelane_interop::suite::options::OrbOptions`.
 //!
 //! Calls every operation of interop.idl on the Suite at REFERENCE (IOR:, corbaloc:, or a file with
 //! an `IOR:` or `corbaloc:`), and verifies all results. Prints `ok NAME` or `FAIL NAME ...` for
@@ -13,7 +13,7 @@ use corelane_interop::suite::checks;
 use corelane_interop::suite::options::ClientOptions;
 
 fn main() -> ExitCode {
-    match ClientOptions::read(env::args().skip(1)).map(checks::run) {
+    match ClientOptions::parse(env::args().skip(1)).map(checks::run_all) {
         Ok(Ok(true)) => ExitCode::SUCCESS,
         Ok(Ok(false)) => ExitCode::FAILURE,
         Ok(Err(trouble)) => {

@@ -1,5 +1,5 @@
 //! `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]` and the options of
-//! `corelane_interop::suite::options::Setup`.
+//! `corelane_interop::suite::options::OrbOptions`.
 //!
 //! Serves an object of Interop::Suite under the plain key "Interop" and writes its reference to
 //! FILE. The server ends at the shutdown operation, after SECONDS (300), or, with `--until-eof`, at
@@ -17,7 +17,7 @@ use corelane_interop::suite::options::ServerOptions;
 use corelane_interop::suite::servants::{self, SuiteServant};
 
 fn main() -> ExitCode {
-    let options = match ServerOptions::read(env::args().skip(1)) {
+    let options = match ServerOptions::parse(env::args().skip(1)) {
         Ok(options) => options,
         Err(trouble) => {
             eprintln!("{trouble}");
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     let orb = options.setup.orb()?;
     let poa = orb.root_poa();
-    let reference = poa.activate(&servants::suite(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
+    let reference = poa.activate(&servants::suite_servant(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
     orb.bind_key("Interop", &reference)?;
     poa.manager().activate()?;
     let part = format!("{}.part", options.ior);
@@ -44,7 +44,7 @@ fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
     fs::rename(&part, &options.ior)?;
     println!("ready");
 
-    let (life, end_of_life) = (Duration::from_secs(options.life), orb.shutdown_handle());
+    let (life, end_of_life) = (Duration::from_secs(options.life_seconds), orb.shutdown_handle());
     thread::spawn(move || {
         thread::sleep(life);
         end_of_life.shutdown();

@@ -15,23 +15,23 @@ use corelane::{ObjectRef, Orb, Reference, SystemException};
 
 use super::options::ClientOptions;
 use super::servants::BouncerServant;
-use super::values::{Random, Repertoire};
+use super::values::{Random, SampleOptions};
 use crate::interop::*;
 
 /// The result of a check; an empty text means success.
-pub(crate) type Verdict = Result<String, SystemException>;
+pub(crate) type CheckOutcome = Result<String, SystemException>;
 
 /// Counts the checks and prints one line for each check.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct CheckRunner {
     skipped: HashSet<String>,
     passed: AtomicUsize,
     failed: AtomicUsize,
 }
 
-impl Report {
+impl CheckRunner {
     /// Runs a check. The check fails if it returns a text or an exception.
-    pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> Verdict) {
+    pub(crate) fn check(&self, name: &str, work: impl FnOnce() -> CheckOutcome) {
         if self.skipped.contains(name) {
             return;
         }
@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-impl Report {
+impl CheckRunner {
     /// Returns the numbers of passed and failed checks.
     fn counts(&self) -> (usize, usize) {
         (self.passed.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst))
@@ -55,7 +55,7 @@ impl Report {
 
 /// The client's own objects and the suite that it calls.
 pub(crate) struct Client {
-    report: Report,
+    report: CheckRunner,
     suite: SuiteRef,
     servant: Arc<BouncerServant>,
     mine: BouncerRef,
@@ -65,7 +65,7 @@ pub(crate) struct Client {
 impl Client {
     fn random(&self, round: u64) -> Random {
         let ClientOptions { characters, plain_unions, .. } = self.options;
-        Random::new(round, Repertoire { characters, plain_unions })
+        Random::new(round, SampleOptions { characters, plain_unions })
     }
 }
 
@@ -74,7 +74,7 @@ impl Client {
 /// # Errors
 ///
 /// The client could not start.
-pub fn run(options: ClientOptions) -> Result<bool, String> {
+pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     let orb = options.setup.orb()?;
     let client = match Client::new(&orb, options) {
         Ok(client) => client,
@@ -111,7 +111,7 @@ pub fn run(options: ClientOptions) -> Result<bool, String> {
 /// # Errors
 ///
 /// The client could not start.
-pub fn run_echoes(options: ClientOptions) -> Result<(usize, usize), String> {
+pub fn run_echo_checks(options: ClientOptions) -> Result<(usize, usize), String> {
     let orb = options.setup.orb()?;
     let client = Client::new(&orb, options)?;
     client.echoes();
@@ -126,7 +126,7 @@ impl Client {
         let mine = poa.activate(&Bouncer::servant_of(Arc::clone(&servant))).map_err(|error| error.to_string())?;
         poa.manager().activate().map_err(|error| error.to_string())?;
         let mine = BouncerRef::from_object(mine);
-        let report = Report { skipped: options.skipped.clone(), ..Report::default() };
+        let report = CheckRunner { skipped: options.skipped.clone(), ..CheckRunner::default() };
         Ok(Client { report, suite, servant, mine, options })
     }
 }

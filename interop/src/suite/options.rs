@@ -36,7 +36,7 @@ impl Characters {
 
 /// The configuration of the ORB of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct OrbOptions {
     /// `--listen ADDRESS`, repeatable. Default: a free port of the loopback interface.
     pub listen: Vec<String>,
     /// `--giop 1.N`: the highest version used and published.
@@ -57,7 +57,7 @@ pub struct Setup {
 /// A time-out longer than any run of the suite.
 const LIFE: Duration = Duration::from_secs(240);
 
-impl Default for Setup {
+impl Default for OrbOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
@@ -72,7 +72,7 @@ impl Default for Setup {
     }
 }
 
-impl Setup {
+impl OrbOptions {
     /// Takes one option with its value from the command line. Returns false if `word` is not an
     /// option of the ORB.
     fn take(&mut self, word: &str, words: &mut Words) -> Result<bool, String> {
@@ -139,17 +139,17 @@ impl Setup {
 }
 
 /// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the
-/// options of [`Setup`].
+/// options of [`OrbOptions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
     /// The file to which the server writes its reference.
     pub ior: String,
     /// Seconds until the server ends by itself.
-    pub life: u64,
+    pub life_seconds: u64,
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
     /// The configuration of the server's ORB.
-    pub setup: Setup,
+    pub setup: OrbOptions,
 }
 
 impl ServerOptions {
@@ -158,13 +158,13 @@ impl ServerOptions {
     /// # Errors
     ///
     /// The command line is invalid.
-    pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut words = Words(words.collect::<Vec<_>>().into_iter());
-        let mut options = Self { life: 300, ..Self::default() };
+        let mut options = Self { life_seconds: 300, ..Self::default() };
         while let Some(word) = words.0.next() {
             match word.as_str() {
                 "--ior" => options.ior = words.value(&word)?,
-                "--life" => options.life = words.number(&word)?,
+                "--life" => options.life_seconds = words.number(&word)?,
                 "--until-eof" => options.until_eof = true,
                 _ if options.setup.take(&word, &mut words)? => {}
                 _ => return Err(format!("unknown argument {word}")),
@@ -175,10 +175,10 @@ impl ServerOptions {
 }
 
 /// The command line of `corelane-interop-client REFERENCE`, with the options of
-/// interop/peers/omniorb/client.cc and of [`Setup`].
+/// interop/peers/omniorb/client.cc and of [`OrbOptions`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// `IOR:`, `corbaloc:`, or the name of a file with one of them.
+    /// The server's reference, an `IOR:` or `corbaloc:` text, or the name of a file with such a text.
     pub reference: String,
     /// True if the client sends wide characters.
     pub wide: bool,
@@ -202,7 +202,7 @@ pub struct ClientOptions {
     /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
     /// The configuration of the client's ORB.
-    pub setup: Setup,
+    pub setup: OrbOptions,
 }
 
 impl ClientOptions {
@@ -211,7 +211,7 @@ impl ClientOptions {
     /// # Errors
     ///
     /// The command line is invalid, or the file with the reference cannot be read.
-    pub fn read(words: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut words = Words(words.collect::<Vec<_>>().into_iter());
         let mut meet = None;
         let mut options = Self {
@@ -226,7 +226,7 @@ impl ClientOptions {
             slow: 50,
             meet: 0,
             shutdown: false,
-            setup: Setup::default(),
+            setup: OrbOptions::default(),
         };
         while let Some(word) = words.0.next() {
             match word.as_str() {
@@ -286,20 +286,20 @@ mod tests {
     #[test]
     fn command_line_of_the_server_is_parsed() {
         let line = "--ior f --until-eof --giop 1.1 --native latin1 --fragment 1024 --dispatch half-sync --pool 9";
-        let options = ServerOptions::read(words(line)).unwrap();
-        assert_eq!((options.ior.as_str(), options.life, options.until_eof), ("f", 300, true));
+        let options = ServerOptions::parse(words(line)).unwrap();
+        assert_eq!((options.ior.as_str(), options.life_seconds, options.until_eof), ("f", 300, true));
         let setup = options.setup;
         assert_eq!((setup.version, setup.native), (Version::GIOP_1_1, CharSet::Latin1));
         assert_eq!((setup.fragment, setup.dispatch.as_str(), setup.threads), (Some(1024), "half-sync", 9));
-        assert!(ServerOptions::read(words("--life 3")).unwrap_err().contains("--ior"));
+        assert!(ServerOptions::parse(words("--life 3")).unwrap_err().contains("--ior"));
     }
 
     #[test]
     fn command_line_of_the_client_is_parsed() {
         let options =
-            ClientOptions::read(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
+            ClientOptions::parse(words("corbaloc::h:1/K --chars latin1 --no-wide --threads 3 --skip a")).unwrap();
         assert_eq!((options.reference.as_str(), options.wide, options.meet), ("corbaloc::h:1/K", false, 3));
         assert!(options.characters == Characters::Latin1 && options.skipped.contains("a"));
-        assert!(ClientOptions::read(words("corbaloc::h:1/K --what")).unwrap_err().contains("--what"));
+        assert!(ClientOptions::parse(words("corbaloc::h:1/K --what")).unwrap_err().contains("--what"));
     }
 }

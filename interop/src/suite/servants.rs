@@ -26,13 +26,13 @@ fn told(kind: Failure, code: i32, text: &str) -> Result<i32, Told> {
         Failure::FailNot => Ok(code),
         Failure::FailPlain => Err(Told::Plain(Plain)),
         Failure::FailReason => Err(Told::Reason(Reason { code, why: text.to_owned() })),
-        Failure::FailDetails => Err(Told::Details(details(code, text))),
+        Failure::FailDetails => Err(Told::Details(prescribed_details(code, text))),
     }
 }
 
 /// Returns the members of `Details` that interop.idl prescribes.
 #[must_use]
-pub fn details(code: i32, text: &str) -> Details {
+pub fn prescribed_details(code: i32, text: &str) -> Details {
     Details {
         numbers: vec![code, code.wrapping_add(1)],
         words: vec![text.to_owned(), String::new()],
@@ -284,7 +284,7 @@ impl SuiteServant {
 
     /// Sets a callback, which the serving thread runs in some operations that every client calls.
     #[must_use]
-    pub fn watched(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn with_call_hook(self, watch: impl Fn() + Send + Sync + 'static) -> Self {
         Self { watch: Watch(Box::new(watch)), ..self }
     }
 
@@ -429,7 +429,7 @@ impl Timing for SuiteServant {
 
 impl Suite for SuiteServant {
     fn server_constants(&self) -> Result<Constants, SystemException> {
-        Ok(constants())
+        Ok(prescribed_constants())
     }
 
     fn server_bench(&self) -> Result<Option<BenchRef>, SystemException> {
@@ -444,7 +444,7 @@ impl Suite for SuiteServant {
 
 /// Returns the constants of interop.idl.
 #[must_use]
-pub fn constants() -> Constants {
+pub fn prescribed_constants() -> Constants {
     Constants {
         an_octet: AN_OCTET,
         a_boolean: A_BOOLEAN,
@@ -467,6 +467,6 @@ pub fn constants() -> Constants {
 
 /// Returns the servant for `suite`, ready for activation.
 #[must_use]
-pub fn suite(suite: SuiteServant) -> Servant {
+pub fn suite_servant(suite: SuiteServant) -> Servant {
     Suite::servant_of(Arc::new(suite))
 }

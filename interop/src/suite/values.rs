@@ -9,7 +9,7 @@ use crate::interop::*;
 
 /// The values that this run may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repertoire {
+pub struct SampleOptions {
     /// The characters of narrow strings.
     pub characters: Characters,
     /// True if the peer loses union discriminators without a label (JacORB).
@@ -23,7 +23,7 @@ pub struct Repertoire {
 pub struct Random {
     round: u64,
     state: u64,
-    repertoire: Repertoire,
+    repertoire: SampleOptions,
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -31,7 +31,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 impl Random {
     /// Creates the source for a round.
     #[must_use]
-    pub fn new(round: u64, repertoire: Repertoire) -> Self {
+    pub fn new(round: u64, repertoire: SampleOptions) -> Self {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }
     }
 
@@ -84,7 +84,7 @@ impl Random {
     }
 
     /// Returns a narrow character.
-    pub fn letter(&mut self) -> char {
+    pub fn narrow_char(&mut self) -> char {
         match self.round {
             0 => '\0',
             1 if self.repertoire.characters == Characters::Latin1 => '\u{ff}',
@@ -94,7 +94,7 @@ impl Random {
     }
 
     /// Returns a wide character of the basic plane.
-    pub fn wide_letter(&mut self) -> char {
+    pub fn wide_char(&mut self) -> char {
         const SOME: [char; 8] = ['a', '\u{e9}', '\u{20ac}', '\u{65e5}', '\u{672c}', '\u{fffd}', '\u{7f}', '\u{100}'];
         if self.round == 0 { '\u{1}' } else { self.one_of(&SOME) }
     }
@@ -113,13 +113,13 @@ impl Random {
     }
 
     /// Returns a `ShortName`.
-    pub fn short_text(&mut self) -> String {
+    pub fn short_name(&mut self) -> String {
         self.sequence(8, |random| char::from(b'a' + (random.next() % 26) as u8)).into_iter().collect()
     }
 
     /// Returns a wide string of at most `longest` characters.
-    pub fn wide_text(&mut self, longest: u64) -> String {
-        self.sequence(longest, Self::wide_letter).into_iter().collect()
+    pub fn wide_string(&mut self, longest: u64) -> String {
+        self.sequence(longest, Self::wide_char).into_iter().collect()
     }
 
     fn tree(&mut self, depth: u8) -> Tree {
@@ -202,7 +202,7 @@ impl Sample for Mixed {
             a_double: f64::of(r),
             a_boolean: bool::of(r),
             a_short: i16::of(r),
-            a_char: r.letter(),
+            a_char: r.narrow_char(),
             a_longlong: i64::of(r),
             another_octet: u8::of(r),
             a_float: f32::of(r),
@@ -244,7 +244,7 @@ impl Sample for Person {
             full_name: r.text(12),
             age: u16::of(r),
             nicknames: r.sequence(6, |r| r.text(10)),
-            code: r.short_text(),
+            code: r.short_name(),
             favourite: Colour::of(r),
         }
     }
@@ -333,8 +333,8 @@ impl Sample for OnLongLong {
 impl Sample for OnULongLong {
     fn of(r: &mut Random) -> Self {
         match r.below(3) {
-            0 => Self::First(r.letter()),
-            1 => Self::Last(r.short_text()),
+            0 => Self::First(r.narrow_char()),
+            1 => Self::Last(r.short_name()),
             _ => Self::Other(u64::MAX),
         }
     }
@@ -371,11 +371,11 @@ impl Sample for Record {
 impl Sample for WideRecord {
     fn of(r: &mut Random) -> Self {
         Self {
-            letter: r.wide_letter(),
+            letter: r.wide_char(),
             gap: u8::of(r),
-            text: r.wide_text(12),
-            code: r.wide_text(6),
-            words: r.sequence(4, |r| r.wide_text(8)),
+            text: r.wide_string(12),
+            code: r.wide_string(6),
+            words: r.sequence(4, |r| r.wide_string(8)),
         }
     }
 }
@@ -384,7 +384,7 @@ impl Sample for WideRecord {
 mod tests {
     use super::*;
 
-    const PLAIN: Repertoire = Repertoire { characters: Characters::Ascii, plain_unions: false };
+    const PLAIN: SampleOptions = SampleOptions { characters: Characters::Ascii, plain_unions: false };
 
     #[test]
     fn round_gives_equal_values_each_time() {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig};
 use corelane_services::naming::corelane_naming::NewBinding;
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextExtRef};
-use corelane_services::naming::{Naming, NamingService};
+use corelane_services::naming::{NamingConfig, NamingService};
 use corelane_services::store::Durability;
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
@@ -64,14 +64,14 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
     let orb = Orb::builder().pool(pool).listen(LOOPBACK).build().map_err(|error| failed(&error))?;
-    let mut naming = Naming::new().max_waiting_changes(32).max_forwards(THREADS / 4);
+    let mut naming = NamingConfig::new().max_waiting_changes(32).max_forwards(THREADS / 4);
     naming = match durability {
         "synced" => naming,
         "relaxed" => naming.durability(Durability::Relaxed),
         _ => return Err(Failure::new(format!("there is no durability `{durability}`"))),
     };
     if place != "memory" {
-        naming = naming.store(place);
+        naming = naming.store_file(place);
     }
     let naming = naming.serve(&orb).map_err(|error| failed(&error))?;
     println!("ready {}", naming.reference().as_object());
@@ -759,7 +759,7 @@ mod tests {
     #[test]
     fn server_is_filled_by_valid_lines_only() {
         let orb = Orb::builder().listen(LOOPBACK).build().unwrap();
-        let naming = Naming::new().serve(&orb).unwrap();
+        let naming = NamingConfig::new().serve(&orb).unwrap();
         fill(&naming, "fill a/b 25").unwrap();
         fill(&naming, "fill a 3").unwrap();
         let root = naming.reference();

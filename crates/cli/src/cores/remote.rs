@@ -11,7 +11,7 @@ use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{CORELANE_TASKS, ClientInterceptor, Cores};
+use corelane_services::cores::{ADMISSION_OBJECT_KEY, AdmissionConfig, ClientIdentityInterceptor};
 use corelane_sys::{poll, signal};
 use serde_json::{Value as Json, json};
 
@@ -38,14 +38,14 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut machine = Machine::with_cores(cores);
     machine.discipline = arguments.discipline.unwrap_or_default();
     let listen = arguments.listen.as_deref().unwrap_or(DEFAULT_LISTEN);
-    let builder = Orb::builder().listen(listen).interceptor(ClientInterceptor);
+    let builder = Orb::builder().listen(listen).interceptor(ClientIdentityInterceptor);
     let orb = builder.build().map_err(|error| error.to_string())?;
-    let service = Cores::new(machine).serve(&orb).map_err(|error| error.to_string())?;
+    let service = AdmissionConfig::new(machine).serve(&orb).map_err(|error| error.to_string())?;
     let mut lines = format!("{}\n", service.reference());
     for endpoint in orb.endpoints() {
         if let Endpoint::Tcp { host, port } = endpoint {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            lines += &format!("corbaloc::1.2@{host}:{port}/{CORELANE_TASKS}\n");
+            lines += &format!("corbaloc::1.2@{host}:{port}/{ADMISSION_OBJECT_KEY}\n");
         }
     }
     // Ignore errors: the reader may have closed the pipe.

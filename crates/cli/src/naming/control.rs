@@ -16,7 +16,7 @@ use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, 
 use corelane_services::naming::corelane_naming::control::{BackupError, BindAllError};
 use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlRef, NewBinding};
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
-use corelane_services::naming::{NAMING_CONTROL, NamingService};
+use corelane_services::naming::{CONTROL_OBJECT_KEY, NamingService};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_wire::Version;
@@ -153,7 +153,7 @@ pub(super) fn refuse(orb: &Orb) -> Result<(), String> {
     let root = orb.root_poa();
     let refusing = root.activate(&Control::servant(Refusing)).map_err(|error| error.to_string())?;
     root.manager().activate().map_err(|error| error.to_string())?;
-    orb.bind_key(NAMING_CONTROL, &refusing).map_err(|error| error.to_string())
+    orb.bind_key(CONTROL_OBJECT_KEY, &refusing).map_err(|error| error.to_string())
 }
 
 /// Serves the control object at a Unix socket for the processes of `users`. The control object
@@ -170,8 +170,8 @@ pub(super) fn serve(
     let builder = Orb::builder().transports(transports).listen(format!("unix:{text}"));
     let orb = builder.build().map_err(|error| error.to_string())?;
     let root = orb.root_poa();
-    let control = root.activate(&naming.control(shutdown)).map_err(|error| error.to_string())?;
-    orb.bind_key(NAMING_CONTROL, &control).map_err(|error| error.to_string())?;
+    let control = root.activate(&naming.control_servant(shutdown)).map_err(|error| error.to_string())?;
+    orb.bind_key(CONTROL_OBJECT_KEY, &control).map_err(|error| error.to_string())?;
     // The server checks the user of each connection, so the file's mode may permit all users.
     fs::set_permissions(path, Permissions::from_mode(0o666))
         .map_err(|error| format!("the permissions of `{shown}` cannot be set: {error}"))?;
@@ -184,7 +184,7 @@ pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
     let profile =
-        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Uiop { path: text }, NAMING_CONTROL.as_bytes(), &[]);
+        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Uiop { path: text }, CONTROL_OBJECT_KEY.as_bytes(), &[]);
     let profile = profile.map_err(|error| format!("{error:?}"))?;
     let ior = Ior { type_id: ControlRef::REPOSITORY_ID.to_owned(), profiles: vec![profile] };
     let text = ior.to_text().map_err(|error| format!("{error:?}"))?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
-use corelane_services::naming::{NAME_SERVICE, Naming, STORE_KIND};
+use corelane_services::naming::{NAME_SERVICE_KEY, NamingConfig, RECORD_KIND};
 use corelane_services::store::{Durability, FileStore, Store, StoreError};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::{poll, signal};
@@ -37,13 +37,13 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     builder = arguments.listen.iter().fold(builder, |builder, address| builder.listen(address));
     builder = arguments.publish.iter().fold(builder, |builder, address| builder.publish(address));
     let orb = builder.build().map_err(|error| error.to_string())?;
-    let mut naming = Naming::new()
+    let mut naming = NamingConfig::new()
         .durability(arguments.durability)
         .max_waiting_changes(MAX_WAITING_CHANGES)
         .max_forwards(THREADS / 4)
         .max_watchers(THREADS / 10);
     if let Some(store) = &arguments.store {
-        naming = naming.store(store);
+        naming = naming.store_file(store);
     }
     if arguments.read_only {
         naming = naming.read_only();
@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     for endpoint in orb.endpoints() {
         if let Endpoint::Tcp { host, port } = endpoint {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            urls.push(format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE}"));
+            urls.push(format!("corbaloc::1.2@{host}:{port}/{NAME_SERVICE_KEY}"));
         }
     }
     if let Some(path) = &arguments.ior_file {
@@ -157,7 +157,7 @@ pub(super) fn backup(arguments: &NamingArguments, out: &mut Output<'_>) -> Resul
     if !store.exists() {
         return Err(format!("there is no file `{}`", store.display()));
     }
-    let opened = FileStore::open(store, STORE_KIND).map_err(|error| match error {
+    let opened = FileStore::open(store, RECORD_KIND).map_err(|error| match error {
         StoreError::Locked { .. } => format!("{error}, or copy it while the server runs: --control PATH"),
         error => error.to_string(),
     })?;

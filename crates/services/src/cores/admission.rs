@@ -26,7 +26,7 @@ pub(super) struct AdmissionState {
 impl AdmissionState {
     /// Forgets the targets of tasks that have ended.
     pub(super) fn forget_ended(&mut self, now: Nanos) {
-        for task in self.books.take_ended(now) {
+        for task in self.books.take_ended_tasks(now) {
             self.targets.remove(&task);
         }
     }
@@ -48,26 +48,26 @@ impl SharedAdmission {
     fn decide_pending(&self) {
         let mut state = self.state.lock();
         while !state.is_ending {
-            let Some(undecided) = state.books.undecided(self.now()) else {
+            let Some(undecided) = state.books.next_pending_decision(self.now()) else {
                 state = self.pending.wait(state);
                 continue;
             };
             drop(state);
             let decided = undecided.decide();
             state = self.state.lock();
-            state.books.decided(decided, self.now());
+            state.books.apply_decision(decided, self.now());
         }
     }
 }
 
 /// The admission of a server. Its drop ends the thread that makes pending decisions.
-pub(super) struct AdmissionService {
+pub(super) struct SharedBooks {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
     deciding: Option<thread::JoinHandle<()>>,
 }
 
-impl AdmissionService {
+impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
         let state = AdmissionState { books, targets: HashMap::new(), last_token: 0, is_ending: false };
         let shared = Arc::new(SharedAdmission {
@@ -77,7 +77,7 @@ impl AdmissionService {
         });
         let decider = Arc::clone(&shared);
         let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(move || decider.decide_pending())?;
-        Ok(AdmissionService { shared, secrets: Secrets::new(), deciding: Some(deciding) })
+        Ok(SharedBooks { shared, secrets: Secrets::new(), deciding: Some(deciding) })
     }
 
     /// Calls `work` with the locked books, the present time and a token that no task has.
@@ -105,7 +105,7 @@ impl AdmissionService {
     }
 }
 
-impl Drop for AdmissionService {
+impl Drop for SharedBooks {
     fn drop(&mut self) {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();

@@ -80,22 +80,22 @@ pub struct BooksLimits {
     /// of a core that a task has left.
     pub max_tasks: usize,
     /// Maximum number of tasks of one client.
-    pub max_client_tasks: usize,
+    pub max_tasks_per_client: usize,
     /// Maximum sum of the utilizations of one client's tasks.
-    pub max_client_utilization: Utilization,
+    pub max_utilization_per_client: Utilization,
     /// Maximum number of decisions in any second. Each admission, each change and each stage of a
     /// chain is a decision.
     pub max_decisions_per_second: usize,
     /// Maximum number of decisions that wait for a search on another thread.
     pub max_pending: usize,
     /// The time after which a reservation without a commit lapses.
-    pub reservation: Nanos,
+    pub reservation_timeout: Nanos,
     /// The lease of a request that names none.
     pub default_lease: Nanos,
     /// The longest lease.
     pub max_lease: Nanos,
     /// The time for which [`Books::outcome`] reports a rejection that followed a pending decision.
-    pub outcome_kept: Nanos,
+    pub outcome_retention: Nanos,
 }
 
 /// The default limits: 1,000 tasks; for one client 100 tasks and a utilization of 16 cores; 100
@@ -106,14 +106,14 @@ impl Default for BooksLimits {
         const SECOND: Nanos = 1_000_000_000;
         Self {
             max_tasks: 1_000,
-            max_client_tasks: 100,
-            max_client_utilization: Utilization(16 * Utilization::ONE.0),
+            max_tasks_per_client: 100,
+            max_utilization_per_client: Utilization(16 * Utilization::ONE.0),
             max_decisions_per_second: 100,
             max_pending: 16,
-            reservation: 5 * SECOND,
+            reservation_timeout: 5 * SECOND,
             default_lease: 10 * SECOND,
             max_lease: 3_600 * SECOND,
-            outcome_kept: 60 * SECOND,
+            outcome_retention: 60 * SECOND,
         }
     }
 }
@@ -160,44 +160,44 @@ pub enum ChainAdmission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BooksRefusal {
     /// A time is out of range.
-    Timing(TimingError),
+    TimingOutOfRange(TimingError),
     /// A field other than a time is out of range: the field's name, and the permitted range.
-    Field(&'static str, &'static str),
+    FieldOutOfRange(&'static str, &'static str),
     /// The request exceeds this maximum number of decisions within a second.
-    Rate(usize),
+    RateExceeded(usize),
     /// The request exceeds this maximum number of tasks of one client.
-    TaskQuota(usize),
+    TaskQuotaExceeded(usize),
     /// The request exceeds this maximum utilization of one client's tasks.
-    UtilizationQuota(Utilization),
+    UtilizationQuotaExceeded(Utilization),
     /// The request exceeds this maximum number of tasks of all clients.
     Full(usize),
     /// The task is pinned to a core that the machine does not have: this core, and the machine's
     /// cores.
-    NoCore(CoreId, Vec<CoreId>),
+    NoSuchCore(CoreId, Vec<CoreId>),
     /// The task or chain has ended, or never existed.
-    Unknown,
+    NotFound,
     /// The token belongs to another task.
     WrongToken,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
-    Early,
+    NotAdmittedYet,
 }
 
 impl fmt::Display for BooksRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timing(error) => error.fmt(f),
-            Self::Field(field, range) => write!(f, "{field}: {range}"),
-            Self::Rate(most) => write!(f, "more than {most} decisions within a second"),
-            Self::TaskQuota(most) => write!(f, "a client may have {most} tasks"),
-            Self::UtilizationQuota(most) => write!(f, "the tasks of a client may have a utilization of {most}"),
+            Self::TimingOutOfRange(error) => error.fmt(f),
+            Self::FieldOutOfRange(field, range) => write!(f, "{field}: {range}"),
+            Self::RateExceeded(most) => write!(f, "more than {most} decisions within a second"),
+            Self::TaskQuotaExceeded(most) => write!(f, "a client may have {most} tasks"),
+            Self::UtilizationQuotaExceeded(most) => write!(f, "the tasks of a client may have a utilization of {most}"),
             Self::Full(most) => write!(f, "the server has room for {most} tasks"),
-            Self::NoCore(asked, cores) => {
+            Self::NoSuchCore(asked, cores) => {
                 let numbers: Vec<String> = cores.iter().map(|core| core.core.to_string()).collect();
                 write!(f, "core: there is no core {}; there are {}", asked.core, numbers.join(", "))
             }
-            Self::Unknown => f.write_str("the task has ended or never existed"),
+            Self::NotFound => f.write_str("the task has ended or never existed"),
             Self::WrongToken => f.write_str("the token belongs to another task"),
-            Self::Early => f.write_str("the task is not admitted yet"),
+            Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
         }
     }
 }
@@ -253,7 +253,7 @@ pub struct CoreUse {
 
 /// The numbers of decisions and ends since the books were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DecisionCounts {
     /// Tasks that were promised.
     pub promised: u64,
     /// Tasks that did not fit.
@@ -276,12 +276,12 @@ pub struct Snapshot {
     /// The cores, in the machine's order.
     pub cores: Vec<CoreUse>,
     /// The decisions so far.
-    pub counts: Counts,
+    pub counts: DecisionCounts,
 }
 
 /// A decision that needs a longer search than a request may wait for.
 #[derive(Clone, Debug)]
-pub struct Undecided {
+pub struct PendingDecision {
     pub(super) set: TaskSet,
     pub(super) machine: Machine,
     pub(super) task: Task,
@@ -289,19 +289,19 @@ pub struct Undecided {
     pub(super) revision: u64,
 }
 
-impl Undecided {
+impl PendingDecision {
     /// Searches for a plan. The caller holds no lock on the books meanwhile, and then passes the
-    /// result to [`Books::decided`].
+    /// result to [`Books::apply_decision`].
     #[must_use]
-    pub fn decide(self) -> Decided {
+    pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
-        Decided { task: self.task.id, revision: self.revision, outcome }
+        CompletedDecision { task: self.task.id, revision: self.revision, outcome }
     }
 }
 
-/// The result of [`Undecided::decide`].
+/// The result of [`PendingDecision::decide`].
 #[derive(Clone, Debug)]
-pub struct Decided {
+pub struct CompletedDecision {
     pub(super) task: TaskId,
     pub(super) revision: u64,
     pub(super) outcome: Result<Plan, Rejection>,
@@ -327,15 +327,15 @@ pub trait Books: Send {
     /// Returns the decision about a task that was pending, or the present promise of a task.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`] if the task has ended, and [`BooksRefusal::WrongToken`].
+    /// [`BooksRefusal::NotFound`] if the task has ended, and [`BooksRefusal::WrongToken`].
     fn outcome(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
-    /// [`commit`](Self::commit) follows.
+    /// [`commit_chain`](Self::commit_chain) follows.
     ///
     /// # Errors
     /// The reason why the request is not decided.
-    fn reserve(
+    fn reserve_chain(
         &mut self,
         stages: &[TaskRequest],
         client: &ClientName,
@@ -346,55 +346,60 @@ pub trait Books: Send {
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`].
-    fn commit(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
+    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, and [`BooksRefusal::WrongToken`].
+    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
 
     /// Releases a reservation.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
-    fn cancel(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
+    /// As [`commit_chain`](Self::commit_chain).
+    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
 
     /// Replaces the timing of a promised task. If the new timing does not fit, the old one stays.
     ///
     /// # Errors
     /// The reason why the request is not decided.
-    fn change(&mut self, task: TaskId, token: Token, timing: Timing, now: Nanos)
-    -> Result<TaskAdmission, BooksRefusal>;
+    fn change_timing(
+        &mut self,
+        task: TaskId,
+        token: Token,
+        timing: Timing,
+        now: Nanos,
+    ) -> Result<TaskAdmission, BooksRefusal>;
 
     /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 is the
     /// default.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`] if the task has ended, [`BooksRefusal::WrongToken`], and
-    /// [`BooksRefusal::Early`].
+    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`], and
+    /// [`BooksRefusal::NotAdmittedYet`].
     fn renew(&mut self, task: TaskId, token: Token, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
 
     /// Ends a task, or cancels its pending decision. The task's share is free after the deadline of
     /// its last job.
     ///
     /// # Errors
-    /// [`BooksRefusal::Unknown`], [`BooksRefusal::WrongToken`], and [`BooksRefusal::Early`] for a
-    /// stage of a chain without a commit.
+    /// [`BooksRefusal::NotFound`], [`BooksRefusal::WrongToken`], and
+    /// [`BooksRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
     fn withdraw(&mut self, task: TaskId, token: Token, now: Nanos) -> Result<(), BooksRefusal>;
 
     /// Returns the name of a task that [`outcome`](Self::outcome) knows.
-    fn name(&self, task: TaskId) -> Option<&str>;
+    fn task_name(&self, task: TaskId) -> Option<&str>;
 
     /// Returns all tasks, cores and counts.
     fn snapshot(&mut self, now: Nanos) -> Snapshot;
 
     /// Returns the pending decision that has waited longest.
-    fn undecided(&mut self, now: Nanos) -> Option<Undecided>;
+    fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
     /// Applies the result of a search. If the books have changed since the search began, the
     /// decision stays pending for another search, up to a maximum number of searches.
-    fn decided(&mut self, decided: Decided, now: Nanos);
+    fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Returns the tasks that have ended since the last call. A task has ended when it is no longer
     /// promised, reserved or pending.
-    fn take_ended(&mut self, now: Nanos) -> Vec<TaskId>;
+    fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId>;
 
     /// Returns the time at which the next promise, share or reservation ends.
-    fn next_end(&self) -> Option<Nanos>;
+    fn next_expiry(&self) -> Option<Nanos>;
 }

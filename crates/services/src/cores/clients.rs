@@ -13,15 +13,15 @@ thread_local! {
     static CLIENT: RefCell<Option<ClientName>> = const { RefCell::new(None) };
 }
 
-/// Identifies the client of each request for [`Cores`](super::Cores):
-/// `Orb::builder().interceptor(ClientInterceptor)`.
+/// Identifies the client of each request for [`AdmissionConfig`](super::AdmissionConfig):
+/// `Orb::builder().interceptor(ClientIdentityInterceptor)`.
 ///
 /// All connections from one address count as one client, and so do all processes of one user over a
 /// Unix socket or shared memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ClientInterceptor;
+pub struct ClientIdentityInterceptor;
 
-impl Interceptor for ClientInterceptor {
+impl Interceptor for ClientIdentityInterceptor {
     fn receive_request(&self, request: &RequestInfo<'_>, _: &ReceivedContexts<'_>) -> Result<(), SystemException> {
         CLIENT.set(Some(name(request.peer())));
         Ok(())
@@ -41,7 +41,7 @@ fn name(peer: &Peer) -> ClientName {
 }
 
 /// Returns the client of the request that the calling thread serves. In an ORB without
-/// [`ClientInterceptor`], all clients have one name.
+/// [`ClientIdentityInterceptor`], all clients have one name.
 pub(super) fn current() -> ClientName {
     CLIENT.with_borrow(Clone::clone).unwrap_or_else(|| ClientName(UNKNOWN.into()))
 }

@@ -44,12 +44,12 @@ fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
     assert_eq!((rejection.test, rejection.excess), (AdmissionTest::Capacity, Utilization(150_000_000)));
     assert_eq!(rejection.longest_execution, Some(35 * MS));
     assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
-    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::Unknown));
+    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::NotFound));
     assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
     let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
     assert!(matches!(second(110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(second(110 * MS));
-    assert_eq!(books.take_ended(110 * MS), [first.task]);
+    assert_eq!(books.take_ended_tasks(110 * MS), [first.task]);
 }
 
 /// Checks that a promise ends with its lease unless the lease is renewed.
@@ -59,12 +59,12 @@ fn a_lease_ends(make: &MakeBooks) {
     let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
     assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
     assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
-    assert_eq!(books.next_end(), Some(2 + limits.default_lease));
+    assert_eq!(books.next_expiry(), Some(2 + limits.default_lease));
     // If time goes backwards, the books use the latest time that they were given.
     assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
-    assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::Unknown));
-    assert_eq!(books.take_ended(end), [task]);
+    assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
+    assert_eq!(books.take_ended_tasks(end), [task]);
     assert_eq!(books.snapshot(end).counts.leases_ended, 1);
     assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
 }
@@ -74,37 +74,45 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(2), BooksLimits::default());
     let stage = request(60 * MS, 100 * MS);
     let three = vec![stage.clone(); 3];
-    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve(&three, &client(), OWN, 0) else { panic!("two tasks must fit") };
-    let Ok(ChainAdmission::Reserved(chain, promises)) = books.reserve(&three[..2], &client(), OWN, 0) else {
+    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve_chain(&three, &client(), OWN, 0) else {
+        panic!("two tasks must fit")
+    };
+    let Ok(ChainAdmission::Reserved(chain, promises)) = books.reserve_chain(&three[..2], &client(), OWN, 0) else {
         panic!("two tasks must fit")
     };
     assert_ne!(promises[0].core, promises[1].core);
-    let reservation = BooksLimits::default().reservation;
-    assert_eq!(books.commit(chain, OWN, reservation), Err(BooksRefusal::Unknown));
+    let reservation = BooksLimits::default().reservation_timeout;
+    assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
     assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_lapsed), (0, 2));
-    assert_eq!(books.take_ended(reservation), [promises[0].task, promises[1].task]);
+    assert_eq!(books.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
     // A reservation never ran, so its room is free at once.
-    let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve(&three[..2], &client(), OWN, reservation) else {
+    let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve_chain(&three[..2], &client(), OWN, reservation) else {
         panic!("two tasks must fit")
     };
-    assert_eq!(books.commit(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
-    assert_eq!(books.commit(chain, OWN, reservation), Err(BooksRefusal::Unknown));
-    assert_eq!(books.take_ended(reservation), []);
-    assert!(matches!(books.reserve(&[], &client(), OWN, reservation), Err(BooksRefusal::Field("stages", _))));
-    assert!(matches!(books.reserve(&vec![stage; 33], &client(), OWN, reservation), Err(BooksRefusal::Field(..))));
+    assert_eq!(books.commit_chain(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
+    assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
+    assert_eq!(books.take_ended_tasks(reservation), []);
+    assert!(matches!(
+        books.reserve_chain(&[], &client(), OWN, reservation),
+        Err(BooksRefusal::FieldOutOfRange("stages", _))
+    ));
+    assert!(matches!(
+        books.reserve_chain(&vec![stage; 33], &client(), OWN, reservation),
+        Err(BooksRefusal::FieldOutOfRange(..))
+    ));
 }
 
 /// Checks that a new timing begins after the deadline of the last job with the old timing.
 fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
     let mut books = make(Machine::with_cores(1), BooksLimits::default());
     let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
-    let changed = promised(books.change(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
+    let changed = promised(books.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
     // Until then both timings use the core.
     let further = request(50 * MS, 100 * MS);
     assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
     promised(books.admit(&further, &client(), OWN, 107 * MS));
-    let too_much = books.change(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
+    let too_much = books.change_timing(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
     assert!(matches!(too_much, Ok(TaskAdmission::Rejected(_))), "{too_much:?}");
     assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
@@ -120,18 +128,18 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
         (Timing::new(MS, 2 * MS).with_deadline(u64::MAX), TimingField::Deadline),
         (Timing::new(MS, 2 * MS).with_jitter(u64::MAX), TimingField::Jitter),
     ] {
-        let BooksRefusal::Timing(error) = refusal(TaskRequest { timing, ..request(MS, MS) }) else {
+        let BooksRefusal::TimingOutOfRange(error) = refusal(TaskRequest { timing, ..request(MS, MS) }) else {
             panic!("{timing:?}")
         };
         assert_eq!(error.field, field);
     }
     for name in [String::new(), "x".repeat(65), "a\nb".to_owned()] {
         let refused = refusal(TaskRequest { name, ..request(1, MS) });
-        assert!(matches!(refused, BooksRefusal::Field("name", _)), "{refused:?}");
+        assert!(matches!(refused, BooksRefusal::FieldOutOfRange("name", _)), "{refused:?}");
     }
     let operation = "x".repeat(257);
     let refused = refusal(TaskRequest { operation, ..request(1, MS) });
-    assert!(matches!(refused, BooksRefusal::Field("operation", _)), "{refused:?}");
+    assert!(matches!(refused, BooksRefusal::FieldOutOfRange("operation", _)), "{refused:?}");
     let absent = CoreId { core: 7, ..CoreId::default() };
     let refused = refusal(TaskRequest { pinned: Some(absent), ..request(1, MS) });
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
@@ -139,16 +147,16 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
 
 /// Checks that requests beyond the rate and the quotas are refused and counted.
 fn rates_and_quotas_are_kept(make: &MakeBooks) {
-    let limits = BooksLimits { max_decisions_per_second: 5, max_client_tasks: 3, ..BooksLimits::default() };
+    let limits = BooksLimits { max_decisions_per_second: 5, max_tasks_per_client: 3, ..BooksLimits::default() };
     let mut books = make(Machine::with_cores(2), limits);
     let second = 1_000 * MS;
     let mut admit =
         |client: &str, now| books.admit(&request(MS, 100 * MS), &ClientName(client.into()), OWN, now).map(|_| ());
     assert_eq!([admit("a", 0), admit("a", 0), admit("a", 10), admit("b", 10)], [Ok(()), Ok(()), Ok(()), Ok(())]);
-    assert_eq!(admit("a", 10), Err(BooksRefusal::TaskQuota(3)));
-    assert_eq!(admit("b", second - 1), Err(BooksRefusal::Rate(5)));
+    assert_eq!(admit("a", 10), Err(BooksRefusal::TaskQuotaExceeded(3)));
+    assert_eq!(admit("b", second - 1), Err(BooksRefusal::RateExceeded(5)));
     assert_eq!([admit("b", second), admit("b", second)], [Ok(()), Ok(())]);
-    assert_eq!(admit("c", second), Err(BooksRefusal::Rate(5)));
+    assert_eq!(admit("c", second), Err(BooksRefusal::RateExceeded(5)));
     let counts = books.snapshot(second).counts;
     assert_eq!((counts.promised, counts.over_rate, counts.over_quota), (6, 2, 1));
 }
@@ -165,12 +173,12 @@ fn a_pending_decision_is_given_up(make: &MakeBooks) {
         panic!("the bounded search is not exhaustive")
     };
     assert_eq!(books.outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
-    assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::Early));
-    let undecided = books.undecided(2).expect("a decision is pending");
+    assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::NotAdmittedYet));
+    let undecided = books.next_pending_decision(2).expect("a decision is pending");
     assert_eq!(books.withdraw(task, OWN, 3), Ok(()));
-    books.decided(undecided.decide(), 4);
-    assert_eq!(books.outcome(task, OWN, 4), Err(BooksRefusal::Unknown));
-    assert!(books.undecided(4).is_none());
+    books.apply_decision(undecided.decide(), 4);
+    assert_eq!(books.outcome(task, OWN, 4), Err(BooksRefusal::NotFound));
+    assert!(books.next_pending_decision(4).is_none());
 }
 
 /// Runs all checks on an implementation.

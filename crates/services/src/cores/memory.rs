@@ -8,9 +8,9 @@ use corelane_sched::allocation::{
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CoreUse, Counts, Decided,
-    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, Promise, Snapshot, TaskAdmission, TaskRecord, TaskRequest,
-    TaskState, Token, Undecided,
+    Books, BooksLimits, BooksRefusal, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse, DecisionCounts,
+    MAX_OPERATION_NAME, MAX_STAGES, MAX_TASK_NAME, PendingDecision, Promise, Snapshot, TaskAdmission, TaskRecord,
+    TaskRequest, TaskState, Token,
 };
 use super::transition;
 
@@ -88,12 +88,12 @@ pub struct MemoryBooks {
     left_shares: BTreeSet<(Nanos, TaskId)>,
     /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,
-    /// The times of the decisions within the last second.
+    /// The times of the latest decisions. Only those within the last second count.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,
     now: Nanos,
-    counts: Counts,
+    counts: DecisionCounts,
 }
 
 impl MemoryBooks {
@@ -117,7 +117,7 @@ impl MemoryBooks {
             ended: Vec::new(),
             last_number: 0,
             now: 0,
-            counts: Counts::default(),
+            counts: DecisionCounts::default(),
         }
     }
 
@@ -217,18 +217,18 @@ impl MemoryBooks {
 
     fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
         if request.name.is_empty() || request.name.len() > MAX_TASK_NAME || request.name.chars().any(char::is_control) {
-            return Err(BooksRefusal::Field("name", "a name has 1 to 64 bytes and no control characters"));
+            return Err(BooksRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
         }
         if request.operation.len() > MAX_OPERATION_NAME || request.operation.chars().any(char::is_control) {
-            return Err(BooksRefusal::Field(
+            return Err(BooksRefusal::FieldOutOfRange(
                 "operation",
                 "an operation has at most 256 bytes and no control characters",
             ));
         }
-        request.timing.check().map_err(BooksRefusal::Timing)?;
+        request.timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
         match request.pinned {
             Some(pinned) if !self.machine.cores.iter().any(|core| core.id == pinned) => {
-                Err(BooksRefusal::NoCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
+                Err(BooksRefusal::NoSuchCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
             }
             _ => Ok(()),
         }
@@ -242,7 +242,7 @@ impl MemoryBooks {
         let most = self.limits.max_decisions_per_second;
         if self.decisions.len().saturating_add(count) > most {
             self.counts.over_rate += 1;
-            return Err(BooksRefusal::Rate(most));
+            return Err(BooksRefusal::RateExceeded(most));
         }
         self.decisions.extend(std::iter::repeat_n(self.now, count));
         Ok(())
@@ -269,10 +269,10 @@ impl MemoryBooks {
                 used = used.plus(entry.request.timing.utilization());
             }
         }
-        let refusal = if tasks > self.limits.max_client_tasks {
-            BooksRefusal::TaskQuota(self.limits.max_client_tasks)
-        } else if used > self.limits.max_client_utilization {
-            BooksRefusal::UtilizationQuota(self.limits.max_client_utilization)
+        let refusal = if tasks > self.limits.max_tasks_per_client {
+            BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client)
+        } else if used > self.limits.max_utilization_per_client {
+            BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client)
         } else {
             return Ok(());
         };
@@ -286,7 +286,7 @@ impl MemoryBooks {
     }
 
     fn owned(&self, task: TaskId, token: Token) -> Result<&Entry, BooksRefusal> {
-        let entry = self.entries.get(&task).ok_or(BooksRefusal::Unknown)?;
+        let entry = self.entries.get(&task).ok_or(BooksRefusal::NotFound)?;
         if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
     }
 
@@ -352,7 +352,7 @@ impl MemoryBooks {
         let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
         let stages: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
-        let first = stages.first().ok_or(BooksRefusal::Unknown)?;
+        let first = stages.first().ok_or(BooksRefusal::NotFound)?;
         self.owned(*first, token)?;
         Ok(stages)
     }
@@ -391,16 +391,16 @@ impl Books for MemoryBooks {
         self.advance(now);
         match &self.owned(task, token)?.state {
             EntryState::Rejected { rejection, .. } => Ok(TaskAdmission::Rejected(*rejection)),
-            EntryState::Ending { .. } => Err(BooksRefusal::Unknown),
+            EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
                 let promise = self.promises(&[task]).pop();
-                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::Unknown)
+                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::NotFound)
             }
         }
     }
 
-    fn reserve(
+    fn reserve_chain(
         &mut self,
         stages: &[TaskRequest],
         client: &ClientName,
@@ -409,14 +409,14 @@ impl Books for MemoryBooks {
     ) -> Result<ChainAdmission, BooksRefusal> {
         self.advance(now);
         if stages.is_empty() || stages.len() > MAX_STAGES {
-            return Err(BooksRefusal::Field("stages", "a chain has 1 to 32 stages on one server"));
+            return Err(BooksRefusal::FieldOutOfRange("stages", "a chain has 1 to 32 stages on one server"));
         }
         stages.iter().try_for_each(|stage| self.check(stage))?;
         self.count_decisions(stages.len())?;
         let further = Utilization::total(stages.iter().map(|stage| &stage.timing));
         self.check_quota(client, stages.len(), further, None)?;
         let chain = ChainId(self.next_number());
-        let until = self.now.saturating_add(self.limits.reservation);
+        let until = self.now.saturating_add(self.limits.reservation_timeout);
         let mut promises: Vec<Promise> = Vec::with_capacity(stages.len());
         for (index, stage) in stages.iter().enumerate() {
             let entry = Self::new_entry(stage, client, token, EntryState::Reserved { chain, until });
@@ -442,7 +442,7 @@ impl Books for MemoryBooks {
         Ok(ChainAdmission::Reserved(chain, self.promises(&tasks)))
     }
 
-    fn commit(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+    fn commit_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
         self.advance(now);
         let stages = self.stages(chain, token)?;
         for task in &stages {
@@ -456,13 +456,13 @@ impl Books for MemoryBooks {
         Ok(self.promises(&stages))
     }
 
-    fn cancel(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
+    fn cancel_chain(&mut self, chain: ChainId, token: Token, now: Nanos) -> Result<(), BooksRefusal> {
         self.advance(now);
         self.stages(chain, token)?.into_iter().for_each(|task| self.remove(task));
         Ok(())
     }
 
-    fn change(
+    fn change_timing(
         &mut self,
         task: TaskId,
         token: Token,
@@ -473,13 +473,13 @@ impl Books for MemoryBooks {
         let entry = self.owned(task, token)?.clone();
         let EntryState::Promised { .. } = entry.state else {
             return Err(if matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. }) {
-                BooksRefusal::Early
+                BooksRefusal::NotAdmittedYet
             } else {
-                BooksRefusal::Unknown
+                BooksRefusal::NotFound
             });
         };
-        let Some(core) = entry.core else { return Err(BooksRefusal::Early) };
-        timing.check().map_err(BooksRefusal::Timing)?;
+        let Some(core) = entry.core else { return Err(BooksRefusal::NotAdmittedYet) };
+        timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
         self.count_decisions(1)?;
         if self.entries.len() + self.left_shares.len() >= self.limits.max_tasks {
             return Err(BooksRefusal::Full(self.limits.max_tasks));
@@ -506,7 +506,7 @@ impl Books for MemoryBooks {
             // The task has not started yet, because it still waits for other tasks' shares.
             starts_at = starts_at.max(entry.starts_at);
         }
-        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::Unknown) };
+        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };
         entry.request.timing = timing;
         (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
         self.counts.promised += 1;
@@ -522,8 +522,8 @@ impl Books for MemoryBooks {
                 self.set_state(task, EntryState::Promised { until });
                 Ok(until)
             }
-            EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(BooksRefusal::Early),
-            EntryState::Ending { .. } | EntryState::Rejected { .. } => Err(BooksRefusal::Unknown),
+            EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(BooksRefusal::NotAdmittedYet),
+            EntryState::Ending { .. } | EntryState::Rejected { .. } => Err(BooksRefusal::NotFound),
         }
     }
 
@@ -532,13 +532,13 @@ impl Books for MemoryBooks {
         match self.owned(task, token)?.state {
             EntryState::Promised { .. } => self.end_promise(task, self.now),
             EntryState::Pending { .. } | EntryState::Rejected { .. } => self.remove(task),
-            EntryState::Reserved { .. } => return Err(BooksRefusal::Early),
-            EntryState::Ending { .. } => return Err(BooksRefusal::Unknown),
+            EntryState::Reserved { .. } => return Err(BooksRefusal::NotAdmittedYet),
+            EntryState::Ending { .. } => return Err(BooksRefusal::NotFound),
         }
         Ok(())
     }
 
-    fn name(&self, task: TaskId) -> Option<&str> {
+    fn task_name(&self, task: TaskId) -> Option<&str> {
         self.entries.get(&task).map(|entry| entry.request.name.as_str())
     }
 
@@ -579,16 +579,16 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn undecided(&mut self, now: Nanos) -> Option<Undecided> {
+    fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision> {
         self.advance(now);
         let task = *self.pending.front()?;
         let task = self.entries.get(&task)?.task(task);
-        Some(Undecided { set: self.set.clone(), machine: self.machine.clone(), task, revision: self.revision })
+        Some(PendingDecision { set: self.set.clone(), machine: self.machine.clone(), task, revision: self.revision })
     }
 
-    fn decided(&mut self, decided: Decided, now: Nanos) {
+    fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos) {
         self.advance(now);
-        let Decided { task, revision, mut outcome } = decided;
+        let CompletedDecision { task, revision, mut outcome } = decided;
         let Some(mut entry) = self.entries.get(&task).cloned() else { return };
         let EntryState::Pending { searches } = entry.state else { return };
         if revision != self.revision && outcome.is_ok() {
@@ -607,19 +607,19 @@ impl Books for MemoryBooks {
             Err(rejection) => {
                 self.counts.rejected += 1;
                 self.ended.push(task);
-                let until = self.now.saturating_add(self.limits.outcome_kept);
+                let until = self.now.saturating_add(self.limits.outcome_retention);
                 entry.state = EntryState::Rejected { rejection, until };
                 self.insert(task, entry);
             }
         }
     }
 
-    fn take_ended(&mut self, now: Nanos) -> Vec<TaskId> {
+    fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
         self.advance(now);
         std::mem::take(&mut self.ended)
     }
 
-    fn next_end(&self) -> Option<Nanos> {
+    fn next_expiry(&self) -> Option<Nanos> {
         let ends = [self.ends.first(), self.left_shares.first()];
         ends.into_iter().flatten().map(|(at, _)| *at).min()
     }

@@ -1,15 +1,15 @@
 //! Admission of periodic tasks to the cores of a server's machine.
 //!
-//! A server decides which tasks it can promise with one line, and clients of any ORB reach it as
+//! A server adds an admission object with one line of code. Clients of any ORB reach the object as
 //! `corbaloc::HOST:PORT/CorelaneTasks`:
 //!
 //! ```
 //! use corelane::Orb;
 //! use corelane_sched::allocation::Machine;
-//! use corelane_services::cores::{ClientInterceptor, Cores};
+//! use corelane_services::cores::{ClientIdentityInterceptor, AdmissionConfig};
 //!
-//! let orb = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientInterceptor).build()?;
-//! let cores = Cores::new(Machine::with_cores(2)).serve(&orb)?;
+//! let orb = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).build()?;
+//! let cores = AdmissionConfig::new(Machine::with_cores(2)).serve(&orb)?;
 //! println!("{}", cores.reference());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -43,33 +43,33 @@ use corelane::poa::{
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::Machine;
 
-use self::admission::AdmissionService;
+use self::admission::SharedBooks;
 use self::books::{Books, BooksLimits};
 use self::servants::{TaskLocator, TasksServant};
 
-pub use self::clients::ClientInterceptor;
+pub use self::clients::ClientIdentityInterceptor;
 pub use self::idl::cores as protocol;
 pub use self::memory::MemoryBooks;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
-pub const CORELANE_TASKS: &str = "CorelaneTasks";
+pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";
 
 /// Name of the POA of task references. `OBJECT_POA` is the POA of the admission object.
 const TASK_POA: &str = "CorelaneTasks";
 const OBJECT_POA: &str = "CorelaneAdmission";
 
 /// Settings of an admission object.
-pub struct Cores {
+pub struct AdmissionConfig {
     books: Box<dyn Books>,
 }
 
-impl fmt::Debug for Cores {
+impl fmt::Debug for AdmissionConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cores").finish_non_exhaustive()
+        f.debug_struct("AdmissionConfig").finish_non_exhaustive()
     }
 }
 
-impl Cores {
+impl AdmissionConfig {
     /// Creates the settings of an admission object for a machine, with default limits. The books
     /// are in memory.
     #[must_use]
@@ -81,7 +81,7 @@ impl Cores {
     /// limits.
     #[must_use]
     pub fn with_books(books: impl Books + 'static) -> Self {
-        Cores { books: Box::new(books) }
+        AdmissionConfig { books: Box::new(books) }
     }
 
     /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
@@ -90,8 +90,8 @@ impl Cores {
     /// # Errors
     /// BAD_PARAM if the key is already bound, NO_RESOURCES if the system refuses a thread, and
     /// other errors of the ORB.
-    pub fn serve(self, orb: &Orb) -> Result<CoresService, SystemException> {
-        let admission = AdmissionService::new(self.books)
+    pub fn serve(self, orb: &Orb) -> Result<AdmissionService, SystemException> {
+        let admission = SharedBooks::new(self.books)
             .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
         let admission = Arc::new(admission);
         let root = orb.root_poa();
@@ -117,21 +117,21 @@ fn serve_in(
     orb: &Orb,
     root: &Poa,
     tasks: &Poa,
-    admission: Arc<AdmissionService>,
-) -> Result<CoresService, SystemException> {
+    admission: Arc<SharedBooks>,
+) -> Result<AdmissionService, SystemException> {
     tasks.set_servant_manager(ServantManager::Locator(Arc::new(TaskLocator(Arc::clone(&admission)))))?;
     let policies =
         PoaPolicies { lifespan: Lifespan::Persistent, id_assignment: IdAssignment::User, ..PoaPolicies::default() };
     let poa = root.create_poa(OBJECT_POA, None, policies)?;
-    let served = (|| -> Result<CoresService, SystemException> {
-        let id = ObjectId::from(CORELANE_TASKS.as_bytes());
+    let served = (|| -> Result<AdmissionService, SystemException> {
+        let id = ObjectId::from(ADMISSION_OBJECT_KEY.as_bytes());
         let own = poa.create_reference_with_id(&id, protocol::TasksRef::REPOSITORY_ID)?;
         let servant = TasksServant { admission, poa: tasks.clone(), own: own.clone() };
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
-        orb.bind_key(CORELANE_TASKS, &own)?;
+        orb.bind_key(ADMISSION_OBJECT_KEY, &own)?;
         tasks.manager().activate()?;
         poa.manager().activate()?;
-        Ok(CoresService { object: protocol::TasksRef::from_object(own) })
+        Ok(AdmissionService { object: protocol::TasksRef::from_object(own) })
     })();
     if served.is_err() {
         // Destroying a POA fails only after the ORB's shutdown.
@@ -143,11 +143,11 @@ fn serve_in(
 /// An admission object in operation. Dropping the handle has no effect: the object ends with its
 /// ORB.
 #[derive(Clone, Debug)]
-pub struct CoresService {
+pub struct AdmissionService {
     object: protocol::TasksRef,
 }
 
-impl CoresService {
+impl AdmissionService {
     /// Returns the reference of the admission object.
     #[must_use]
     pub fn reference(&self) -> &protocol::TasksRef {

@@ -8,7 +8,7 @@ use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionK
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
 
-use super::admission::{AdmissionService, AdmissionState};
+use super::admission::{AdmissionState, SharedBooks};
 use super::books::{
     self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, Token,
 };
@@ -20,7 +20,7 @@ use super::idl::cores::tasks::{AdmitError, ReserveError};
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct TasksServant {
-    pub(super) admission: Arc<AdmissionService>,
+    pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
     /// A reference to an object of this server.
@@ -34,12 +34,14 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
 impl From<BooksRefusal> for SystemException {
     fn from(refusal: BooksRefusal) -> Self {
         let kind = match refusal {
-            BooksRefusal::Timing(_) | BooksRefusal::Field(..) => Kind::BadParam,
-            BooksRefusal::Rate(_) | BooksRefusal::TaskQuota(_) | BooksRefusal::UtilizationQuota(_) => Kind::Transient,
-            BooksRefusal::Full(_) | BooksRefusal::NoCore(..) => Kind::NoResources,
-            BooksRefusal::Unknown => Kind::ObjectNotExist,
+            BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
+            BooksRefusal::RateExceeded(_)
+            | BooksRefusal::TaskQuotaExceeded(_)
+            | BooksRefusal::UtilizationQuotaExceeded(_) => Kind::Transient,
+            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) => Kind::NoResources,
+            BooksRefusal::NotFound => Kind::ObjectNotExist,
             BooksRefusal::WrongToken => Kind::NoPermission,
-            BooksRefusal::Early => Kind::BadInvOrder,
+            BooksRefusal::NotAdmittedYet => Kind::BadInvOrder,
         };
         system(kind, refusal.to_string())
     }
@@ -187,7 +189,7 @@ impl idl::Tasks for TasksServant {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
                 Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
                 Decision::Rejected(rejection) => {
-                    let name = state.books.name(TaskId(task)).unwrap_or_default();
+                    let name = state.books.task_name(TaskId(task)).unwrap_or_default();
                     Err(AdmitError::Rejected(rejected(name, &rejection)))
                 }
             }
@@ -202,7 +204,7 @@ impl idl::Tasks for TasksServant {
         let requests = stages.iter().map(request).collect::<Result<Vec<_>, _>>()?;
         stages.iter().try_for_each(|stage| self.check_target(stage.target.as_ref()))?;
         self.admission.with(|state, token, now| {
-            let decision = state.books.reserve(&requests, &client, token, now).map_err(SystemException::from)?;
+            let decision = state.books.reserve_chain(&requests, &client, token, now).map_err(SystemException::from)?;
             match decision {
                 ChainAdmission::Reserved(chain, promises) => {
                     for (promise, stage) in promises.iter().zip(stages) {
@@ -225,13 +227,13 @@ impl idl::Tasks for TasksServant {
     fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
         let token = Token(*secret);
         self.admission.with(|state, _, now| {
-            let promises = state.books.commit(ChainId(chain), token, now)?;
+            let promises = state.books.commit_chain(ChainId(chain), token, now)?;
             self.promises(state, &promises, token, now)
         })
     }
 
     fn cancel(&self, chain: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.with(|state, _, now| state.books.cancel(ChainId(chain), Token(*secret), now))?)
+        Ok(self.admission.with(|state, _, now| state.books.cancel_chain(ChainId(chain), Token(*secret), now))?)
     }
 
     fn change(
@@ -242,11 +244,11 @@ impl idl::Tasks for TasksServant {
     ) -> Result<idl::Promise, ReserveError> {
         let token = Token(*secret);
         self.admission.with(|state, _, now| {
-            let decision = state.books.change(TaskId(task), token, timing(changed), now);
+            let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
                 Decision::Rejected(rejection) => {
-                    let name = state.books.name(TaskId(task)).unwrap_or_default();
+                    let name = state.books.task_name(TaskId(task)).unwrap_or_default();
                     Err(ReserveError::Rejected(rejected(name, &rejection)))
                 }
                 Decision::Pending(_) => Err(system(Kind::Internal, "a change is never pending").into()),
@@ -315,7 +317,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
 }
 
 /// Forwards requests to a task reference to the task's target while the task is admitted.
-pub(super) struct TaskLocator(pub(super) Arc<AdmissionService>);
+pub(super) struct TaskLocator(pub(super) Arc<SharedBooks>);
 
 impl ServantLocator for TaskLocator {
     fn preinvoke(&self, id: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {

@@ -67,14 +67,14 @@ impl BooksSimulation {
         }
         let limits = BooksLimits {
             max_tasks: 12,
-            max_client_tasks: 8,
-            max_client_utilization: Utilization(1_500_000_000),
+            max_tasks_per_client: 8,
+            max_utilization_per_client: Utilization(1_500_000_000),
             max_decisions_per_second: 12,
             max_pending: 2,
-            reservation: 300 * MS,
+            reservation_timeout: 300 * MS,
             default_lease: 2 * SECOND,
             max_lease: 5 * SECOND,
-            outcome_kept: SECOND,
+            outcome_retention: SECOND,
         };
         let books = make(machine.clone(), limits.clone());
         Self {
@@ -139,17 +139,17 @@ impl BooksSimulation {
     fn expected_refusal(&mut self, client: &ClientName, timings: &[Timing]) -> Option<BooksRefusal> {
         let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
         if recent + timings.len() > self.limits.max_decisions_per_second {
-            return Some(BooksRefusal::Rate(self.limits.max_decisions_per_second));
+            return Some(BooksRefusal::RateExceeded(self.limits.max_decisions_per_second));
         }
         self.decisions.extend(timings.iter().map(|_| self.now));
         let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == *client);
         let own: Vec<Timing> = own.map(|task| task.task.timing).collect();
-        if own.len() + timings.len() > self.limits.max_client_tasks {
-            return Some(BooksRefusal::TaskQuota(self.limits.max_client_tasks));
+        if own.len() + timings.len() > self.limits.max_tasks_per_client {
+            return Some(BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client));
         }
         let used = Utilization::total(&own).plus(Utilization::total(timings));
-        (used > self.limits.max_client_utilization)
-            .then_some(BooksRefusal::UtilizationQuota(self.limits.max_client_utilization))
+        (used > self.limits.max_utilization_per_client)
+            .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
 
     /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
@@ -164,8 +164,8 @@ impl BooksSimulation {
             }
             other => {
                 match other {
-                    BooksRefusal::Rate(_) => self.note("rate"),
-                    BooksRefusal::TaskQuota(_) => self.note("task quota"),
+                    BooksRefusal::RateExceeded(_) => self.note("rate"),
+                    BooksRefusal::TaskQuotaExceeded(_) => self.note("task quota"),
                     _ => self.note("utilization quota"),
                 }
                 assert_eq!(Some(other), expected);
@@ -228,7 +228,7 @@ impl BooksSimulation {
         let timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
         let expected = self.expected_refusal(&client, &timings);
         let before = self.books.snapshot(self.now);
-        match self.books.reserve(&stages, &client, token, self.now) {
+        match self.books.reserve_chain(&stages, &client, token, self.now) {
             Ok(ChainAdmission::Reserved(chain, promises)) => {
                 assert_eq!((expected, promises.len()), (None, stages.len()));
                 let tasks: Vec<TaskId> = promises.iter().map(|promise| promise.task).collect();
@@ -254,23 +254,23 @@ impl BooksSimulation {
         let Some((&chain, &(token, ref tasks))) = self.chains.iter().nth(index) else { return };
         let (tasks, other) = (tasks.clone(), self.token());
         let alive = self.uses.iter().any(|used| used.is_reserved && used.task == tasks[0]);
-        let wrong = if alive { BooksRefusal::WrongToken } else { BooksRefusal::Unknown };
-        assert_eq!(self.books.commit(chain, other, self.now), Err(wrong.clone()));
-        assert_eq!(self.books.cancel(chain, other, self.now), Err(wrong));
+        let wrong = if alive { BooksRefusal::WrongToken } else { BooksRefusal::NotFound };
+        assert_eq!(self.books.commit_chain(chain, other, self.now), Err(wrong.clone()));
+        assert_eq!(self.books.cancel_chain(chain, other, self.now), Err(wrong));
         if alive {
-            assert_eq!(self.books.withdraw(tasks[0], token, self.now), Err(BooksRefusal::Early));
+            assert_eq!(self.books.withdraw(tasks[0], token, self.now), Err(BooksRefusal::NotAdmittedYet));
         }
         if self.random.below(3) == 0 {
-            let expected = if alive { Ok(()) } else { Err(BooksRefusal::Unknown) };
-            assert_eq!(self.books.cancel(chain, token, self.now), expected);
+            let expected = if alive { Ok(()) } else { Err(BooksRefusal::NotFound) };
+            assert_eq!(self.books.cancel_chain(chain, token, self.now), expected);
         } else {
-            match self.books.commit(chain, token, self.now) {
+            match self.books.commit_chain(chain, token, self.now) {
                 Ok(promises) => {
                     assert!(alive && promises.iter().map(|promise| promise.task).eq(tasks));
                     self.note("committed");
                 }
                 Err(refusal) => {
-                    assert_eq!((refusal, alive), (BooksRefusal::Unknown, false));
+                    assert_eq!((refusal, alive), (BooksRefusal::NotFound, false));
                     self.note("lapsed");
                 }
             }
@@ -288,7 +288,7 @@ impl BooksSimulation {
         if record.is_some() {
             assert_eq!(self.books.renew(task, other, 0, self.now), Err(BooksRefusal::WrongToken));
             assert_eq!(self.books.withdraw(task, other, self.now), Err(BooksRefusal::WrongToken));
-            assert_eq!(self.books.change(task, other, timing, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.books.change_timing(task, other, timing, self.now), Err(BooksRefusal::WrongToken));
             assert_eq!(self.books.outcome(task, other, self.now), Err(BooksRefusal::WrongToken));
         }
         match self.random.below(4) {
@@ -309,9 +309,9 @@ impl BooksSimulation {
                 if !is_over_rate {
                     self.decisions.push(self.now);
                 }
-                match self.books.change(task, token, timing, self.now) {
+                match self.books.change_timing(task, token, timing, self.now) {
                     Ok(TaskAdmission::Promised(_)) => {
-                        assert!(!is_over_rate && used <= self.limits.max_client_utilization);
+                        assert!(!is_over_rate && used <= self.limits.max_utilization_per_client);
                         self.note("changed");
                     }
                     Ok(_) => {
@@ -319,8 +319,8 @@ impl BooksSimulation {
                         self.check_rejection(&request, Some(task));
                         self.note("change rejected");
                     }
-                    Err(BooksRefusal::Rate(_)) => assert!(is_over_rate),
-                    Err(BooksRefusal::UtilizationQuota(most)) => assert!(used > most),
+                    Err(BooksRefusal::RateExceeded(_)) => assert!(is_over_rate),
+                    Err(BooksRefusal::UtilizationQuotaExceeded(most)) => assert!(used > most),
                     Err(refusal @ BooksRefusal::Full(_)) => self.check_refusal(refusal, None),
                     Err(refusal) => panic!("{refusal}"),
                 }
@@ -333,13 +333,13 @@ impl BooksSimulation {
             }
             _ => {
                 let renewed = self.books.renew(task, token, 0, self.now);
-                assert!(matches!(renewed, Err(BooksRefusal::Unknown | BooksRefusal::Early)), "{renewed:?}");
+                assert!(matches!(renewed, Err(BooksRefusal::NotFound | BooksRefusal::NotAdmittedYet)), "{renewed:?}");
             }
         }
     }
 
     fn decide_pending(&mut self) {
-        let Some(undecided) = self.books.undecided(self.now) else { return };
+        let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
         // Sometimes the books change while the search runs.
@@ -347,7 +347,7 @@ impl BooksSimulation {
             self.admit();
             self.observe();
         }
-        self.books.decided(decided, self.now);
+        self.books.apply_decision(decided, self.now);
         let token = self.tokens[&task];
         match self.books.outcome(task, token, self.now) {
             Ok(TaskAdmission::Promised(_)) => self.note("late promise"),
@@ -360,7 +360,7 @@ impl BooksSimulation {
     /// Updates the model from a snapshot of the books.
     fn observe(&mut self) {
         let snapshot = self.books.snapshot(self.now);
-        let ended = self.books.take_ended(self.now);
+        let ended = self.books.take_ended_tasks(self.now);
         for task in ended {
             assert!(self.told_ended.insert(task), "the end of a task was reported twice");
         }
@@ -468,16 +468,16 @@ impl BooksSimulation {
         }
         // Without further requests, all tasks end.
         for _ in 0..1_000 {
-            while let Some(undecided) = self.books.undecided(self.now) {
-                self.books.decided(undecided.decide(), self.now);
+            while let Some(undecided) = self.books.next_pending_decision(self.now) {
+                self.books.apply_decision(undecided.decide(), self.now);
                 self.observe();
             }
-            let Some(end) = self.books.next_end() else { break };
+            let Some(end) = self.books.next_expiry() else { break };
             self.now = self.now.max(end);
             self.observe();
         }
         let snapshot = self.books.snapshot(self.now);
-        assert!(snapshot.tasks.is_empty() && self.books.next_end().is_none(), "{snapshot:?}");
+        assert!(snapshot.tasks.is_empty() && self.books.next_expiry().is_none(), "{snapshot:?}");
         assert!(snapshot.cores.iter().all(|core| core.used == Utilization(0)), "{snapshot:?}");
     }
 }

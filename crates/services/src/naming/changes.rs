@@ -11,8 +11,7 @@ use super::state::{BindingTarget, Change};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogLimits {
     pub(super) max_changes: usize,
-    /// Maximum size of names and references in bytes. At least one change is included, whatever its
-    /// size.
+    /// Maximum size of names and references in bytes. One change is included even if it is larger.
     pub(super) max_size: usize,
 }
 

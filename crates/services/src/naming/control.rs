@@ -79,7 +79,7 @@ pub(super) fn bind_all(
         // Only the first binding of a name can be left out: an earlier binding of this batch may
         // bind the name to another object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
-        operations.push(Some(operation).filter(|operation| !(is_first && is_done(service, operation))));
+        operations.push(Some(operation).filter(|operation| !(is_first && is_already_bound(service, operation))));
     }
     let is_changed: Vec<bool> = operations.iter().map(Option::is_some).collect();
     let mut results = service.directory.submit_all(operations.into_iter().flatten().collect()).into_iter();
@@ -95,7 +95,7 @@ pub(super) fn bind_all(
 }
 
 /// Returns true if an operation rebinds a name to the object to which it is already bound.
-fn is_done(service: &ServiceState, operation: &NamingOperation) -> bool {
+fn is_already_bound(service: &ServiceState, operation: &NamingOperation) -> bool {
     let NamingOperation::Rebind { context, name, target } = operation else { return false };
     matches!(service.directory.state().resolve(*context, name), Ok(ResolvedName::Bound(bound)) if bound == target)
 }

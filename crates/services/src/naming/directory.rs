@@ -23,7 +23,7 @@ use corelane_sys::thread;
 
 use super::changes::{ChangeLog, LogLimits};
 use super::records::{self, NamingRecord, STAMP_KEY};
-use super::state::{Change, ContextId, Done, Loader, NamingOperation, NamingRefusal, State};
+use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
 use crate::store::{Durability, Revision, Store, StoreError, Write};
 
 /// Time between two syncs of relaxed changes. A crash loses the changes of at most this time and of
@@ -60,8 +60,8 @@ pub(super) struct Directory {
     arrived: Condvar,
     /// Maximum time for which a batch waits for further changes.
     max_gather: Duration,
-    /// A random number of this process. Clients compare it to notice that change numbers began
-    /// anew.
+    /// A random number of this process. Clients compare it to notice that the server has restarted
+    /// and counts changes from the start.
     run: u64,
     changes: Mutex<ChangeLog>,
     /// Notified when `changes` gets longer.
@@ -86,7 +86,7 @@ struct Unsynced {
 
 struct Queue {
     waiting: Vec<(u64, NamingOperation)>,
-    results: HashMap<u64, Result<Done, DirectoryError>>,
+    results: HashMap<u64, Result<OperationOutcome, DirectoryError>>,
     next_ticket: u64,
     /// Number of threads whose operations are in `waiting`.
     submitters: usize,
@@ -161,7 +161,10 @@ impl Directory {
             Durability::Relaxed => {
                 let stored = Arc::clone(&stored);
                 let spawned = thread::ThreadBuilder::new().name("naming/sync").spawn(move || stored.sync_changes());
-                Some(spawned.map_err(|error: io::Error| StoreError::Failed { path: None, reason: error.to_string() })?)
+                Some(
+                    spawned
+                        .map_err(|error: io::Error| StoreError::Unusable { path: None, reason: error.to_string() })?,
+                )
             }
         };
         Ok(Self::new(head, stamp, Some(stored), syncing))
@@ -235,7 +238,7 @@ impl Directory {
     }
 
     /// Runs an operation and returns when the store has its changes.
-    pub(super) fn submit(&self, operation: NamingOperation) -> Result<Done, DirectoryError> {
+    pub(super) fn submit(&self, operation: NamingOperation) -> Result<OperationOutcome, DirectoryError> {
         let mut queue = self.queue.lock();
         let ticket = queue.push(operation);
         queue.submitters += 1;
@@ -245,7 +248,7 @@ impl Directory {
 
     /// Runs operations in one batch, in which each operation succeeds or fails independently.
     /// Returns when the store has their changes.
-    pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<Done, DirectoryError>> {
+    pub(super) fn submit_all(&self, operations: Vec<NamingOperation>) -> Vec<Result<OperationOutcome, DirectoryError>> {
         let mut queue = self.queue.lock();
         let tickets: Vec<u64> = operations.into_iter().map(|operation| queue.push(operation)).collect();
         let Some(first) = tickets.first().copied() else { return Vec::new() };
@@ -299,7 +302,11 @@ impl Directory {
     }
 
     /// Runs a batch of operations and publishes their changes.
-    fn run(&self, head: &mut Head, batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<Done, DirectoryError>)> {
+    fn run(
+        &self,
+        head: &mut Head,
+        batch: &[(u64, NamingOperation)],
+    ) -> Vec<(u64, Result<OperationOutcome, DirectoryError>)> {
         for _ in 0..MAX_ATTEMPTS {
             let mut next = head.state.clone();
             let mut changes = Vec::new();
@@ -410,7 +417,7 @@ impl Stored {
 struct Turn<'d> {
     directory: &'d Directory,
     head: Head,
-    results: Vec<(u64, Result<Done, DirectoryError>)>,
+    results: Vec<(u64, Result<OperationOutcome, DirectoryError>)>,
 }
 
 impl Drop for Turn<'_> {
@@ -423,9 +430,9 @@ impl Drop for Turn<'_> {
 }
 
 /// Returns the results of a batch that ends with a panic.
-fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<Done, DirectoryError>)> {
+fn unfinished(batch: &[(u64, NamingOperation)]) -> Vec<(u64, Result<OperationOutcome, DirectoryError>)> {
     let reason = "the change ended in the middle".to_owned();
-    let error = Arc::new(StoreError::Failed { path: None, reason });
+    let error = Arc::new(StoreError::Unusable { path: None, reason });
     batch.iter().map(|(ticket, _)| (*ticket, Err(DirectoryError::Store(Arc::clone(&error))))).collect()
 }
 
@@ -435,7 +442,7 @@ fn refuse(
     head: &Head,
     batch: &[(u64, NamingOperation)],
     error: StoreError,
-) -> Vec<(u64, Result<Done, DirectoryError>)> {
+) -> Vec<(u64, Result<OperationOutcome, DirectoryError>)> {
     let error = Arc::new(error);
     batch
         .iter()
@@ -686,7 +693,7 @@ mod tests {
                         directory.submit(bind(&format!("{server}/{number}"))).unwrap();
                         let created =
                             directory.submit(NamingOperation::NewContext { context: ContextId::ROOT }).unwrap();
-                        assert!(matches!(created, Done::Created(_)));
+                        assert!(matches!(created, OperationOutcome::Created(_)));
                     }
                 });
             }

@@ -108,7 +108,7 @@ impl Iterators {
 
     /// Returns the position of an iterator, to be changed. The call counts as a use. Returns `None`
     /// if the iterator has ended.
-    pub(super) fn place_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
+    pub(super) fn position_mut(&mut self, id: IteratorId, now: Duration) -> Option<&mut IteratorPosition> {
         self.expire(now);
         self.note_use(id, now);
         self.entries.get_mut(&id).map(|entry| &mut entry.place)
@@ -176,11 +176,11 @@ mod tests {
         let first = table.open(ann, place(1), 7, second(0)).unwrap();
         let other = table.open(bob, place(2), 7, second(1)).unwrap();
         let second_one = table.open(ann, place(3), 7, second(2)).unwrap();
-        assert_eq!(table.place_mut(first, second(3)).unwrap().context, ContextId(1));
+        assert_eq!(table.position_mut(first, second(3)).unwrap().context, ContextId(1));
         let third = table.open(ann, place(4), 7, second(4)).unwrap();
-        assert!(table.place_mut(second_one, second(5)).is_none());
+        assert!(table.position_mut(second_one, second(5)).is_none());
         for (id, context) in [(first, 1), (other, 2), (third, 4)] {
-            assert_eq!(table.place_mut(id, second(5)), Some(&mut place(context)));
+            assert_eq!(table.position_mut(id, second(5)), Some(&mut place(context)));
         }
         assert!(table.close(third) && !table.close(third));
         assert_eq!(table.len(), 2);
@@ -191,7 +191,7 @@ mod tests {
         let mut table = Iterators::new(LIMITS, 0);
         let ids: Vec<IteratorId> =
             (0..5).map(|client| table.open(ClientId(client), place(client), 7, second(client)).unwrap()).collect();
-        let alive: Vec<bool> = ids.iter().map(|id| table.place_mut(*id, second(9)).is_some()).collect();
+        let alive: Vec<bool> = ids.iter().map(|id| table.position_mut(*id, second(9)).is_some()).collect();
         assert_eq!(alive, [false, true, true, true, true]);
         assert_eq!(table.by_client.len(), 4);
     }
@@ -200,11 +200,11 @@ mod tests {
     fn idle_iterators_end() {
         let mut table = Iterators::new(LIMITS, 0);
         let ids = [0, 1].map(|client| table.open(ClientId(client), place(client), 7, second(client)).unwrap());
-        assert!(table.place_mut(ids[0], second(59)).is_some());
+        assert!(table.position_mut(ids[0], second(59)).is_some());
         table.expire(second(61));
         assert_eq!(table.len(), 1);
-        assert!(table.place_mut(ids[0], second(118)).is_some());
-        assert!(table.place_mut(ids[0], second(178)).is_none());
+        assert!(table.position_mut(ids[0], second(118)).is_some());
+        assert!(table.position_mut(ids[0], second(178)).is_none());
         assert!(table.by_use.is_empty() && table.by_client.is_empty() && table.len() == 0);
     }
 

@@ -1,22 +1,22 @@
 //! The Naming Service (OMG Naming Service 1.3): names for objects, in contexts that hold further
 //! contexts.
 //!
-//! A server gets a name service with one line, and clients of any ORB reach it as
+//! A server adds a name service with one line of code. Clients of any ORB reach the service as
 //! `corbaloc::HOST:PORT/NameService`:
 //!
 //! ```
 //! use corelane::Orb;
-//! use corelane_services::naming::Naming;
+//! use corelane_services::naming::NamingConfig;
 //!
 //! let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
-//! let naming = Naming::new().serve(&orb)?;
+//! let naming = NamingConfig::new().serve(&orb)?;
 //! println!("{}", naming.reference());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bindings end with the process, unless the service has a [store](Naming::store). Resolving a name
-//! takes no lock that a change holds. Apart from cache misses, a name is resolved as fast in a
-//! context with a million bindings as in a context with ten.
+//! Bindings end with the process, unless the service has a [store](NamingConfig::store_file).
+//! Resolving a name takes no lock that a change holds. Apart from cache misses, a name is resolved
+//! as fast in a context with a million bindings as in a context with ten.
 //!
 //! The module has a pure core (`state`, `trie`, `iterators`, [`name`]), which knows neither clocks
 //! nor sockets. `directory` shares this core between threads and commits changes. Only `servants`
@@ -57,17 +57,17 @@ use crate::store::{Durability, FileStore, RecordKind, Store, StoreError};
 pub use self::idl::{corelane_naming, cos_naming};
 
 /// The kind of the service's records, for a [`Store`] that a program supplies.
-pub const STORE_KIND: RecordKind = records::KIND;
+pub const RECORD_KIND: RecordKind = records::KIND;
 
 /// Plain object key of the [`corelane_naming::Control`] object of a name server.
-pub const NAMING_CONTROL: &str = "CorelaneNamingControl";
+pub const CONTROL_OBJECT_KEY: &str = "CorelaneNamingControl";
 
 /// Plain object key of the initial context, which is also its name as an initial reference.
-pub const NAME_SERVICE: &str = "NameService";
+pub const NAME_SERVICE_KEY: &str = "NameService";
 
 /// Settings of a name service.
 #[derive(Debug)]
-pub struct Naming {
+pub struct NamingConfig {
     place: StorePlace,
     durability: Durability,
     settings: ServiceSettings,
@@ -89,13 +89,13 @@ impl fmt::Debug for StorePlace {
     }
 }
 
-impl Default for Naming {
+impl Default for NamingConfig {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Naming {
+impl NamingConfig {
     /// Creates the settings of a name service that keeps its bindings in memory.
     #[must_use]
     pub fn new() -> Self {
@@ -114,20 +114,20 @@ impl Naming {
             max_patience: Duration::from_secs(1),
             is_read_only: false,
         };
-        Naming { place: StorePlace::Memory, durability: Durability::Synced, settings }
+        NamingConfig { place: StorePlace::Memory, durability: Durability::Synced, settings }
     }
 
     /// Keeps all contexts in a file, which is created if it does not exist. References to contexts
     /// stay valid, octet for octet, if a server restarts with the same file and address.
     #[must_use]
-    pub fn store(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn store_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.place = StorePlace::File(path.into());
         self
     }
 
     /// Keeps all contexts in a store that the program supplies.
     #[must_use]
-    pub fn store_in(mut self, store: impl Store) -> Self {
+    pub fn store(mut self, store: impl Store) -> Self {
         self.place = StorePlace::Other(Box::new(store));
         self
     }
@@ -225,14 +225,14 @@ impl Naming {
 
     fn serve_in(self, orb: &Orb, poa: &Poa) -> Result<NamingService, ServeError> {
         let root = servants::root_reference(poa)?;
-        orb.bind_key(NAME_SERVICE, &root)?;
+        orb.bind_key(NAME_SERVICE_KEY, &root)?;
         let served = self.load(poa).and_then(|service| {
-            orb.register_initial_reference(NAME_SERVICE, &root)?;
+            orb.register_initial_reference(NAME_SERVICE_KEY, &root)?;
             poa.manager().activate().map_err(SystemException::from)?;
             Ok(NamingService { service, root: NamingContextExtRef::from_object(root) })
         });
         if served.is_err() {
-            orb.unbind_key(NAME_SERVICE);
+            orb.unbind_key(NAME_SERVICE_KEY);
         }
         served
     }
@@ -241,7 +241,7 @@ impl Naming {
     fn load(self, poa: &Poa) -> Result<Arc<ServiceState>, ServeError> {
         let directory = match self.place {
             StorePlace::Memory => Directory::in_memory(),
-            StorePlace::File(path) => Directory::open(Box::new(FileStore::open(path, STORE_KIND)?), self.durability)?,
+            StorePlace::File(path) => Directory::open(Box::new(FileStore::open(path, RECORD_KIND)?), self.durability)?,
             StorePlace::Other(store) => Directory::open(store, self.durability)?,
         };
         let service = Arc::new(ServiceState::new(directory, self.settings));
@@ -307,15 +307,15 @@ impl NamingService {
     /// the server. The caller decides which clients can reach the object: each of them can copy and
     /// change all bindings, and end the server.
     #[must_use]
-    pub fn control(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
+    pub fn control_servant(&self, shutdown: impl Fn() + Send + Sync + 'static) -> Servant {
         control::servant(Arc::clone(&self.service), self.root.clone().into(), Box::new(shutdown))
     }
 
-    /// Writes a copy of all contexts at one instant to a new file, for [`Naming::store`]. The
-    /// service continues. Returns `None` for a service in memory.
+    /// Writes a copy of all contexts at one instant to a new file, for
+    /// [`NamingConfig::store_file`]. The service continues. Returns `None` for a service in memory.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if the file exists; errors of the store.
+    /// [`StoreError::FileExists`] if the file exists; errors of the store.
     #[must_use]
     pub fn backup(&self, path: impl AsRef<Path>) -> Option<Result<(), StoreError>> {
         self.service.directory.backup(path.as_ref())
@@ -379,7 +379,7 @@ mod tests {
         watched: WatchedContextRef,
     }
 
-    fn scene(naming: Naming) -> Scene {
+    fn scene(naming: NamingConfig) -> Scene {
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn one_watcher_waits_for_the_next_change_and_further_watchers_get_an_answer_at_once() {
-        let mut naming = Naming::new().max_watchers(1);
+        let mut naming = NamingConfig::new().max_watchers(1);
         naming.settings.max_patience = 10 * GENEROUS;
         let scene = scene(naming);
         let (naming, watched) = (&scene.naming, scene.watched.with_timeout(2 * GENEROUS));
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn watcher_does_not_wait_longer_than_the_server_permits() {
-        let Scene { watched, .. } = &scene(Naming::new());
+        let Scene { watched, .. } = &scene(NamingConfig::new());
         let start = watched.last_change().unwrap();
         // If the server waited for the client's patience, the call would time out.
         assert!(asked(&watched.with_timeout(GENEROUS), &start, 2 * GENEROUS).is_empty());

@@ -36,8 +36,8 @@ use super::iterators::{ClientId, IteratorId, IteratorLimits, IteratorPosition, I
 use super::name;
 use super::records;
 use super::state::{
-    Batch, BatchLimits, BindingTarget, Change, ContextId, Done, EncodedReference, NamingOperation, NamingRefusal,
-    ResolvedName,
+    Batch, BatchLimits, BindingTarget, Change, ContextId, EncodedReference, NamingOperation, NamingRefusal,
+    OperationOutcome, ResolvedName,
 };
 
 /// Limits on the bindings in one reply of `list` or `next_n`, even if the client asks for more.
@@ -351,7 +351,7 @@ impl ContextRequest<'_, '_, '_> {
         let reference = records::encode_reference(&ior).map_err(SystemException::from)?;
         let target = BindingTarget::Object(EncodedReference::clone(&reference));
         let foreign = match self.bind(&name, target, rebind)? {
-            Done::Foreign { context, at } => (context, at),
+            OperationOutcome::Foreign { context, at } => (context, at),
             _ => return Ok(()),
         };
         let object = if ior.is_nil() { None } else { Some(self.object(&reference)?) };
@@ -381,7 +381,7 @@ impl ContextRequest<'_, '_, '_> {
             }
         };
         let foreign = match self.bind(&name, target, rebind)? {
-            Done::Foreign { context, at } => (context, at),
+            OperationOutcome::Foreign { context, at } => (context, at),
             _ => return Ok(()),
         };
         self.forward(&foreign.0, &name, foreign.1, |there, rest| {
@@ -393,7 +393,12 @@ impl ContextRequest<'_, '_, '_> {
         })
     }
 
-    fn bind(&mut self, name: &[NameComponent], target: BindingTarget, rebind: bool) -> Result<Done, Raised> {
+    fn bind(
+        &mut self,
+        name: &[NameComponent],
+        target: BindingTarget,
+        rebind: bool,
+    ) -> Result<OperationOutcome, Raised> {
         let (context, owned) = (self.context, name.to_vec());
         let operation = if rebind {
             NamingOperation::Rebind { context, name: owned, target }
@@ -405,14 +410,16 @@ impl ContextRequest<'_, '_, '_> {
 
     fn unbind(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
         match self.submit(NamingOperation::Unbind { context: self.context, name: name.clone() }, &name)? {
-            Done::Foreign { context, at } => self.forward(&context, &name, at, |context, rest| context.unbind(rest)),
+            OperationOutcome::Foreign { context, at } => {
+                self.forward(&context, &name, at, |context, rest| context.unbind(rest))
+            }
             _ => Ok(()),
         }
     }
 
     fn new_context(&mut self) -> Result<(), Raised> {
         match self.submit(NamingOperation::NewContext { context: self.context }, &[])? {
-            Done::Created(context) => self.write_context(context),
+            OperationOutcome::Created(context) => self.write_context(context),
             _ => Err(system(Kind::Internal, Completion::Maybe, "no context was made").into()),
         }
     }
@@ -420,11 +427,11 @@ impl ContextRequest<'_, '_, '_> {
     fn bind_new_context(&mut self, name: Vec<NameComponent>) -> Result<(), Raised> {
         let operation = NamingOperation::BindNewContext { context: self.context, name: name.clone() };
         let created = match self.submit(operation, &name)? {
-            Done::Created(context) => return self.write_context(context),
-            Done::Foreign { context, at } => {
+            OperationOutcome::Created(context) => return self.write_context(context),
+            OperationOutcome::Foreign { context, at } => {
                 self.forward(&context, &name, at, |context, rest| context.bind_new_context(rest))?
             }
-            Done::Changed => None,
+            OperationOutcome::Changed => None,
         };
         let encoder = self.call.reply();
         Ok(At::result(write_reference(encoder, created.as_ref()), "result", encoder)?)
@@ -506,7 +513,7 @@ impl ContextRequest<'_, '_, '_> {
         Ok(ReportedChange { parent, name, kind, binding_type: binding_type(is_context), target })
     }
 
-    fn submit(&self, operation: NamingOperation, name: &[NameComponent]) -> Result<Done, Raised> {
+    fn submit(&self, operation: NamingOperation, name: &[NameComponent]) -> Result<OperationOutcome, Raised> {
         if self.service.settings.is_read_only {
             let why = "the naming service is read-only";
             return Err(system(Kind::NoPermission, Completion::No, why).into());
@@ -655,7 +662,7 @@ impl BindingIterators {
     fn advance(&self, how_many: u32) -> Result<Vec<Binding>, SystemException> {
         let id = self.id()?;
         let mut iterators = self.0.iterators.lock();
-        let place = iterators.place_mut(id, self.0.now()).ok_or_else(no_such_object)?;
+        let place = iterators.position_mut(id, self.0.now()).ok_or_else(no_such_object)?;
         let state = self.0.directory.state();
         // A destroyed context has no further bindings.
         let Ok(batch) = state.list(place.context, place.cursor.as_ref(), batch_limits(how_many)) else {

@@ -12,7 +12,8 @@ use super::cos_naming::NameComponent;
 use super::cos_naming::naming_context::NotFoundReason;
 use super::iterators::{ClientId, IteratorId, IteratorLimits, IteratorPosition, Iterators};
 use super::state::{
-    BatchLimits, BindingTarget, Change, ContextId, Done, NamingOperation, NamingRefusal, ResolvedName, State,
+    BatchLimits, BindingTarget, Change, ContextId, NamingOperation, NamingRefusal, OperationOutcome, ResolvedName,
+    State,
 };
 
 const SEEDS: u64 = 60;
@@ -108,9 +109,11 @@ impl NamingModel {
         name: &[NameComponent],
         target: BindingTarget,
         rebind: bool,
-    ) -> Result<Done, NamingRefusal> {
+    ) -> Result<OperationOutcome, NamingRefusal> {
         let context = match self.find(context, name, 0)? {
-            ModelStep::Foreign(context, at) => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+            ModelStep::Foreign(context, at) => {
+                return Ok(OperationOutcome::Foreign { context: Arc::clone(context), at });
+            }
             ModelStep::Here(_, Some(_)) if !rebind => return Err(NamingRefusal::AlreadyBound),
             ModelStep::Here(_, Some(old)) if old.is_context() && !target.is_context() => {
                 return Err(NamingRefusal::NotFound { why: NotFoundReason::NotObject, at: name.len() - 1 });
@@ -121,7 +124,7 @@ impl NamingModel {
             ModelStep::Here(context, _) => context,
         };
         self.contexts.get_mut(&context).unwrap().insert(key(&name[name.len() - 1]), target);
-        Ok(Done::Changed)
+        Ok(OperationOutcome::Changed)
     }
 
     fn create(&mut self) -> ContextId {
@@ -130,29 +133,29 @@ impl NamingModel {
         ContextId(self.created)
     }
 
-    fn apply(&mut self, operation: &NamingOperation) -> Result<Done, NamingRefusal> {
+    fn apply(&mut self, operation: &NamingOperation) -> Result<OperationOutcome, NamingRefusal> {
         match operation {
             NamingOperation::Bind { context, name, target } => self.bind(context.0, name, target.clone(), false),
             NamingOperation::Rebind { context, name, target } => self.bind(context.0, name, target.clone(), true),
             NamingOperation::NewContext { context } if self.contexts.contains_key(&context.0) => {
-                Ok(Done::Created(self.create()))
+                Ok(OperationOutcome::Created(self.create()))
             }
             NamingOperation::NewContext { .. } => Err(NamingRefusal::NoContext),
             NamingOperation::BindNewContext { context, name } => {
                 let created = ContextId(self.created + 1);
                 match self.bind(context.0, name, BindingTarget::Context(created), false)? {
-                    Done::Changed => Ok(Done::Created(self.create())),
+                    OperationOutcome::Changed => Ok(OperationOutcome::Created(self.create())),
                     other => Ok(other),
                 }
             }
             NamingOperation::Unbind { context, name } => match self.find(context.0, name, 0)? {
-                ModelStep::Foreign(context, at) => Ok(Done::Foreign { context: Arc::clone(context), at }),
+                ModelStep::Foreign(context, at) => Ok(OperationOutcome::Foreign { context: Arc::clone(context), at }),
                 ModelStep::Here(_, None) => {
                     Err(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at: name.len() - 1 })
                 }
                 ModelStep::Here(context, Some(_)) => {
                     self.contexts.get_mut(&context).unwrap().remove(&key(&name[name.len() - 1]));
-                    Ok(Done::Changed)
+                    Ok(OperationOutcome::Changed)
                 }
             },
             NamingOperation::Destroy { context } => match self.contexts.get(&context.0) {
@@ -161,7 +164,7 @@ impl NamingModel {
                 Some(_) if context.0 == 0 => Err(NamingRefusal::RootContext),
                 Some(_) => {
                     self.contexts.remove(&context.0);
-                    Ok(Done::Changed)
+                    Ok(OperationOutcome::Changed)
                 }
             },
         }
@@ -260,13 +263,13 @@ impl NamingSimulation {
         let outcome = self.state.apply(&operation, &mut changes);
         assert_eq!(outcome, self.model.apply(&operation), "{operation:?}");
         match &outcome {
-            Ok(Done::Changed | Done::Created(_)) => self.note("changed"),
-            Ok(Done::Foreign { .. }) => self.note("foreign"),
+            Ok(OperationOutcome::Changed | OperationOutcome::Created(_)) => self.note("changed"),
+            Ok(OperationOutcome::Foreign { .. }) => self.note("foreign"),
             Err(NamingRefusal::NotFound { .. }) => self.note("not found"),
             Err(NamingRefusal::CannotProceed { .. }) => self.note("cannot proceed"),
             Err(_) => self.note("refused otherwise"),
         }
-        if !matches!(outcome, Ok(Done::Changed | Done::Created(_))) {
+        if !matches!(outcome, Ok(OperationOutcome::Changed | OperationOutcome::Created(_))) {
             assert_eq!(changes, []);
         }
         drop(before);
@@ -333,11 +336,11 @@ impl NamingSimulation {
             return self.open();
         }
         if let Some(id) = self.ended.pop() {
-            assert_eq!(self.iterators.place_mut(id, self.now), None);
+            assert_eq!(self.iterators.position_mut(id, self.now), None);
         }
         let index = self.random.below(self.listings.len());
         let Some(id) = self.listings.keys().nth(index).copied() else { return };
-        let place = self.iterators.place_mut(id, self.now).unwrap();
+        let place = self.iterators.position_mut(id, self.now).unwrap();
         let limits = BatchLimits { max_bindings: self.random.below(4), max_size: 1 + self.random.below(6) };
         let outcome = self.state.list(place.context, place.cursor.as_ref(), limits);
         let listing = self.listings.get_mut(&id).unwrap();

@@ -4,9 +4,8 @@
 //! versions. Readers resolve names in the newest published version while a writer prepares the next
 //! one. This module reads no clock, never waits, and knows neither stores nor connections.
 //!
-//! If a name leads into a context of another server, resolution ends with
-//! [`ResolvedName::Foreign`] or [`Done::Foreign`]. The caller continues there with the remaining
-//! components.
+//! If a name leads into a context of another server, resolution ends with [`ResolvedName::Foreign`]
+//! or [`OperationOutcome::Foreign`]. The caller continues there with the remaining components.
 //!
 //! Invariant: every binding belongs to an existing context, and no context id is used twice. A
 //! binding may lead to a destroyed context, as the specification allows.
@@ -148,7 +147,7 @@ pub(super) enum NamingOperation {
 
 /// The outcome of an operation that this server does not refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum OperationOutcome {
     /// The operation has succeeded.
     Changed,
     /// The operation has succeeded and created this context.
@@ -196,7 +195,7 @@ pub(super) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BatchLimits {
     pub(super) max_bindings: usize,
-    /// Maximum size of the names in bytes. At least one binding is included, whatever its size.
+    /// Maximum size of the names in bytes. One binding is included even if it is larger.
     pub(super) max_size: usize,
 }
 
@@ -279,7 +278,7 @@ impl State {
         &mut self,
         operation: &NamingOperation,
         changes: &mut Vec<Change>,
-    ) -> Result<Done, NamingRefusal> {
+    ) -> Result<OperationOutcome, NamingRefusal> {
         match operation {
             NamingOperation::Bind { context, name, target } => {
                 self.bind(*context, name, changes, |bound| match bound {
@@ -301,7 +300,7 @@ impl State {
             NamingOperation::Unbind { context, name } => self.unbind(*context, name, changes),
             NamingOperation::NewContext { context } => {
                 self.context(*context).ok_or(NamingRefusal::NoContext)?;
-                Ok(Done::Created(self.create_context(changes)))
+                Ok(OperationOutcome::Created(self.create_context(changes)))
             }
             NamingOperation::BindNewContext { context, name } => {
                 let created = ContextId(self.next_context);
@@ -310,12 +309,12 @@ impl State {
                     Some(_) => Err(NamingRefusal::AlreadyBound),
                     None => Ok(BindingTarget::Context(created)),
                 })?;
-                if matches!(done, Done::Foreign { .. }) {
+                if matches!(done, OperationOutcome::Foreign { .. }) {
                     return Ok(done);
                 }
                 self.create_context(changes);
                 changes.append(&mut own);
-                Ok(Done::Created(created))
+                Ok(OperationOutcome::Created(created))
             }
             NamingOperation::Destroy { context } => self.destroy(*context, changes),
         }
@@ -353,10 +352,10 @@ impl State {
         name: &[NameComponent],
         changes: &mut Vec<Change>,
         choose: impl FnOnce(Option<&BindingTarget>) -> Result<BindingTarget, NamingRefusal>,
-    ) -> Result<Done, NamingRefusal> {
+    ) -> Result<OperationOutcome, NamingRefusal> {
         let (context, last) = match self.walk(context, name)? {
             Walk::Here { context, last, .. } => (context, last),
-            Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::clone(context), at }),
         };
         let hash = self.hash(last);
         let target = choose(context.bindings.get(hash, last).map(NameBinding::target))?;
@@ -366,7 +365,7 @@ impl State {
             context.bindings.insert(hash, last, binding);
         }
         changes.push(Change::PutBinding { context: id, name: last.clone(), target });
-        Ok(Done::Changed)
+        Ok(OperationOutcome::Changed)
     }
 
     fn unbind(
@@ -374,19 +373,19 @@ impl State {
         context: ContextId,
         name: &[NameComponent],
         changes: &mut Vec<Change>,
-    ) -> Result<Done, NamingRefusal> {
+    ) -> Result<OperationOutcome, NamingRefusal> {
         let (id, at, last) = match self.walk(context, name)? {
             Walk::Here { context, at, last } => (context.id, at, last),
-            Walk::Foreign { context, at } => return Ok(Done::Foreign { context: Arc::clone(context), at }),
+            Walk::Foreign { context, at } => return Ok(OperationOutcome::Foreign { context: Arc::clone(context), at }),
         };
         let hash = self.hash(last);
         let removed = self.context_mut(id).and_then(|context| context.bindings.remove(hash, last));
         removed.ok_or(NamingRefusal::NotFound { why: NotFoundReason::MissingNode, at })?;
         changes.push(Change::RemoveBinding { context: id, name: last.clone() });
-        Ok(Done::Changed)
+        Ok(OperationOutcome::Changed)
     }
 
-    fn destroy(&mut self, id: ContextId, changes: &mut Vec<Change>) -> Result<Done, NamingRefusal> {
+    fn destroy(&mut self, id: ContextId, changes: &mut Vec<Change>) -> Result<OperationOutcome, NamingRefusal> {
         let context = self.context(id).ok_or(NamingRefusal::NoContext)?;
         if context.bindings.len() > 0 {
             return Err(NamingRefusal::NotEmpty);
@@ -396,7 +395,7 @@ impl State {
         }
         self.contexts.remove(self.hash(&id), &id);
         changes.push(Change::RemoveContext(id));
-        Ok(Done::Changed)
+        Ok(OperationOutcome::Changed)
     }
 
     fn create_context(&mut self, changes: &mut Vec<Change>) -> ContextId {

@@ -17,12 +17,12 @@ pub enum StoreError {
         process: Option<u32>,
     },
     /// The file belongs to another program.
-    Foreign {
+    NotAStore {
         /// The file.
         path: PathBuf,
     },
     /// The file belongs to another service.
-    OtherKind {
+    OtherService {
         /// The file.
         path: PathBuf,
         /// Service to which the file belongs.
@@ -31,7 +31,7 @@ pub enum StoreError {
         wanted: &'static str,
     },
     /// The file was written in a later format.
-    LaterVersion {
+    LaterFormat {
         /// The file.
         path: PathBuf,
         /// The file's format.
@@ -47,7 +47,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The file exists already.
-    Exists {
+    FileExists {
         /// The file.
         path: PathBuf,
     },
@@ -57,7 +57,7 @@ pub enum StoreError {
         reason: String,
     },
     /// The file cannot be opened, read or written for another reason.
-    Failed {
+    Unusable {
         /// The file; `None` for a store without one.
         path: Option<PathBuf>,
         /// The system's message.
@@ -75,7 +75,7 @@ impl StoreError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         );
         let reason = error.to_string();
-        if is_full { StoreError::Full { reason } } else { StoreError::Failed { path, reason } }
+        if is_full { StoreError::Full { reason } } else { StoreError::Unusable { path, reason } }
     }
 }
 
@@ -92,14 +92,14 @@ impl fmt::Display for StoreError {
                 }
                 f.write_str(": stop that process, or choose another file")
             }
-            StoreError::Foreign { path } => {
+            StoreError::NotAStore { path } => {
                 write!(f, "{} is not a store of Corelane; it was left as it is: choose another file", path.display())
             }
-            StoreError::OtherKind { path, found, wanted } => {
+            StoreError::OtherService { path, found, wanted } => {
                 let path = path.display();
                 write!(f, "{path} is a store of the service \"{found}\", not \"{wanted}\": choose another file")
             }
-            StoreError::LaterVersion { path, found, known } => write!(
+            StoreError::LaterFormat { path, found, known } => write!(
                 f,
                 "{} has format {found}, and this program knows formats up to {known}: use a later version of Corelane",
                 path.display()
@@ -107,11 +107,11 @@ impl fmt::Display for StoreError {
             StoreError::Damaged { path, reason } => {
                 write!(f, "{} is damaged ({reason}): put a backup in its place", shown(path))
             }
-            StoreError::Exists { path } => {
+            StoreError::FileExists { path } => {
                 write!(f, "{} exists already: choose another name, or remove it", path.display())
             }
             StoreError::Full { reason } => write!(f, "the store has no room ({reason}): free some space on its disk"),
-            StoreError::Failed { path, reason } => {
+            StoreError::Unusable { path, reason } => {
                 write!(
                     f,
                     "{} cannot be used ({reason}): check the file, its folder, their permissions and the disk",

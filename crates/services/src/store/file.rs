@@ -48,7 +48,7 @@ const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane st
 pub struct RecordKind {
     /// Name of the service.
     pub service: &'static str,
-    /// Format in which the service writes records. It reads all earlier formats.
+    /// Format in which the service writes records. The service also reads all earlier formats.
     pub format: u64,
 }
 
@@ -254,7 +254,7 @@ impl FileStore {
 
     fn closed(&self) -> StoreError {
         let path = self.source.path().map(Path::to_owned);
-        StoreError::Failed { path, reason: "it was closed after an error".to_owned() }
+        StoreError::Unusable { path, reason: "it was closed after an error".to_owned() }
     }
 
     /// Commits a batch. Closes the file after an error: the next use reopens it, when the disk may
@@ -337,7 +337,7 @@ pub(super) fn write_copy(
 ) -> Result<(), StoreError> {
     let own = Some(path);
     if path.exists() {
-        return Err(StoreError::Exists { path: path.to_owned() });
+        return Err(StoreError::FileExists { path: path.to_owned() });
     }
     let fill = |database: &Database| {
         let mut transaction = database.begin_write().map_err(|error| of_transaction(error, own))?;
@@ -349,7 +349,7 @@ pub(super) fn write_copy(
         transaction.commit().map_err(|error| of_commit(error, own))
     };
     let is_new = fenced(own, || create_with(path, kind, PRIVATE, fill))?;
-    if is_new { Ok(()) } else { Err(StoreError::Exists { path: path.to_owned() }) }
+    if is_new { Ok(()) } else { Err(StoreError::FileExists { path: path.to_owned() }) }
 }
 
 /// Creates a file with an empty store, unless another process has just created one.
@@ -411,7 +411,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Returns true if the file is a database, and false if the file is missing or empty.
 ///
 /// # Errors
-/// [`StoreError::Foreign`] for a file that redb did not write.
+/// [`StoreError::NotAStore`] for a file that redb did not write.
 fn is_database(path: &Path) -> Result<bool, StoreError> {
     let failed = |error: &io::Error| StoreError::of_io(error, Some(path.to_owned()));
     let file = match File::open(path) {
@@ -420,14 +420,14 @@ fn is_database(path: &Path) -> Result<bool, StoreError> {
         Err(error) => return Err(failed(&error)),
     };
     if !file.metadata().map_err(|error| failed(&error))?.is_file() {
-        return Err(StoreError::Foreign { path: path.to_owned() });
+        return Err(StoreError::NotAStore { path: path.to_owned() });
     }
     let mut start = Vec::new();
     file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(|error| failed(&error))?;
     match start.as_slice() {
         [] => Ok(false),
         start if start == MAGIC => Ok(true),
-        _ => Err(StoreError::Foreign { path: path.to_owned() }),
+        _ => Err(StoreError::NotAStore { path: path.to_owned() }),
     }
 }
 
@@ -464,7 +464,7 @@ fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result
         Err(TableError::TableDoesNotExist(_)) => {
             let tables = read.list_tables().map_err(|error| of_storage(error, path))?;
             if tables.count() > 0 {
-                return Err(StoreError::Foreign { path: path.unwrap_or(Path::new("")).to_owned() });
+                return Err(StoreError::NotAStore { path: path.unwrap_or(Path::new("")).to_owned() });
             }
             return initialise(database, kind, path);
         }
@@ -476,14 +476,14 @@ fn prepare(database: &Database, kind: RecordKind, path: Option<&Path>) -> Result
     };
     let shown = || path.unwrap_or(Path::new("")).to_owned();
     let check = |found: u64, known: u64| {
-        if found > known { Err(StoreError::LaterVersion { path: shown(), found, known }) } else { Ok(()) }
+        if found > known { Err(StoreError::LaterFormat { path: shown(), found, known }) } else { Ok(()) }
     };
     check(number("file format")?, FILE_FORMAT)?;
     let texts = read.open_table(TEXTS).map_err(|error| of_table(error, path))?;
     let service = texts.get("service").map_err(|error| of_storage(error, path))?;
     let service = service.map(|service| service.value().to_owned()).unwrap_or_default();
     if service != kind.service {
-        return Err(StoreError::OtherKind { path: shown(), found: service, wanted: kind.service });
+        return Err(StoreError::OtherService { path: shown(), found: service, wanted: kind.service });
     }
     check(number("record format")?, kind.format)?;
     revision_of(&numbers, path)
@@ -518,7 +518,7 @@ fn set_durability(transaction: &mut WriteTransaction, durability: Durability) ->
         }
         Durability::Relaxed => transaction
             .set_durability(redb::Durability::None)
-            .map_err(|error| StoreError::Failed { path: None, reason: error.to_string() }),
+            .map_err(|error| StoreError::Unusable { path: None, reason: error.to_string() }),
     }
 }
 
@@ -542,7 +542,7 @@ fn of_storage(error: StorageError, path: Option<&Path>) -> StoreError {
         // The file is shorter than its header states.
         StorageError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => damaged(path, error.to_string()),
         StorageError::Io(error) => StoreError::of_io(&error, path.map(Path::to_owned)),
-        other => StoreError::Failed { path: path.map(Path::to_owned), reason: other.to_string() },
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
     }
 }
 
@@ -552,14 +552,14 @@ fn of_database(error: DatabaseError, path: Option<&Path>) -> StoreError {
             StoreError::Locked { path: path.to_owned(), process: lock_holder(path) }
         }
         (DatabaseError::Storage(error), path) => of_storage(error, path),
-        (error, path) => StoreError::Failed { path: path.map(Path::to_owned), reason: error.to_string() },
+        (error, path) => StoreError::Unusable { path: path.map(Path::to_owned), reason: error.to_string() },
     }
 }
 
 fn of_transaction(error: TransactionError, path: Option<&Path>) -> StoreError {
     match error {
         TransactionError::Storage(error) => of_storage(error, path),
-        other => StoreError::Failed { path: path.map(Path::to_owned), reason: other.to_string() },
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
     }
 }
 
@@ -573,7 +573,7 @@ fn of_table(error: TableError, path: Option<&Path>) -> StoreError {
 fn of_commit(error: CommitError, path: Option<&Path>) -> StoreError {
     match error {
         CommitError::Storage(error) => of_storage(error, path),
-        other => StoreError::Failed { path: path.map(Path::to_owned), reason: other.to_string() },
+        other => StoreError::Unusable { path: path.map(Path::to_owned), reason: other.to_string() },
     }
 }
 
@@ -606,7 +606,7 @@ mod tests {
             write_copy(&path, KIND, &mut |visit| visit(b"inner", b"").map(|()| Revision(0)))?;
             Ok(Revision(0))
         });
-        assert!(matches!(refused, Err(StoreError::Exists { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::FileExists { .. })), "{refused:?}");
         let mut keys = Vec::new();
         let store = FileStore::open(&path, KIND).unwrap();
         let mut collect = |key: &[u8], _: &[u8]| {

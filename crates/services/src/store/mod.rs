@@ -1,7 +1,7 @@
 //! Stores, which keep the records of a service.
 //!
-//! A [`Store`] is a map from keys to values. It is changed in batches, each applied completely or
-//! not at all. Services keep their state in memory and read a store only at their start; later they
+//! A [`Store`] is a map from keys to values. A batch of changes is applied completely or not at
+//! all. Services keep their state in memory. They read a store at their start, and later only
 //! commit changes.
 //!
 //! Several servers can share a store whose implementation allows sharing. Each commit names the
@@ -35,7 +35,8 @@ pub struct Revision(pub u64);
 /// The moment at which a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the disk has the commit: it survives the end of the process and a power failure.
+    /// When the disk has the commit, which then survives the end of the process and a power
+    /// failure.
     #[default]
     Synced,
     /// At once, before the disk has the commit. The next [`Store::sync`] or synced commit writes it
@@ -52,7 +53,7 @@ pub trait Store: Send + Sync + 'static {
     /// revision of that instant.
     ///
     /// # Errors
-    /// Errors of reading, and those that `visit` returns.
+    /// Errors of reading, and errors that `visit` returns.
     fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError>;
 
     /// Applies all changes of a batch, in order, or none. Returns the new revision.
@@ -72,6 +73,6 @@ pub trait Store: Send + Sync + 'static {
     /// can commit meanwhile.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if the file exists; errors of reading and writing.
+    /// [`StoreError::FileExists`] if the file exists; errors of reading and writing.
     fn backup(&self, path: &Path) -> Result<(), StoreError>;
 }

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Settings of a demo.
 #[derive(Debug)]
-pub(crate) struct Show {
+pub(crate) struct DemoOptions {
     /// Time in seconds for which the clients call.
     pub(crate) seconds: u32,
     /// Folder of the report.
@@ -41,22 +41,22 @@ pub(crate) struct Show {
 }
 
 /// A message that the recorder received.
-enum Heard {
+enum RecorderMessage {
     Serving { flight: ObjectRef, maps: ObjectRef, scheduling: String },
     Report(Report),
 }
 
 /// The servant of [`Recorder`].
-struct Ear(Arc<Mailbox<Heard>>);
+struct RecorderServant(Arc<Mailbox<RecorderMessage>>);
 
-impl Ear {
-    fn hear(&self, heard: Heard) -> Result<(), SystemException> {
+impl RecorderServant {
+    fn hear(&self, heard: RecorderMessage) -> Result<(), SystemException> {
         let full = |_| SystemException::new(SystemExceptionKind::NoResources, 0, corelane::Completion::No);
         self.0.send(heard).map_err(full)
     }
 }
 
-impl Recorder for Ear {
+impl Recorder for RecorderServant {
     fn serves(
         &self,
         flight: Option<&MissionComputerRef>,
@@ -66,18 +66,18 @@ impl Recorder for Ear {
         let nil = || SystemException::new(SystemExceptionKind::BadParam, 0, corelane::Completion::No);
         let flight = flight.ok_or_else(nil)?.as_object().clone();
         let maps = maps.ok_or_else(nil)?.as_object().clone();
-        self.hear(Heard::Serving { flight, maps, scheduling: scheduling.into() })
+        self.hear(RecorderMessage::Serving { flight, maps, scheduling: scheduling.into() })
     }
 
     fn take(&self, latest: &Report) -> Result<(), SystemException> {
-        self.hear(Heard::Report(latest.clone()))
+        self.hear(RecorderMessage::Report(latest.clone()))
     }
 }
 
 /// Runs the demo. Returns true if every call of every client succeeded.
-pub(crate) fn run(show: &Show) -> Result<bool> {
-    fs::create_dir_all(&show.folder)?;
-    let folder = show.folder.canonicalize()?;
+pub(crate) fn run(options: &DemoOptions) -> Result<bool> {
+    fs::create_dir_all(&options.folder)?;
+    let folder = options.folder.canonicalize()?;
     let mut trouble = Vec::new();
     let mut machine = Machine::look();
     print_machine(&machine);
@@ -85,7 +85,7 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
 
     let heard = Arc::new(Mailbox::new(1024)?);
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
-    let recorder = orb.root_poa().activate(&Recorder::servant(Ear(Arc::clone(&heard))))?.to_string();
+    let recorder = orb.root_poa().activate(&Recorder::servant(RecorderServant(Arc::clone(&heard))))?.to_string();
     orb.root_poa().manager().activate()?;
 
     let myself = std::env::current_exe()?;
@@ -98,21 +98,21 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
     let mut processes = Vec::new();
     for client in &CLIENTS {
         let target = if client.name == "bulk" { &maps } else { &flight };
-        let seconds = show.seconds.to_string();
+        let seconds = options.seconds.to_string();
         let mut command = Command::new(&myself);
         command.args(["client", client.name, target, &recorder, &seconds]);
         processes.push(Process::start(client.name, &mut command, &folder)?);
     }
     match &ground_link {
         Ok(program) => {
-            processes.push(omniorb::start(program, &flight, &recorder, show.seconds, &folder)?);
+            processes.push(omniorb::start(program, &flight, &recorder, options.seconds, &folder)?);
             records.push(omniorb::record());
         }
         Err(reason) => println!("omniORB   left out: {reason}"),
     }
     print_clients(&records);
     machine.begin();
-    watch(show.seconds, &heard, &mut processes, &mut records)?;
+    watch(options.seconds, &heard, &mut processes, &mut records)?;
     for process in processes.iter_mut().chain([&mut server]) {
         trouble.extend(process.finish(PATIENCE).err().map(|error| error.to_string()));
     }
@@ -121,14 +121,14 @@ pub(crate) fn run(show: &Show) -> Result<bool> {
         note(heard, &mut records);
     }
     trouble.extend(silent(&records));
-    sum_up(show, &folder, &machine, &records, &trouble, ground_link.err())
+    sum_up(options, &folder, &machine, &records, &trouble, ground_link.err())
 }
 
 /// Waits for the server. Returns its two objects and its scheduling class.
-fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, String, String)> {
+fn served(heard: &Mailbox<RecorderMessage>, server: &mut Process) -> Result<(String, String, String)> {
     let end = now() + PATIENCE;
     while !end.is_past() && server.ended()?.is_none() {
-        if let Some(Heard::Serving { flight, maps, scheduling }) =
+        if let Some(RecorderMessage::Serving { flight, maps, scheduling }) =
             heard.receive_until(Some(now() + Duration::from_millis(100)))?
         {
             return Ok((flight.to_string(), maps.to_string(), scheduling));
@@ -139,7 +139,12 @@ fn served(heard: &Mailbox<Heard>, server: &mut Process) -> Result<(String, Strin
 }
 
 /// Shows the reports until every client has ended, or until the maximum time has passed.
-fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], records: &mut [Record]) -> Result<()> {
+fn watch(
+    seconds: u32,
+    heard: &Mailbox<RecorderMessage>,
+    processes: &mut [Process],
+    records: &mut [Record],
+) -> Result<()> {
     let length = Duration::from_secs(seconds.into());
     let (mut table, started) = (Table::new(length), now());
     let end = started + length + PATIENCE;
@@ -162,8 +167,8 @@ fn watch(seconds: u32, heard: &Mailbox<Heard>, processes: &mut [Process], record
     Ok(table.clear()?)
 }
 
-fn note(heard: Heard, records: &mut [Record]) {
-    if let Heard::Report(report) = heard
+fn note(heard: RecorderMessage, records: &mut [Record]) {
+    if let RecorderMessage::Report(report) = heard
         && let Some(record) = records.iter_mut().find(|record| record.name == report.client)
     {
         record.add(report);
@@ -189,7 +194,8 @@ fn print_machine(machine: &Machine) {
 
 fn print_clients(records: &[Record]) {
     for (at, record) in records.iter().enumerate() {
-        let within = record.deadline.map_or(String::new(), |deadline| format!(", within {}", record::whole(deadline)));
+        let within =
+            record.deadline.map_or(String::new(), |deadline| format!(", within {}", record::format_bound(deadline)));
         let word = if at == 0 { "clients" } else { "" };
         println!("{word:9} {:9} {}, {} Hz{within}", record.name, record.task, record.due);
     }
@@ -207,7 +213,7 @@ fn standing(machine: &Machine) -> &'static str {
 }
 
 fn sum_up(
-    show: &Show,
+    options: &DemoOptions,
     folder: &Path,
     machine: &Machine,
     records: &[Record],
@@ -221,7 +227,7 @@ fn sum_up(
     let misses: u32 = with_deadline.map(|record| record.misses).sum();
     println!(
         "summary   {} s, rates over the whole time, latency from the moment a call is due to its result",
-        show.seconds
+        options.seconds
     );
     print!("{}", table::lines(records, Record::mean_rate));
     println!("\ntotal     {calls} calls, {misses} deadlines missed, {failures} calls failed");
@@ -240,7 +246,7 @@ fn sum_up(
         println!("trouble   {sentence}");
     }
     let path = folder.join("report.html");
-    fs::write(&path, page::page(show.seconds, machine, records, left_out.as_deref()))?;
+    fs::write(&path, page::page(options.seconds, machine, records, left_out.as_deref()))?;
     println!("report    {}", path.display());
     Ok(failures == 0 && trouble.is_empty())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use corelane_sys::guarantees::Holds;
 
 use super::machine::Machine;
-use super::record::{BOUNDS, Record, short_or_dash, whole};
+use super::record::{BOUNDS, Record, format_bound, format_latency_or_dash};
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5d6878; --line: #d9dee6; --page: #fff; --bar: #2f6fb2; --late: #c2452d }
@@ -60,10 +60,10 @@ fn summary(records: &[Record]) -> String {
             record.mean_rate(),
             record.due,
             record.calls(),
-            short_or_dash(record.percentile(0.5)),
-            short_or_dash(record.percentile(0.99)),
-            short_or_dash(record.percentile(1.0)),
-            record.deadline.map_or("-".into(), whole),
+            format_latency_or_dash(record.percentile(0.5)),
+            format_latency_or_dash(record.percentile(0.99)),
+            format_latency_or_dash(record.percentile(1.0)),
+            record.deadline.map_or("-".into(), format_bound),
         );
         let misses = record.deadline.map_or("-".into(), |_| record.misses.to_string());
         rows += &format!("<td{}>{misses}", if record.deadline.is_some() { alarm(record.misses) } else { "" });
@@ -76,7 +76,8 @@ fn summary(records: &[Record]) -> String {
 }
 
 fn section(record: &Record) -> String {
-    let deadline = record.deadline.map_or("no deadline".into(), |deadline| format!("deadline {}", whole(deadline)));
+    let deadline =
+        record.deadline.map_or("no deadline".into(), |deadline| format!("deadline {}", format_bound(deadline)));
     let mut text = format!("<h2>{}</h2>\n<p>{}, {deadline}", escape(&record.name), escape(&record.task));
     if record.failures > 0 {
         let _ = write!(text, "; <span class=\"bad\">{} failed: {}</span>", record.failures, escape(&record.trouble));
@@ -107,8 +108,8 @@ fn histogram(record: &Record) -> String {
             rule = format!("<line class=\"rule\" x1=\"0\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\"/>\n", LEFT + WIDTH + 120);
         }
         let label = match BOUNDS.get(bucket) {
-            Some(bound) => format!("{} to {}", whole(above), whole(*bound)),
-            None => format!("above {}", whole(above)),
+            Some(bound) => format!("{} to {}", format_bound(above), format_bound(*bound)),
+            None => format!("above {}", format_bound(above)),
         };
         let (text, class) = (y + 14, if late { "late" } else { "bar" });
         let width = (count * WIDTH).div_ceil(most);

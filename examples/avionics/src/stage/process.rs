@@ -12,7 +12,7 @@ use crate::Result;
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
-    /// Standard input; closing it tells the server to end.
+    /// Standard input of the program. The server ends when its standard input is closed.
     input: Option<ChildStdin>,
     log: PathBuf,
 }

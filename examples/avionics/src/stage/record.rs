@@ -91,7 +91,7 @@ impl Record {
 }
 
 /// Formats a latency in few characters: `87 us`, `1.25 ms`.
-pub(super) fn short(time: Duration) -> String {
+pub(super) fn format_latency(time: Duration) -> String {
     let microseconds = time.as_secs_f64() * 1e6;
     match microseconds {
         ..999.5 => format!("{microseconds:.0} us"),
@@ -102,7 +102,7 @@ pub(super) fn short(time: Duration) -> String {
 }
 
 /// Formats a bound or deadline: `20 us`, `5 ms`.
-pub(super) fn whole(time: Duration) -> String {
+pub(super) fn format_bound(time: Duration) -> String {
     match time.as_micros() {
         microseconds @ ..1_000 => format!("{microseconds} us"),
         microseconds => format!("{} ms", microseconds / 1_000),
@@ -110,8 +110,8 @@ pub(super) fn whole(time: Duration) -> String {
 }
 
 /// Formats a latency that may be missing.
-pub(super) fn short_or_dash(time: Option<Duration>) -> String {
-    time.map_or("-".into(), short)
+pub(super) fn format_latency_or_dash(time: Option<Duration>) -> String {
+    time.map_or("-".into(), format_latency)
 }
 
 #[cfg(test)]
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn latencies_are_formatted_with_few_characters() {
-        let texts = [87, 999, 1_250, 12_340, 123_400].map(|microseconds| short(Duration::from_micros(microseconds)));
+        let texts =
+            [87, 999, 1_250, 12_340, 123_400].map(|microseconds| format_latency(Duration::from_micros(microseconds)));
         assert_eq!(texts, ["87 us", "999 us", "1.25 ms", "12.3 ms", "123 ms"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::record::{Record, short_or_dash, whole};
+use super::record::{Record, format_bound, format_latency_or_dash};
 
 /// Interval of redrawing on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -66,10 +66,10 @@ pub(super) fn lines(records: &[Record], rate: impl Fn(&Record) -> f64) -> String
             class,
             &format!("{:.1}/{}", rate(record), record.due),
             &record.calls().to_string(),
-            &short_or_dash(record.percentile(0.5)),
-            &short_or_dash(record.percentile(0.99)),
-            &short_or_dash(record.percentile(1.0)),
-            &record.deadline.map_or("-".into(), whole),
+            &format_latency_or_dash(record.percentile(0.5)),
+            &format_latency_or_dash(record.percentile(0.99)),
+            &format_latency_or_dash(record.percentile(1.0)),
+            &record.deadline.map_or("-".into(), format_bound),
             &record.deadline.map_or("-".into(), |_| record.misses.to_string()),
             &record.failures.to_string(),
         ]);

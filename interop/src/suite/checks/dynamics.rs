@@ -44,12 +44,12 @@ impl Client {
         self.arrays_in_any();
         self.constructed_in_any();
         if self.options.wide {
-            self.in_any("wstring", Some(corelane::mapping::description::WSTRING), |r| r.wide_text(40));
-            self.in_any("ShortWideName", Some(&SHORT_WIDE_NAME_TYPE), |r| r.wide_text(6));
-            self.in_any("wchar", Some(corelane::mapping::description::WCHAR), Random::wide_letter);
-            self.in_any("WCharSeq", Some(&W_CHAR_SEQ_TYPE), |r| r.sequence(9, Random::wide_letter));
-            self.in_any("WStringSeq", Some(&W_STRING_SEQ_TYPE), |r| r.sequence(4, |r| r.wide_text(8)));
-            self.in_any("WCharArray", Some(&W_CHAR_ARRAY_TYPE), |r| -> WCharArray { r.array(Random::wide_letter) });
+            self.in_any("wstring", Some(corelane::mapping::description::WSTRING), |r| r.wide_string(40));
+            self.in_any("ShortWideName", Some(&SHORT_WIDE_NAME_TYPE), |r| r.wide_string(6));
+            self.in_any("wchar", Some(corelane::mapping::description::WCHAR), Random::wide_char);
+            self.in_any("WCharSeq", Some(&W_CHAR_SEQ_TYPE), |r| r.sequence(9, Random::wide_char));
+            self.in_any("WStringSeq", Some(&W_STRING_SEQ_TYPE), |r| r.sequence(4, |r| r.wide_string(8)));
+            self.in_any("WCharArray", Some(&W_CHAR_ARRAY_TYPE), |r| -> WCharArray { r.array(Random::wide_char) });
             self.in_any("WideRecord", None, WideRecord::of);
         }
         self.references_in_any();
@@ -87,7 +87,7 @@ impl Client {
     fn basics_in_any(&self) {
         self.in_any("octet", None, u8::of);
         self.in_any("boolean", None, bool::of);
-        self.in_any("char", None, Random::letter);
+        self.in_any("char", None, Random::narrow_char);
         self.in_any("short", None, i16::of);
         self.in_any("unsigned short", None, u16::of);
         self.in_any("long", None, i32::of);
@@ -98,7 +98,7 @@ impl Client {
         self.in_any("double", None, f64::of);
         self.in_any("longdouble", None, LongDouble::of);
         self.in_any("string", None, |r| r.text(40));
-        self.in_any("ShortName", Some(&SHORT_NAME_TYPE), Random::short_text);
+        self.in_any("ShortName", Some(&SHORT_NAME_TYPE), Random::short_name);
         self.in_any("Colour", None, Colour::of);
         self.in_any("CustomerId", Some(&CUSTOMER_ID_TYPE), CustomerId::of);
     }
@@ -106,7 +106,7 @@ impl Client {
     fn sequences_in_any(&self) {
         self.in_any("OctetSeq", Some(&OCTET_SEQ_TYPE), |r| r.octets(300));
         self.in_any("BooleanSeq", Some(&BOOLEAN_SEQ_TYPE), |r| r.sequence(9, bool::of));
-        self.in_any("CharSeq", Some(&CHAR_SEQ_TYPE), |r| r.sequence(9, Random::letter));
+        self.in_any("CharSeq", Some(&CHAR_SEQ_TYPE), |r| r.sequence(9, Random::narrow_char));
         self.in_any("ShortSeq", Some(&SHORT_SEQ_TYPE), |r| r.sequence(9, i16::of));
         self.in_any("UShortSeq", Some(&U_SHORT_SEQ_TYPE), |r| r.sequence(9, u16::of));
         self.in_any("LongSeq", Some(&LONG_SEQ_TYPE), |r| r.sequence(40, i32::of));
@@ -116,7 +116,7 @@ impl Client {
         self.in_any("FloatSeq", Some(&FLOAT_SEQ_TYPE), |r| r.sequence(9, f32::of));
         self.in_any("DoubleSeq", Some(&DOUBLE_SEQ_TYPE), |r| r.sequence(9, f64::of));
         self.in_any("StringSeq", Some(&STRING_SEQ_TYPE), |r| r.sequence(6, |r| r.text(10)));
-        self.in_any("ShortNameSeq", Some(&SHORT_NAME_SEQ_TYPE), |r| r.sequence(6, Random::short_text));
+        self.in_any("ShortNameSeq", Some(&SHORT_NAME_SEQ_TYPE), |r| r.sequence(6, Random::short_name));
         self.in_any("ColourSeq", Some(&COLOUR_SEQ_TYPE), |r| r.sequence(9, Colour::of));
         self.in_any("CustomerList", Some(&CUSTOMER_LIST_TYPE), |r| r.sequence(9, CustomerId::of));
         self.in_any("BoundedLongSeq", Some(&BOUNDED_LONG_SEQ_TYPE), |r| r.sequence(4, i32::of));

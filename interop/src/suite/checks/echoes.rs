@@ -71,7 +71,7 @@ macro_rules! group {
 group! { numbers, by value:
     echo_octet(u8::of);
     echo_boolean(bool::of);
-    echo_char(Random::letter);
+    echo_char(Random::narrow_char);
     echo_short(i16::of);
     echo_ushort(u16::of);
     echo_long(i32::of);
@@ -87,13 +87,13 @@ group! { numbers, by value:
 
 group! { strings, by reference:
     echo_string(|r: &mut Random| r.text(40));
-    echo_short_name(Random::short_text);
+    echo_short_name(Random::short_name);
 }
 
 group! { sequences_of_basics, by reference:
     echo_octet_seq(|r: &mut Random| r.octets(300));
     echo_boolean_seq(|r: &mut Random| r.sequence(9, bool::of));
-    echo_char_seq(|r: &mut Random| r.sequence(9, Random::letter));
+    echo_char_seq(|r: &mut Random| r.sequence(9, Random::narrow_char));
     echo_short_seq(|r: &mut Random| r.sequence(9, i16::of));
     echo_ushort_seq(|r: &mut Random| r.sequence(9, u16::of));
     echo_long_seq(|r: &mut Random| r.sequence(40, i32::of));
@@ -156,10 +156,10 @@ group! { arrays, by reference:
 }
 
 group! { wide_values, by reference:
-    echo_wstring(|r: &mut Random| r.wide_text(40));
-    echo_short_wide_name(|r: &mut Random| r.wide_text(6));
-    echo_wchar_seq(|r: &mut Random| r.sequence(9, Random::wide_letter));
-    echo_wchar_array(|r: &mut Random| r.array(Random::wide_letter));
+    echo_wstring(|r: &mut Random| r.wide_string(40));
+    echo_short_wide_name(|r: &mut Random| r.wide_string(6));
+    echo_wchar_seq(|r: &mut Random| r.sequence(9, Random::wide_char));
+    echo_wchar_array(|r: &mut Random| r.array(Random::wide_char));
     echo_wide_record(WideRecord::of);
 }
 
@@ -178,7 +178,7 @@ impl Client {
         let s = &self.suite;
         let strings = |r: &mut Random| r.sequence(6, |r| r.text(10));
         self.echo("echo_string_seq", strings, |a, b| s.echo_string_seq(&words(a), &words(b)));
-        let names = |r: &mut Random| r.sequence(6, Random::short_text);
+        let names = |r: &mut Random| r.sequence(6, Random::short_name);
         self.echo("echo_short_name_seq", names, |a, b| s.echo_short_name_seq(&words(a), &words(b)));
         let bounded = |r: &mut Random| r.sequence(3, |r| r.text(10));
         self.echo("echo_bounded_string_seq", bounded, |a, b| s.echo_bounded_string_seq(&words(a), &words(b)));
@@ -187,8 +187,8 @@ impl Client {
 
     fn wide(&self) {
         let s = &self.suite;
-        self.echo("echo_wchar", Random::wide_letter, |a, b| s.echo_wchar(*a, *b));
-        let strings = |r: &mut Random| r.sequence(4, |r| r.wide_text(8));
+        self.echo("echo_wchar", Random::wide_char, |a, b| s.echo_wchar(*a, *b));
+        let strings = |r: &mut Random| r.sequence(4, |r| r.wide_string(8));
         self.echo("echo_wstring_seq", strings, |a, b| s.echo_wstring_seq(&words(a), &words(b)));
         self.wide_values();
     }

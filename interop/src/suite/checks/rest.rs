@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use corelane::{Completion, Octets, SystemException, SystemExceptionKind};
 
-use super::{Client, Verdict, differs, plain, same};
+use super::{CheckOutcome, Client, differs, plain, same};
 use crate::interop::*;
-use crate::suite::servants::{constants, details};
+use crate::suite::servants::{prescribed_constants, prescribed_details};
 
 /// The names of system exceptions that every server must know.
 const SYSTEM_EXCEPTIONS: [&str; 16] = [
@@ -30,7 +30,7 @@ const SYSTEM_EXCEPTIONS: [&str; 16] = [
     "INV_POLICY",
 ];
 
-fn nothing() -> Verdict {
+fn nothing() -> CheckOutcome {
     Ok(String::new())
 }
 
@@ -147,7 +147,7 @@ impl Client {
             other => unexpected("Reason", &other),
         });
         check("FAIL_DETAILS", &|| fail(Failure::FailDetails, 77, "long story"), &|got| match got {
-            Err(Raised::Details(got)) => differs("members", &details(77, "long story"), &got),
+            Err(Raised::Details(got)) => differs("members", &prescribed_details(77, "long story"), &got),
             other => unexpected("Details", &other),
         });
     }
@@ -185,7 +185,8 @@ impl Client {
 
     pub(super) fn the_rest(&self) {
         let s = &self.suite;
-        self.report.check("server_constants", || Ok(differs("constants", &constants(), &s.server_constants()?)));
+        self.report
+            .check("server_constants", || Ok(differs("constants", &prescribed_constants(), &s.server_constants()?)));
         if self.options.wide {
             let expected = (A_WCHAR, A_WSTRING.to_owned());
             self.report.check("wide_constants", || Ok(differs("constants", &expected, &s.wide_constants()?)));
@@ -218,7 +219,7 @@ impl Client {
         self.report.check("bench", || self.bench());
     }
 
-    fn inheritance(&self) -> Verdict {
+    fn inheritance(&self) -> CheckOutcome {
         let base = some(self.suite.server_bottom()?)?;
         let object = base.as_object();
         let Some(bottom) = BottomRef::narrow(object)? else { return Ok("the base does not narrow to Bottom".into()) };
@@ -253,7 +254,7 @@ impl Client {
             + &differs("is_a, non_existent", &(true, false, false), &(is_left, is_nothing, object.non_existent()?)))
     }
 
-    fn bench(&self) -> Verdict {
+    fn bench(&self) -> CheckOutcome {
         let bench = some(self.suite.server_bench()?)?;
         let random = &mut self.random(2);
         let longs: LongSeq = random.sequence(40, crate::suite::values::Sample::of);
@@ -270,7 +271,7 @@ impl Client {
     }
 
     /// Makes the calls of one of several concurrent callers.
-    fn one_caller(&self, theirs: &BouncerRef, number: i32) -> Verdict {
+    fn one_caller(&self, theirs: &BouncerRef, number: i32) -> CheckOutcome {
         let s = &self.suite;
         for i in 0..5 {
             s.sleep(self.options.slow)?;

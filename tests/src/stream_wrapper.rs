@@ -19,7 +19,7 @@ struct Through {
 }
 
 /// Makes a transport like `inner`, whose connected and accepted streams are wrapped by `pass`.
-pub fn through(
+pub fn wrap_streams(
     inner: Arc<dyn Transport>,
     pass: impl Fn(Box<dyn Stream>, Option<&Endpoint>) -> Box<dyn Stream> + Send + Sync + 'static,
 ) -> Arc<dyn Transport> {

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::capture::{Message, Side};
+use crate::capture::{CapturedMessage, Side};
 use crate::peers::{Orb, Variant};
-use crate::report::Failed;
+use crate::report::FailedCheck;
 
-/// Minimum number of fragments in a run that asks one side for them.
+/// Minimum number of fragments in a run in which one side must send fragments.
 const LEAST_FRAGMENTS: usize = 50;
 
 /// Size of a message header in octets.
@@ -22,37 +22,37 @@ const FRAGMENT: u8 = 7;
 
 /// The fragmentation that one side's program must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fragments {
+pub enum ExpectedFragments {
     /// Any fragmentation, because another ORB fragments by its own rules.
-    OwnWay,
+    Any,
     /// No fragments.
     None,
     /// Messages of at most this many octets.
-    Of(u32),
+    UpTo(u32),
 }
 
-/// The expectations of a run.
+/// The expected GIOP versions and fragments of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ExpectedTraffic {
     /// The minor versions x of GIOP 1.x of requests to the server and their replies. Each of these
     /// versions must occur, and no other.
-    pub calls: BTreeSet<u8>,
+    pub call_versions: BTreeSet<u8>,
     /// The minor version of requests to the client and their replies.
-    pub callbacks: u8,
+    pub callback_version: u8,
     /// The expected fragments of the server's messages.
-    pub server: Fragments,
+    pub server_fragments: ExpectedFragments,
     /// The expected fragments of the client's messages.
-    pub client: Fragments,
+    pub client_fragments: ExpectedFragments,
 }
 
-impl Asked {
+impl ExpectedTraffic {
     /// Derives the expectations from the variant and the option `--fragment` of Corelane's
     /// programs.
     ///
     /// # Errors
     ///
     /// The option `--fragment` has no number.
-    pub fn of(
+    pub fn of_run(
         (server, server_options): (Orb, &[&str]),
         (client, client_options): (Orb, &[&str]),
         variant: Variant,
@@ -62,32 +62,32 @@ impl Asked {
         // Corelane sends no fragments below GIOP 1.2.
         let whole = calls < 2;
         Ok(Self {
-            calls: BTreeSet::from([calls]),
-            callbacks,
-            server: fragments(server, server_options, whole)?,
-            client: fragments(client, client_options, whole)?,
+            call_versions: BTreeSet::from([calls]),
+            callback_version: callbacks,
+            server_fragments: fragments(server, server_options, whole)?,
+            client_fragments: fragments(client, client_options, whole)?,
         })
     }
 
     /// Returns a failed check for each expectation that is not met.
-    pub fn judge(&self, messages: &[Message]) -> Vec<Failed> {
-        let versions = |calls_back: bool| -> BTreeSet<u8> {
-            let counts = |m: &&Message| m.calls_back == calls_back && OF_CALLS.contains(&m.kind);
+    pub fn failed_checks(&self, messages: &[CapturedMessage]) -> Vec<FailedCheck> {
+        let versions = |is_callback: bool| -> BTreeSet<u8> {
+            let counts = |m: &&CapturedMessage| m.is_callback == is_callback && OF_CALLS.contains(&m.kind);
             messages.iter().filter(counts).map(|message| message.minor).collect()
         };
         let mut failed = Vec::new();
         let mut fail = |check: &str, what: String| {
-            failed.push(Failed { check: check.to_owned(), line: format!("FAIL {check} {what}") });
+            failed.push(FailedCheck { check: check.to_owned(), line: format!("FAIL {check} {what}") });
         };
-        let callbacks = BTreeSet::from([self.callbacks]);
+        let callbacks = BTreeSet::from([self.callback_version]);
         for (check, asked, seen) in
-            [("wire-version", &self.calls, versions(false)), ("wire-version-back", &callbacks, versions(true))]
+            [("wire-version", &self.call_versions, versions(false)), ("wire-version-back", &callbacks, versions(true))]
         {
             if *asked != seen {
                 fail(check, format!("expected GIOP 1.x of {asked:?} got {seen:?}"));
             }
         }
-        for (side, asked) in [(Side::Server, self.server), (Side::Client, self.client)] {
+        for (side, asked) in [(Side::Server, self.server_fragments), (Side::Client, self.client_fragments)] {
             if let Some(what) = fragments_differ(asked, messages.iter().filter(|message| message.from == side)) {
                 fail("wire-fragments", format!("of the {side:?}: {what}"));
             }
@@ -103,26 +103,31 @@ fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
     if caller == Orb::JacOrb { published } else { published.min(own) }
 }
 
-fn fragments(orb: Orb, options: &[&str], whole: bool) -> Result<Fragments, String> {
+fn fragments(orb: Orb, options: &[&str], whole: bool) -> Result<ExpectedFragments, String> {
     if orb != Orb::Corelane {
-        return Ok(Fragments::OwnWay);
+        return Ok(ExpectedFragments::Any);
     }
-    let Some(at) = options.iter().position(|option| *option == "--fragment") else { return Ok(Fragments::None) };
+    let Some(at) = options.iter().position(|option| *option == "--fragment") else {
+        return Ok(ExpectedFragments::None);
+    };
     let size = options.get(at + 1).and_then(|size| size.parse().ok()).ok_or("--fragment needs a number")?;
-    Ok(if whole { Fragments::None } else { Fragments::Of(size) })
+    Ok(if whole { ExpectedFragments::None } else { ExpectedFragments::UpTo(size) })
 }
 
-fn fragments_differ<'m>(asked: Fragments, messages: impl Iterator<Item = &'m Message>) -> Option<String> {
+fn fragments_differ<'m>(
+    asked: ExpectedFragments,
+    messages: impl Iterator<Item = &'m CapturedMessage>,
+) -> Option<String> {
     let (mut count, mut largest) = (0, 0);
     for message in messages {
         count += usize::from(message.kind == FRAGMENT);
         largest = largest.max(message.size + HEADER);
     }
     match asked {
-        Fragments::Of(size) if count < LEAST_FRAGMENTS || largest > size => {
+        ExpectedFragments::UpTo(size) if count < LEAST_FRAGMENTS || largest > size => {
             Some(format!("expected messages of {size} octets got {count} fragments, and a message of {largest}"))
         }
-        Fragments::None if count > 0 => Some(format!("expected no fragments got {count}")),
+        ExpectedFragments::None if count > 0 => Some(format!("expected no fragments got {count}")),
         _ => None,
     }
 }
@@ -131,18 +136,18 @@ fn fragments_differ<'m>(asked: Fragments, messages: impl Iterator<Item = &'m Mes
 mod tests {
     use super::*;
 
-    fn message(from: Side, calls_back: bool, minor: u8, kind: u8, size: u32) -> Message {
-        Message { from, calls_back, minor, kind, size }
+    fn message(from: Side, is_callback: bool, minor: u8, kind: u8, size: u32) -> CapturedMessage {
+        CapturedMessage { from, is_callback, minor, kind, size }
     }
 
-    fn checks(asked: &Asked, messages: &[Message]) -> Vec<String> {
-        asked.judge(messages).into_iter().map(|failed| failed.check).collect()
+    fn checks(asked: &ExpectedTraffic, messages: &[CapturedMessage]) -> Vec<String> {
+        asked.failed_checks(messages).into_iter().map(|failed| failed.check).collect()
     }
 
     #[test]
     fn unexpected_version_is_a_failed_check() {
         let corelane = (Orb::Corelane, &[][..]);
-        let asked = Asked::of(corelane, corelane, Variant::GIOP_1_1).unwrap();
+        let asked = ExpectedTraffic::of_run(corelane, corelane, Variant::GIOP_1_1).unwrap();
         let calls = |minor, back| {
             [message(Side::Client, false, minor, REQUEST, 9), message(Side::Server, true, back, REQUEST, 9)]
         };
@@ -152,13 +157,13 @@ mod tests {
         assert_eq!(checks(&asked, &[]), ["wire-version", "wire-version-back"]);
         // JacORB's client calls in the version of the server's profile. Callbacks to the client
         // have the version that the client publishes.
-        let jacorb = Asked::of(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
+        let jacorb = ExpectedTraffic::of_run(corelane, (Orb::JacOrb, &[]), Variant::GIOP_1_1).unwrap();
         assert_eq!(checks(&jacorb, &calls(2, 1)), [""; 0]);
     }
 
     #[test]
     fn messages_that_end_a_connection_may_have_another_version() {
-        let asked = Asked::of((Orb::OmniOrb, &[]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).unwrap();
+        let asked = ExpectedTraffic::of_run((Orb::OmniOrb, &[]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).unwrap();
         let back = message(Side::Client, true, 2, 1, 9);
         assert_eq!(checks(&asked, &[message(Side::Client, false, 2, REQUEST, 9), back]), [""; 0]);
         let close = message(Side::Server, false, 0, 5, 0);
@@ -172,11 +177,14 @@ mod tests {
             all.resize(LEAST_FRAGMENTS + 1, message(Side::Client, false, 2, FRAGMENT, size));
             all
         };
-        let asked = |client| Asked::of((Orb::OmniOrb, &[]), (Orb::Corelane, client), Variant::GIOP_1_2).unwrap();
+        let asked =
+            |client| ExpectedTraffic::of_run((Orb::OmniOrb, &[]), (Orb::Corelane, client), Variant::GIOP_1_2).unwrap();
         assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(244)), [""; 0]);
         assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(245)), ["wire-fragments"]);
         assert_eq!(checks(&asked(&["--fragment", "256"]), &fragments(244)[..9]), ["wire-fragments"]);
         assert_eq!(checks(&asked(&[]), &fragments(244)), ["wire-fragments"]);
-        assert!(Asked::of((Orb::Corelane, &["--fragment"]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).is_err());
+        assert!(
+            ExpectedTraffic::of_run((Orb::Corelane, &["--fragment"]), (Orb::OmniOrb, &[]), Variant::GIOP_1_2).is_err()
+        );
     }
 }
