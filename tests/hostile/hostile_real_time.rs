@@ -247,7 +247,7 @@ impl PriorityTransform for Raising {
 
 #[test]
 fn the_servers_own_transform_may_raise_a_request_above_the_ceiling() {
-    let (orb, told) = telling(RtConfig::default().transform(Some(Arc::new(Raising))));
+    let (orb, told) = telling(RtConfig::default().priority_transform(Some(Arc::new(Raising))));
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "raised", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
     let mut client = RawClient::connect(&object, said(&object).lanes[0].0);
@@ -374,7 +374,7 @@ fn a_client_finds_every_one_of_98_lanes() {
         let who = ask(&object).unwrap();
         assert_eq!((who.priority, who.lane), (priority, u32::from(priority.unsigned_abs()) - 1));
     }
-    assert_eq!(orb.event_counts().handed_over, 0);
+    assert_eq!(orb.event_counts().requests_handed_over, 0);
 }
 
 #[test]

@@ -101,8 +101,7 @@ const PUBLIC: &[&str] = &[
     "AnyValueRef",
     "Context",
     "Fixed",
-    "Implementation",
-    "Local",
+    "LocalRef",
     "LongDouble",
     "Native",
     "ObjectRef",
@@ -112,6 +111,7 @@ const PUBLIC: &[&str] = &[
     "SystemException",
     "TypeCode",
     "UserException",
+    "ValueImplementation",
     "ValueRef",
 ];
 

@@ -173,7 +173,7 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
 /// SERVER_DECLARED). Each lane has threads of its priority and its own port, or, if `address` is
 /// that of a Unix socket, its own socket.
 pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
@@ -210,7 +210,7 @@ pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
 /// Serves an object for each CORBA priority, which its client propagates (CLIENT_PROPAGATED). Each
 /// native level in use has a lane, a port and a priority band.
 pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
+    let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let used: BTreeSet<u8> = priorities.iter().map(|&priority| levels::level(priority)).collect();
     let bands: Vec<(i16, i16)> = used.into_iter().filter_map(levels::band).collect();
@@ -236,7 +236,7 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
 /// Serves one object in a pool without lanes. The pool's one thread waits at this native priority
 /// and takes the priority of each request.
 pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {

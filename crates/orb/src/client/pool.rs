@@ -23,7 +23,7 @@ use super::multiplexed::Multiplexed;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
@@ -45,7 +45,7 @@ pub(crate) struct ConnectionPool {
     usage_samples: Mutex<Vec<UsageSample>>,
     /// Callers wait here when every slot is in use or under maintenance.
     slot_returned: Arc<EventCount>,
-    band: Band,
+    band: ConnectionBand,
     /// The multiplexed connection. Callers wait at `multiplexed_ready` while a thread makes the
     /// connection.
     multiplexed: PiMutex<MultiplexedState>,
@@ -105,7 +105,12 @@ pub(crate) enum AcquireError {
 }
 
 impl ConnectionPool {
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: Band, max_connections: usize) -> Self {
+    pub(crate) fn new(
+        endpoints: Arc<[Endpoint]>,
+        sockets: SocketSettings,
+        band: ConnectionBand,
+        max_connections: usize,
+    ) -> Self {
         let slot_returned = Arc::new(EventCount::new("connection pool"));
         let slot = |_| {
             Arc::new(
@@ -142,7 +147,7 @@ impl ConnectionPool {
         &self.endpoints
     }
 
-    pub(crate) fn band(&self) -> Band {
+    pub(crate) fn band(&self) -> ConnectionBand {
         self.band
     }
 
@@ -422,7 +427,7 @@ impl ConnectionPool {
     /// Sets the code point of the band's priority on a connection's packets.
     fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {
         if self.sockets.network_priority
-            && let Some(priority) = self.band.priority(&*orb.config().rt.mapping)
+            && let Some(priority) = self.band.priority(&*orb.config().rt.priority_mapping)
         {
             orb.set_code_point(stream, priority);
         }
@@ -600,11 +605,11 @@ mod tests {
     }
 
     /// Returns a band of callers with priorities.
-    fn every() -> Band {
-        Band::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
+    fn every() -> ConnectionBand {
+        ConnectionBand::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
 
-    fn fixture(band: Band, max_connections: usize) -> PoolFixture {
+    fn fixture(band: ConnectionBand, max_connections: usize) -> PoolFixture {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
         let pool = Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), band, max_connections));
@@ -626,7 +631,7 @@ mod tests {
     /// server ran the request of this reply.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
-        let fixture = fixture(Band::for_current_thread(), 1);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 1);
         let mut connection = fixture.connect();
         let (mut server, _) = fixture.listener.accept().unwrap();
         let reply = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0";
@@ -646,7 +651,7 @@ mod tests {
 
     #[test]
     fn idle_connections_release_memory_then_close() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
         let mut checkout = fixture.connect();
         checkout.request_memory.reserve(2 * MAX_RETAINED_BYTES);
         drop(checkout);
@@ -673,7 +678,7 @@ mod tests {
     /// earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
         let (first, second) = (fixture.connect(), fixture.connect());
         let connection_id = first.connection_id;
         drop((first, second));
@@ -704,7 +709,7 @@ mod tests {
     #[test]
     fn late_or_real_time_caller_takes_another_connection() {
         for (band, due, waits) in
-            [(Band::for_current_thread(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)]
+            [(ConnectionBand::for_current_thread(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)]
         {
             let fixture = fixture(band, 2);
             let (mut first, mut other) = (fixture.connect(), fixture.connect());
@@ -722,7 +727,7 @@ mod tests {
 
     #[test]
     fn slot_in_use_gets_no_maintenance() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
         let locks = |at| {
             drop(fixture.pool.take_idle(0, true, CallDeadline::Never));
             let before = counters::snapshot();
@@ -740,7 +745,7 @@ mod tests {
 
     #[test]
     fn maintenance_does_not_count_as_use() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
         drop(fixture.connect());
         for time in 1..=10 {
             assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_some());
@@ -762,7 +767,7 @@ mod tests {
 
     #[test]
     fn connections_of_real_time_callers_are_always_monitored() {
-        for (band, is_unmonitored) in [(Band::for_current_thread(), true), (every(), false)] {
+        for (band, is_unmonitored) in [(ConnectionBand::for_current_thread(), true), (every(), false)] {
             let fixture = fixture(band, 1);
             fixture.orb.core().hangup_monitor().replace_thread();
             let mut checkout = fixture.connect();
@@ -777,8 +782,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
         let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
         let endpoint = Endpoint::shared_memory(path);
-        let pool =
-            Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), Band::for_current_thread(), 1));
+        let pool = Arc::new(ConnectionPool::new(
+            [endpoint].into(),
+            SocketSettings::default(),
+            ConnectionBand::for_current_thread(),
+            1,
+        ));
         let orb = Orb::builder().build().unwrap();
         let mut checkout = pool.acquire(orb.core(), None, || None, 0).unwrap();
         call(&mut checkout);
@@ -788,7 +797,7 @@ mod tests {
 
     #[test]
     fn oneway_avoids_a_connection_whose_peer_closed() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
         fixture.orb.core().hangup_monitor().replace_thread();
         let (mut first, second) = (fixture.connect(), fixture.connect());
         let connection_id = second.connection_id;
@@ -806,7 +815,7 @@ mod tests {
 
     #[test]
     fn idle_multiplexed_connections_close() {
-        for band in [Band::for_current_thread(), every()] {
+        for band in [ConnectionBand::for_current_thread(), every()] {
             let fixture = fixture(band, 1);
             let shared = || fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let first = shared();
@@ -819,13 +828,16 @@ mod tests {
             assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
             run_maintenance(11);
             assert!(!first.is_open() && first.register().is_err(), "{band:?}");
-            assert!(!Arc::ptr_eq(&first, &shared()), "the pool must make a new connection after the idle one has closed");
+            assert!(
+                !Arc::ptr_eq(&first, &shared()),
+                "the pool must make a new connection after the idle one has closed"
+            );
         }
     }
 
     #[test]
     fn multiplexed_connection_closes_when_the_server_stops_reading() {
-        for band in [Band::for_current_thread(), every()] {
+        for band in [ConnectionBand::for_current_thread(), every()] {
             let fixture = fixture(band, 1);
             let connection = fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let mut message = Encoder::new();
@@ -866,7 +878,7 @@ mod tests {
 
     #[test]
     fn connect_timeout_starts_when_a_slot_is_free() {
-        let fixture = fixture(Band::for_current_thread(), 1);
+        let fixture = fixture(ConnectionBand::for_current_thread(), 1);
         let taken = fixture.pool.take_free(0).unwrap();
         let asked = AtomicBool::new(false);
         let who = OnceLock::new();
