@@ -75,9 +75,8 @@ enum MultiplexedState {
 /// Exclusive use of a connection by the calling thread. The drop returns the connection to the
 /// pool.
 pub(crate) struct Checkout<'p> {
-    /// The slot. If the pool outlives the checkout, the slot is borrowed, which saves a reference
-    /// count; otherwise it is owned. The slot is empty before connecting and after
-    /// [`discard`](Self::discard).
+    /// The slot, borrowed if the pool outlives the checkout, which saves a reference count. It is
+    /// empty before connecting and after [`discard`](Self::discard).
     slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
@@ -88,8 +87,7 @@ fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<
 }
 
 thread_local! {
-    /// Index of the slot that this thread used last in any pool. The thread's next search begins at
-    /// this index.
+    /// Index of the slot that this thread used last in any pool, where its next search begins.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -105,12 +103,7 @@ pub(crate) enum AcquireError {
 }
 
 impl ConnectionPool {
-    pub(crate) fn new(
-        endpoints: Arc<[Endpoint]>,
-        sockets: SocketSettings,
-        band: ConnectionBand,
-        max_connections: usize,
-    ) -> Self {
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: ConnectionBand, max: usize) -> Self {
         let slot_returned = Arc::new(EventCount::new("connection pool"));
         let slot = |_| {
             Arc::new(
@@ -118,7 +111,7 @@ impl ConnectionPool {
                     .with_event_count(Arc::clone(&slot_returned)),
             )
         };
-        let slots = (0..max_connections.max(1)).map(slot).collect();
+        let slots = (0..max.max(1)).map(slot).collect();
         let usage_samples = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
         let multiplexed = PiMutex::new("shared connection of a pool", Scope::Lane, MultiplexedState::None);
         let multiplexed_ready = EventCount::new("shared connection");
@@ -205,9 +198,8 @@ impl ConnectionPool {
     /// Waits for the end of a slot's maintenance and takes the slot. On another connection the
     /// caller's request would overtake the oneways that it sent on the slot's connection.
     ///
-    /// Returns `None`, so that the caller takes another slot, in two cases. A caller with a
-    /// real-time priority has no buffered oneways, and must not wait for a thread of lower
-    /// priority. And another caller may have taken the slot.
+    /// Returns `None` if the caller must take another slot: a caller with a real-time priority,
+    /// which must not wait for a thread of lower priority, or if another caller has this slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -604,6 +596,9 @@ mod tests {
         listener: std::net::TcpListener,
     }
 
+    /// Returns the band of callers without a priority.
+    const ORDINARY: fn() -> ConnectionBand = ConnectionBand::for_current_thread;
+
     /// Returns a band of callers with priorities.
     fn every() -> ConnectionBand {
         ConnectionBand::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
@@ -631,7 +626,7 @@ mod tests {
     /// server ran the request of this reply.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 1);
+        let fixture = fixture(ORDINARY(), 1);
         let mut connection = fixture.connect();
         let (mut server, _) = fixture.listener.accept().unwrap();
         let reply = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0";
@@ -651,7 +646,7 @@ mod tests {
 
     #[test]
     fn idle_connections_release_memory_then_close() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let mut checkout = fixture.connect();
         checkout.request_memory.reserve(2 * MAX_RETAINED_BYTES);
         drop(checkout);
@@ -678,7 +673,7 @@ mod tests {
     /// earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let (first, second) = (fixture.connect(), fixture.connect());
         let connection_id = first.connection_id;
         drop((first, second));
@@ -708,9 +703,7 @@ mod tests {
 
     #[test]
     fn late_or_real_time_caller_takes_another_connection() {
-        for (band, due, waits) in
-            [(ConnectionBand::for_current_thread(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)]
-        {
+        for (band, due, waits) in [(ORDINARY(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)] {
             let fixture = fixture(band, 2);
             let (mut first, mut other) = (fixture.connect(), fixture.connect());
             first.set_band_declared();
@@ -727,7 +720,7 @@ mod tests {
 
     #[test]
     fn slot_in_use_gets_no_maintenance() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let locks = |at| {
             drop(fixture.pool.take_idle(0, true, CallDeadline::Never));
             let before = counters::snapshot();
@@ -745,7 +738,7 @@ mod tests {
 
     #[test]
     fn maintenance_does_not_count_as_use() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         drop(fixture.connect());
         for time in 1..=10 {
             assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_some());
@@ -767,7 +760,7 @@ mod tests {
 
     #[test]
     fn connections_of_real_time_callers_are_always_monitored() {
-        for (band, is_unmonitored) in [(ConnectionBand::for_current_thread(), true), (every(), false)] {
+        for (band, is_unmonitored) in [(ORDINARY(), true), (every(), false)] {
             let fixture = fixture(band, 1);
             fixture.orb.core().hangup_monitor().replace_thread();
             let mut checkout = fixture.connect();
@@ -782,12 +775,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
         let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
         let endpoint = Endpoint::shared_memory(path);
-        let pool = Arc::new(ConnectionPool::new(
-            [endpoint].into(),
-            SocketSettings::default(),
-            ConnectionBand::for_current_thread(),
-            1,
-        ));
+        let pool = Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), ORDINARY(), 1));
         let orb = Orb::builder().build().unwrap();
         let mut checkout = pool.acquire(orb.core(), None, || None, 0).unwrap();
         call(&mut checkout);
@@ -797,7 +785,7 @@ mod tests {
 
     #[test]
     fn oneway_avoids_a_connection_whose_peer_closed() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         fixture.orb.core().hangup_monitor().replace_thread();
         let (mut first, second) = (fixture.connect(), fixture.connect());
         let connection_id = second.connection_id;
@@ -815,7 +803,7 @@ mod tests {
 
     #[test]
     fn idle_multiplexed_connections_close() {
-        for band in [ConnectionBand::for_current_thread(), every()] {
+        for band in [ORDINARY(), every()] {
             let fixture = fixture(band, 1);
             let shared = || fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let first = shared();
@@ -837,7 +825,7 @@ mod tests {
 
     #[test]
     fn multiplexed_connection_closes_when_the_server_stops_reading() {
-        for band in [ConnectionBand::for_current_thread(), every()] {
+        for band in [ORDINARY(), every()] {
             let fixture = fixture(band, 1);
             let connection = fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let mut message = Encoder::new();
@@ -878,7 +866,7 @@ mod tests {
 
     #[test]
     fn connect_timeout_starts_when_a_slot_is_free() {
-        let fixture = fixture(ConnectionBand::for_current_thread(), 1);
+        let fixture = fixture(ORDINARY(), 1);
         let taken = fixture.pool.take_free(0).unwrap();
         let asked = AtomicBool::new(false);
         let who = OnceLock::new();
