@@ -188,7 +188,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
             }
         });
         let orb = Orb::new().unwrap();
-        let suite: SuiteRef = orb.reference(&reference).unwrap();
+        let suite: SuiteRef = orb.string_to_reference(&reference).unwrap();
         assert_eq!(suite.take_notes().unwrap(), (42, 43), "{wanted:?}");
         // The client may remember the addressing mode or learn it again. The second call must
         // succeed in both cases.
@@ -260,9 +260,9 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
             }
         });
         let client = Orb::new().unwrap();
-        let forwarded: SuiteRef = client.reference(&reference).unwrap();
+        let forwarded: SuiteRef = client.string_to_reference(&reference).unwrap();
         assert_eq!(forwarded.implementation().unwrap(), "Corelane");
-        let located: SuiteRef = client.reference(&reference).unwrap();
+        let located: SuiteRef = client.string_to_reference(&reference).unwrap();
         located.as_object().validate_connection().unwrap();
         assert_eq!(located.implementation().unwrap(), "Corelane");
         client.shutdown(true).unwrap();
@@ -281,7 +281,7 @@ fn oneways_that_wait_for_the_server_work_with_every_server() {
         let running = Server::start(peers().server_command(server, Variant::GIOP_1_2, 0), &folder).unwrap();
         let reference = fs::read_to_string(running.reference()).unwrap();
         let orb = Orb::new().unwrap();
-        let suite: SuiteRef = orb.reference(reference.trim()).unwrap();
+        let suite: SuiteRef = orb.string_to_reference(reference.trim()).unwrap();
         for scope in [SyncScope::Transport, SyncScope::Server, SyncScope::Target] {
             let scoped = suite.with_policies(CallPolicies { sync_scope: Some(scope), ..CallPolicies::NONE });
             suite.take_notes().unwrap();

@@ -89,7 +89,7 @@ impl TaoServer {
     }
 
     fn seen_by(&self, orb: &Orb) -> Vec<AskedRef> {
-        self.references.iter().map(|reference| orb.reference(reference).unwrap()).collect()
+        self.references.iter().map(|reference| orb.string_to_reference(reference).unwrap()).collect()
     }
 
     fn end(self, asked: &AskedRef) {
@@ -99,7 +99,7 @@ impl TaoServer {
 }
 
 fn real_time() -> RtConfig {
-    RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)))
+    RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)))
 }
 
 fn client() -> Orb {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
-    Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Implementation, Octets, Orb, ShutdownHandle, SystemException,
-    TypeCode, Typed, ValueGraph, ValueRef, mapping,
+    Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Octets, Orb, ShutdownHandle, SystemException, TypeCode,
+    Typed, ValueGraph, ValueImplementation, ValueRef, mapping,
 };
 use corelane_interop::pair::Traffic;
 use corelane_interop::peers::Orb::{self as Peer, JacOrb, OmniOrb};
@@ -87,7 +87,7 @@ impl StampOperations for MyStamp {
     }
 }
 
-fn stamp(d: &mut Decoder<'_>) -> Result<Implementation<Stamp>, CdrError> {
+fn stamp(d: &mut Decoder<'_>) -> Result<ValueImplementation<Stamp>, CdrError> {
     let (number, text) = (d.read_i32()?, d.read_string()?);
     let count = d.read_i16()?;
     let data = Octets::from(d.read_raw(count as usize)?.to_vec());
@@ -172,7 +172,7 @@ fn calls(peer: Peer) {
     let reference = fs::read_to_string(server.reference()).unwrap();
     let orb = Orb::new().unwrap();
     register(&orb);
-    let suite: ValueSuiteRef = orb.reference(reference.trim()).unwrap();
+    let suite: ValueSuiteRef = orb.string_to_reference(reference.trim()).unwrap();
     let mut report = Report::default();
     let skips = Skips::for_pair(peer.name(), "corelane", Skips::VALUES_VARIANT).unwrap();
     let left_out = skips.options();

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use corelane::{CallPolicies, Completion, Orb, Phase, SystemException, SystemExceptionKind as Kind, Timeout};
+use corelane::{CallPhase, CallPolicies, Completion, Orb, SystemException, SystemExceptionKind as Kind, Timeout};
 use corelane_sys::clock;
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
@@ -37,7 +37,7 @@ fn timeouts() -> [CallPolicies; 2] {
         .map(|timeout| CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE })
 }
 
-fn assert_ended(ended: &SystemException, phase: Phase, port: u16, what: &str) {
+fn assert_ended(ended: &SystemException, phase: CallPhase, port: u16, what: &str) {
     assert_eq!((ended.kind(), ended.minor() & 0xfff, ended.completed()), (Kind::Timeout, 2, Completion::No), "{what}");
     let detail = ended.detail().unwrap();
     assert_eq!(detail.phase, Some(phase), "{what}: {ended}");
@@ -69,7 +69,7 @@ fn exception_tells_that_the_deadline_passed_while_connecting() {
         let orb = Orb::new().unwrap();
         let probe = probe(&orb, port).with_policies(policies);
         let ended = exception(move || probe.cube_octet(2));
-        assert_ended(&ended, Phase::Connect, port, &format!("{policies:?}"));
+        assert_ended(&ended, CallPhase::Connect, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
     }
 }
@@ -84,7 +84,7 @@ fn connect_timeout_ends_a_call_before_its_own_timeout() {
     let probe = probe(&orb, port).with_connect_timeout(SHORT);
     let ended = exception(move || probe.cube_octet(2));
     assert_eq!((ended.kind(), ended.completed()), (Kind::Transient, Completion::No));
-    assert_eq!(ended.detail().unwrap().phase, Some(Phase::Connect), "{ended}");
+    assert_eq!(ended.detail().unwrap().phase, Some(CallPhase::Connect), "{ended}");
 }
 
 /// Checks a peer that accepts the connection and does not read. The request is sent in part, and
@@ -98,7 +98,7 @@ fn exception_tells_that_the_deadline_passed_while_sending() {
         let probe = probe(&orb, port).with_policies(policies);
         // The argument is larger than the socket buffers of both ends.
         let ended = exception(move || probe.mirror(&vec![7; 32 << 20]));
-        assert_ended(&ended, Phase::Send, port, &format!("{policies:?}"));
+        assert_ended(&ended, CallPhase::Send, port, &format!("{policies:?}"));
         assert!(ended.detail().unwrap().elapsed.unwrap() >= SHORT);
         // The client closes the connection, because half a message has been sent.
         let (mut stream, _) = listener.accept().unwrap();

@@ -72,7 +72,7 @@ impl Server {
     }
 
     fn seen_by(&self, orb: &Orb) -> ProbeRef {
-        orb.reference(&self.object.to_string()).unwrap()
+        orb.string_to_reference(&self.object.to_string()).unwrap()
     }
 }
 

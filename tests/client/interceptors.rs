@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use corelane::poa::{Poa, PoaPolicies, Threading};
 use corelane::{
-    AddedContexts, CallPolicies, Completion, Endpoint, Interceptor, Orb, PoolExhausted, ReceivedContexts, RequestInfo,
-    RequestOutcome, SystemException, SystemExceptionKind as Kind,
+    AddedServiceContexts, CallPolicies, Completion, Endpoint, Interceptor, Orb, PoolExhaustedAction, RequestInfo,
+    RequestOutcome, RequestServiceContexts, SystemException, SystemExceptionKind as Kind,
 };
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
@@ -49,7 +49,11 @@ fn shown(outcome: &RequestOutcome<'_>) -> String {
 }
 
 impl Interceptor for Recorder {
-    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &mut AddedServiceContexts,
+    ) -> Result<(), SystemException> {
         self.note(format!("send {}", request.operation()));
         contexts.add(TRACE, request.number().to_be_bytes());
         Ok(())
@@ -62,7 +66,7 @@ impl Interceptor for Recorder {
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
-        contexts: &ReceivedContexts<'_>,
+        contexts: &RequestServiceContexts<'_>,
     ) -> Result<(), SystemException> {
         assert!(!request.object_key().is_empty());
         let trace = contexts.find(TRACE).map(|data| u64::from_be_bytes(data.try_into().unwrap()) != 0);
@@ -93,7 +97,7 @@ fn pair() -> Pair {
     let object = serving.root_poa().activate(&Probe::servant(TestProbe::default())).unwrap();
     serving.root_poa().manager().activate().unwrap();
     let orb = Orb::builder().interceptor(client.clone()).build().unwrap();
-    let probe = orb.reference(&object.to_string()).unwrap();
+    let probe = orb.string_to_reference(&object.to_string()).unwrap();
     Pair { client, server, probe, _orb: orb, server_orb: serving }
 }
 
@@ -134,7 +138,7 @@ fn exception_of_an_interceptor_refuses_the_request() {
 struct Refusing(bool);
 
 impl Interceptor for Refusing {
-    fn send_request(&self, _: &RequestInfo<'_>, _: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(&self, _: &RequestInfo<'_>, _: &mut AddedServiceContexts) -> Result<(), SystemException> {
         assert!(self.0, "a panic of the test's interceptor");
         Err(SystemException::new(Kind::NoPermission, 6, Completion::No))
     }
@@ -147,7 +151,7 @@ fn interceptors_before_a_failing_interceptor_see_the_outcome() {
         let (first, last) = (Recorder::new("first"), Recorder::new("last"));
         let builder = Orb::builder().interceptor(first.clone()).interceptor(Refusing(raises)).interceptor(last.clone());
         let orb = builder.build().unwrap();
-        let probe: ProbeRef = orb.reference(&pair.probe.to_string()).unwrap();
+        let probe: ProbeRef = orb.string_to_reference(&pair.probe.to_string()).unwrap();
         assert_eq!(probe.cube_long(1).unwrap_err().kind(), kind);
         assert_eq!(first.take(), ["first send cube_long".to_owned(), format!("first reply cube_long {kind:?}")]);
         assert!(last.take().is_empty() && pair.server.take().is_empty());
@@ -169,10 +173,10 @@ fn deferred_and_multiplexed_calls_pass_the_points_of_ordinary_calls() {
     assert_eq!(call.reply().unwrap().read(|decoder| decoder.read_i32()).unwrap(), 8);
     assert_eq!(pair.client.take(), ["client reply cube_long Returned"]);
 
-    let builder = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhausted::Multiplex);
+    let builder = Orb::builder().max_connections_per_server(1).on_pool_exhausted(PoolExhaustedAction::Multiplex);
     let recorder = Recorder::new("shared");
     let orb = builder.interceptor(recorder.clone()).build().unwrap();
-    let probe: ProbeRef = orb.reference(&pair.probe.to_string()).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&pair.probe.to_string()).unwrap();
     std::thread::scope(|scope| {
         (0..2).for_each(|_| _ = scope.spawn(|| probe.meet(2).unwrap()));
     });
@@ -272,7 +276,7 @@ struct Calling {
 }
 
 impl Interceptor for Calling {
-    fn send_request(&self, request: &RequestInfo<'_>, _: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(&self, request: &RequestInfo<'_>, _: &mut AddedServiceContexts) -> Result<(), SystemException> {
         self.recorder.note(format!("send {}", request.operation()));
         assert_eq!(self.probe.get().unwrap().cube_long(1)?, 1);
         Ok(())

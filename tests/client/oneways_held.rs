@@ -13,7 +13,7 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     let server = serve(Dispatch::ThreadPerConnection { max_threads: 16 });
     let policies = CallPolicies { sync_scope: Some(SyncScope::None), ..CallPolicies::NONE };
     let orb = Orb::builder().oneway_batch(batch).call_policies(policies).build().unwrap();
-    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     assert_eq!(probe.noted().unwrap(), 0);
     (server, orb, probe)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corelane::{Completion, Dispatch, Orb, Phase, SystemExceptionKind as Kind};
+use corelane::{CallPhase, Completion, Dispatch, Orb, SystemExceptionKind as Kind};
 use corelane_tests::{ProbeRef, serve};
 
 /// Makes a client with at most `connections` connections to a server.
@@ -35,7 +35,7 @@ fn call_that_gets_no_connection_in_time_is_not_sent() {
         }
         let late = probe.with_timeout(Duration::from_millis(10)).cube_octet(2).unwrap_err();
         assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::No));
-        assert_eq!(late.detail().and_then(|detail| detail.phase), Some(Phase::Acquire));
+        assert_eq!(late.detail().and_then(|detail| detail.phase), Some(CallPhase::Acquire));
         long.join().unwrap().unwrap();
     });
     assert_eq!(probe.cube_octet(2).unwrap(), 8);

@@ -28,7 +28,7 @@ fn no_connection_carries_two_native_priorities() {
 fn idle_connections_end() {
     let server = serve(Dispatch::LeaderFollowers { threads: 2 });
     let orb = Orb::builder().idle_connection_timeout(Duration::from_millis(40)).build().unwrap();
-    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     for connections in 1..=2 {
         assert_eq!(probe.cube_octet(2).unwrap(), 8);
         let start = Instant::now();

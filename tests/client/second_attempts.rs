@@ -85,11 +85,11 @@ fn busy() -> (ScriptedServer, Arc<AtomicUsize>) {
 fn transient_is_retried_up_to_the_maximum_of_the_policy() {
     let (server, requests) = busy();
     let (_orb, probe) = client(&server);
-    for (retry_transient, expected) in [(None, 1), (Some(0), 1), (Some(3), 4)] {
+    for (max_transient_retries, expected) in [(None, 1), (Some(0), 1), (Some(3), 4)] {
         requests.store(0, Ordering::SeqCst);
-        let patient = probe.with_policies(CallPolicies { retry_transient, ..CallPolicies::NONE });
+        let patient = probe.with_policies(CallPolicies { max_transient_retries, ..CallPolicies::NONE });
         assert_eq!(patient.cube_long(3).unwrap_err().kind(), Kind::Transient);
-        assert_eq!(requests.load(Ordering::SeqCst), expected, "{retry_transient:?}");
+        assert_eq!(requests.load(Ordering::SeqCst), expected, "{max_transient_retries:?}");
     }
 }
 
@@ -100,7 +100,7 @@ fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (server, requests) = busy();
     let (_orb, probe) = client(&server);
     let timeout = Some(Duration::from_secs(2).into());
-    let patient = probe.with_policies(CallPolicies { retry_transient: Some(255), timeout, ..CallPolicies::NONE });
+    let patient = probe.with_policies(CallPolicies { max_transient_retries: Some(255), timeout, ..CallPolicies::NONE });
     let refused = patient.cube_long(3).unwrap_err();
     // An attempt may begin shortly before the deadline.
     assert!(matches!(refused.kind(), Kind::Transient | Kind::Timeout), "{refused}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{PriorityModel, RtPolicies};
 use corelane::{
-    CallPolicies, Canceller, Completion, Deferred, Encoder, ObjectRef, Orb, RebindMode, SystemException,
+    CallPolicies, Canceller, Completion, DeferredCall, Encoder, ObjectRef, Orb, RebindMode, SystemException,
     SystemExceptionKind as Kind, Timeout,
 };
 use corelane_sys::thread::current_tid;
@@ -49,7 +49,7 @@ impl Played {
     }
 }
 
-fn post(object: &ObjectRef) -> Deferred {
+fn post(object: &ObjectRef) -> DeferredCall {
     object
         .send_deferred("cube_octet", |encoder| {
             encoder.write_u8(1);
@@ -58,7 +58,7 @@ fn post(object: &ObjectRef) -> Deferred {
         .unwrap()
 }
 
-fn answer_of(mut call: Deferred) -> Result<u8, SystemException> {
+fn answer_of(mut call: DeferredCall) -> Result<u8, SystemException> {
     call.reply()?.read(|decoder| decoder.read_u8())
 }
 

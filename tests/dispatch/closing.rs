@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use corelane::{
-    CallPolicies, Completion, Dispatch, Orb, Phase, PoolConfig, SystemException, SystemExceptionKind as Kind, Timeout,
-    with_call_policies,
+    CallPhase, CallPolicies, Completion, Dispatch, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind,
+    Timeout, with_call_policies,
 };
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve, serve_at, serve_with};
 
@@ -40,7 +40,7 @@ fn deadlines_are_kept_at_every_level() {
         late
     });
     let detail = late.detail().unwrap();
-    assert_eq!(detail.phase, Some(Phase::Wait));
+    assert_eq!(detail.phase, Some(CallPhase::Wait));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
     // The next call uses the same connection and skips the late reply.
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);
@@ -58,7 +58,7 @@ fn deadlines_are_kept_at_every_level() {
 fn coarse_timeout_never_fires_early() {
     let server = serve(Dispatch::LeaderFollowers { threads: 4 });
     let orb = Orb::builder().max_connections_per_server(1).build().unwrap();
-    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     for milliseconds in [80, 88, 40, 42] {
         let whole = Duration::from_millis(milliseconds);
         let coarse = CallPolicies { timeout: Some(Timeout::Coarse(whole)), ..CallPolicies::NONE };

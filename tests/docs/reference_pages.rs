@@ -223,7 +223,7 @@ fn every_default_matches_the_code() {
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);
     assert_eq!(rows("PoolConfig")["dispatch"], threads);
     check("Limits", &Limits::default(), &[]);
-    check("RtConfig", &RtConfig::default(), &["mapping", "client"]);
+    check("RtConfig", &RtConfig::default(), &["priority_mapping", "client_policies"]);
     check("RtClientPolicies", &RtClientPolicies::default(), &[]);
     check("ThreadpoolConfig", &ThreadpoolConfig::default(), &["connection_limits"]);
     check("LanesConfig", &LanesConfig::default(), &["connection_limits"]);

@@ -74,7 +74,7 @@ fn values_of_every_type_survive_any_and_any_in_any() {
     let (_server, echo) = serve_echo(Orb::builder());
     every_type(&echo);
     let client = Orb::new().unwrap();
-    every_type(&client.reference(&echo.as_object().to_string()).unwrap());
+    every_type(&client.string_to_reference(&echo.as_object().to_string()).unwrap());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn structure_with_every_type_survives_a_call_and_any() {
     for version in [Version::GIOP_1_1, Version::GIOP_1_2] {
         let (_server, local) = serve_echo(Orb::builder().giop_version(version).fragment_size(256));
         let client = Orb::builder().fragment_size(256).build().unwrap();
-        let echo: EchoRef = client.reference(&local.as_object().to_string()).unwrap();
+        let echo: EchoRef = client.string_to_reference(&local.as_object().to_string()).unwrap();
         let value = everything(&echo);
         assert_eq!(echo.all(&value).unwrap(), value);
         through::<Everything>(&echo, &value);
@@ -93,7 +93,7 @@ fn structure_with_every_type_survives_a_call_and_any() {
 fn extracted_references_can_be_called() {
     let (_server, local) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
-    let echo: EchoRef = client.reference(&local.as_object().to_string()).unwrap();
+    let echo: EchoRef = client.string_to_reference(&local.as_object().to_string()).unwrap();
     // The references are extracted from an `any` of the client and from an `any` that the server
     // has returned.
     let any = Any::new(&Some(echo.clone())).unwrap();
@@ -132,7 +132,7 @@ fn extraction_needs_an_equivalent_type() {
 fn an_exception_carries_any() {
     let (_server, echo) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
-    let echo: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
+    let echo: EchoRef = client.string_to_reference(&echo.as_object().to_string()).unwrap();
     let value = Any::new(&Point { x: 3, y: 4.0 }).unwrap();
     match echo.pass(&value, &Any::new(&"fail".to_owned()).unwrap()) {
         Err(PassError::Failed(Failed { why, value: inside })) => {

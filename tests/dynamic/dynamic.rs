@@ -8,7 +8,7 @@ use corelane_tests::any::{AddError, EchoRef, Failed, Other, Point, serve_echo};
 
 fn over_the_wire(echo: &EchoRef) -> (Orb, EchoRef) {
     let client = Orb::new().unwrap();
-    let echo = client.reference(&echo.as_object().to_string()).unwrap();
+    let echo = client.string_to_reference(&echo.as_object().to_string()).unwrap();
     (client, echo)
 }
 

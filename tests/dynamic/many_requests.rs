@@ -32,14 +32,14 @@ fn held(client: &Orb) -> (Orb, ObjectRef, Arc<Barrier>) {
     let id = orb.root_poa().activate_object(&Servant::dynamic(Held(Arc::clone(&barrier)))).unwrap();
     orb.root_poa().manager().activate().unwrap();
     let reference = orb.root_poa().id_to_reference(&id).unwrap().to_string();
-    (orb, client.reference(&reference).unwrap(), barrier)
+    (orb, client.string_to_reference(&reference).unwrap(), barrier)
 }
 
 fn echo(client: &Orb) -> (Orb, ObjectRef) {
     // The server has one thread, so requests run in the order of arrival.
     let pool = PoolConfig::default().dispatch(Dispatch::Reactive);
     let (server, echo) = serve_echo(Orb::builder().pool(pool));
-    let reference: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
+    let reference: EchoRef = client.string_to_reference(&echo.as_object().to_string()).unwrap();
     (server, reference.as_object().clone())
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use corelane::mapping::{Decoder, Encoder, read_value, write_value};
 use corelane::{
-    Any, AnyValueRef, CdrError, Implementation, Orb, SystemExceptionKind, TypeCode, Value, ValueFactories, ValueGraph,
-    ValueRef,
+    Any, AnyValueRef, CdrError, Orb, SystemExceptionKind, TypeCode, Value, ValueFactories, ValueGraph,
+    ValueImplementation, ValueRef,
 };
 use corelane_tests::any::{EchoRef, serve_echo};
 use corelane_wire::cdr::{Cdr, Endian, ValueReadState};
@@ -128,7 +128,7 @@ impl LetterOperations for Backwards {
     }
 }
 
-fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
+fn backwards(d: &mut Decoder<'_>) -> Result<ValueImplementation<Letter>, CdrError> {
     d.read_f64()?;
     Ok(LetterOperations::implementation(Backwards(d.read_string()?.chars().rev().collect())))
 }
@@ -139,7 +139,7 @@ fn custom_values_pass_through_a_server_without_their_code() {
     let (_server, echo) = serve_echo(Orb::builder());
     let client = Orb::new().unwrap();
     client.value_factories().register_custom(backwards);
-    let echo: EchoRef = client.reference(&echo.as_object().to_string()).unwrap();
+    let echo: EchoRef = client.string_to_reference(&echo.as_object().to_string()).unwrap();
     let letter = || Some(LetterOperations::implementation(Backwards("a letter".to_owned())).value());
     let any = Any::new(&letter()).unwrap();
     assert_eq!(any.type_code(), &TypeCode::described(&LETTER_TYPE));

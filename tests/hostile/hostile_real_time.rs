@@ -249,7 +249,7 @@ impl PriorityTransform for Raising {
 
 #[test]
 fn servers_own_transform_may_raise_a_request_above_the_ceiling() {
-    let (orb, told) = telling(RtConfig::default().transform(Some(Arc::new(Raising))));
+    let (orb, told) = telling(RtConfig::default().priority_transform(Some(Arc::new(Raising))));
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "raised", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
     let mut client = RawClient::connect(&object, decode_reference(&object).lanes[0].0);
@@ -377,7 +377,7 @@ fn client_reaches_each_of_98_lanes() {
         let who = call_who(&object).unwrap();
         assert_eq!((who.priority, who.lane), (priority, u32::from(priority.unsigned_abs()) - 1));
     }
-    assert_eq!(orb.event_counts().handed_over, 0);
+    assert_eq!(orb.event_counts().requests_handed_over, 0);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn both(test: impl Fn(&ToldRef)) {
     let (_server, local) = serve();
     test(&local);
     let client = Orb::new().unwrap();
-    test(&client.reference(&local.to_string()).unwrap());
+    test(&client.string_to_reference(&local.to_string()).unwrap());
 }
 
 fn properties() -> Context {

@@ -95,7 +95,7 @@ fn operations_of_another_crate_are_inherited() {
     poa.manager().activate().unwrap();
     let ior = poa.id_to_reference(&id).unwrap().to_string();
     let client = Orb::builder().build().unwrap();
-    let object: corelane::ObjectRef = client.reference(&ior).unwrap();
+    let object: corelane::ObjectRef = client.string_to_reference(&ior).unwrap();
     let user = DerivedRef::narrow(&object).unwrap().unwrap().with_timeout(Timeout::from(Duration::from_secs(60)));
     let (from, by) = (Point { x: 1, y: 2 }, Point { x: 3, y: 4 });
     assert_eq!(user.moved(&from, &[by]).unwrap(), Point { x: 4, y: 6 });

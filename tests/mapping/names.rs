@@ -44,7 +44,7 @@ fn parameters_named_like_generated_variables_keep_their_values() {
     let object = server.root_poa().activate(&Locals::servant(Mine)).unwrap();
     server.root_poa().manager().activate().unwrap();
     let client = Orb::new().unwrap();
-    let locals: LocalsRef = client.reference(&object.to_string()).unwrap();
+    let locals: LocalsRef = client.string_to_reference(&object.to_string()).unwrap();
     assert_eq!(locals.next(7).unwrap(), (true, vec![7], false));
     assert!(matches!(locals.next(-1), Err(locals::NextError::Refused(_))));
     assert_eq!(locals.plain().unwrap(), (true, vec![1, 2]));

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
-    Abstract, Any, AnyValueRef, CdrError, Fixed, Implementation, Local, Native, Orb, Reference, SystemException,
-    SystemExceptionKind as Kind, TypeCode, ValueGraph, ValueRef,
+    Abstract, Any, AnyValueRef, CdrError, Fixed, LocalRef, Native, Orb, Reference, SystemException,
+    SystemExceptionKind as Kind, TypeCode, ValueGraph, ValueImplementation, ValueRef,
 };
 
 corelane::include_idl!("values");
@@ -126,7 +126,7 @@ fn fixture() -> Fixture {
     server.root_poa().manager().activate().unwrap();
     let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     client.root_poa().manager().activate().unwrap();
-    let exchange = client.reference(&object.to_string()).unwrap();
+    let exchange = client.string_to_reference(&object.to_string()).unwrap();
     Fixture { server, client, exchange }
 }
 
@@ -286,7 +286,7 @@ impl CircleOperations for MyCircle {
     }
 }
 
-fn circle(state: Circle) -> Implementation<Circle> {
+fn circle(state: Circle) -> ValueImplementation<Circle> {
     CircleOperations::implementation(MyCircle { radius_in_thousandths: AtomicU32::new((state.radius * 1000.0) as u32) })
 }
 
@@ -383,7 +383,7 @@ impl LetterOperations for Backwards {
     }
 }
 
-fn backwards(d: &mut Decoder<'_>) -> Result<Implementation<Letter>, CdrError> {
+fn backwards(d: &mut Decoder<'_>) -> Result<ValueImplementation<Letter>, CdrError> {
     d.read_u32()?;
     let text = d.read_string()?;
     Ok(LetterOperations::implementation(Backwards(text.chars().rev().collect())))
@@ -530,7 +530,7 @@ fn local_objects_are_called_directly() {
     let given = Pair { one: Some(clock.clone()), two: other };
     let both = clock.both(&given).unwrap();
     assert_eq!((&both.one, &both.two), (&given.two, &given.one));
-    let stop: Cookie = Local::from(Arc::new(1u8) as Arc<dyn std::any::Any + Send + Sync>);
+    let stop: Cookie = LocalRef::from(Arc::new(1u8) as Arc<dyn std::any::Any + Send + Sync>);
     let clock::HandError::Stopped(stopped) = clock.hand(&stop).unwrap_err() else {
         panic!("another exception is raised")
     };

@@ -48,7 +48,7 @@ fn first_call_goes_through_the_adapter_and_later_calls_bypass_it() {
 
     poa.manager().discard_requests(false).unwrap();
     assert_eq!(direct.add(4, 3).unwrap(), (2, 7));
-    let usual: CounterRef = orb.reference(&direct.to_string()).unwrap();
+    let usual: CounterRef = orb.string_to_reference(&direct.to_string()).unwrap();
     assert_eq!(usual.add(4, 7).unwrap_err().kind(), Kind::Transient, "others ask the adapter every time");
     assert_eq!(direct.clone().add(0, 7).unwrap(), (3, 7), "a clone calls as its original does");
     // No call has been made yet through the reference to the base interface.
@@ -78,7 +78,7 @@ fn object_of_another_orb_is_called_through_its_adapter() {
     let (server, direct, _) = serve();
     server.root_poa().manager().activate().unwrap();
     let client = Orb::new().unwrap();
-    let far: CounterRef = client.reference(&direct.to_string()).unwrap();
+    let far: CounterRef = client.string_to_reference(&direct.to_string()).unwrap();
     let far = CounterRef::from_object(far.as_object().with_poa_bypass());
     for calls in 1..3 {
         assert_eq!(far.add(1, 5).unwrap(), (calls, 6));

@@ -58,7 +58,7 @@ fn every_object_answers_the_object_operations() {
         let local = poa.id_to_reference(&id).unwrap();
         asked(&local);
         let client = Orb::new().unwrap();
-        let remote: ObjectRef = client.reference(&local.to_string()).unwrap();
+        let remote: ObjectRef = client.string_to_reference(&local.to_string()).unwrap();
         asked(&remote);
         // A corbaloc URL gives a reference without a type id.
         orb.bind_key("plain", &local).unwrap();
@@ -112,7 +112,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     root.manager().activate().unwrap();
     let client = Orb::new().unwrap();
     let both = |object: &ObjectRef| {
-        let remote: ObjectRef = client.reference(&object.to_string()).unwrap();
+        let remote: ObjectRef = client.string_to_reference(&object.to_string()).unwrap();
         let answer = answered(&remote);
         assert_eq!(answered(object), answer);
         if answer != Ok(false) {
@@ -165,7 +165,7 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     drop(orb);
     let again = Orb::builder().listen(format!("tcp:127.0.0.1:{port}")).build().unwrap();
     again.root_poa().manager().activate().unwrap();
-    let stale: ObjectRef = client.reference(&deactivated.to_string()).unwrap();
+    let stale: ObjectRef = client.string_to_reference(&deactivated.to_string()).unwrap();
     assert_eq!(answered(&stale), Ok(true));
 }
 
@@ -192,7 +192,7 @@ fn undeclared_exception_is_unknown() {
     poa.manager().activate().unwrap();
     let local = ProbeRef::from_object(poa.activate(&Servant::new(Foreign)).unwrap());
     let client = Orb::new().unwrap();
-    let remote: ProbeRef = client.reference(&local.to_string()).unwrap();
+    let remote: ProbeRef = client.string_to_reference(&local.to_string()).unwrap();
     for probe in [local, remote] {
         let unknown = probe.cube_octet(2).unwrap_err();
         let said = (unknown.kind(), unknown.minor() & 0xfff, unknown.completed());

@@ -151,7 +151,10 @@ fn an_event_names_every_lane_that_other_machines_can_reach() {
     let lines: Vec<String> = told.lock().iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("flight/p10 at tcp:192.0.2.1:4010, which has no ceiling"), "{lines:?}");
-    assert!(lines[1].contains("flight/p20 at tcp:0.0.0.0:4020: they may ask for priorities up to 25"), "{lines:?}");
+    assert!(
+        lines[1].contains("flight/p20 at tcp:0.0.0.0:4020: their clients may ask for priorities up to 25"),
+        "{lines:?}"
+    );
 }
 
 /// Checks that the lowest lane accepts connections for urgent lanes. Otherwise a flood of

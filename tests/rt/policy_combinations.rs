@@ -246,7 +246,7 @@ fn check_all(name: &str, class: SchedulingClass) {
     for combination in all {
         check(&server, combination);
     }
-    assert_eq!(server.orb.event_counts().handed_over, 0);
+    assert_eq!(server.orb.event_counts().requests_handed_over, 0);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
         })
     };
     let table = DscpTable::new([(0, 8), (100, 26), (200, 46)]).unwrap();
-    let config = RtConfig::default().scheduling(SchedulingClass::Fair).network(Some(Arc::new(table)));
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair).network_mapping(Some(Arc::new(table)));
     let mut builder = Orb::builder()
         .real_time(config)
         .transports(Transports::new(vec![spy(Arc::new(Tcp::new())), spy(Arc::new(Unix))]));

@@ -59,7 +59,7 @@ fn call_goes_directly_to_the_lane_of_its_priority() {
             assert!(who.thread.starts_with(&format!("rt/p{priority}/")), "{}", who.thread);
         }
     }
-    assert_eq!(server.event_counts().handed_over, 0);
+    assert_eq!(server.event_counts().requests_handed_over, 0);
     assert_eq!(ask_at(&client, &object, 15), Err((Kind::Transient, OMG | 2)));
     assert_eq!(object.validate_connection().unwrap_err().kind(), Kind::Transient);
 }
@@ -74,7 +74,7 @@ fn in_a_band_of_several_lanes_a_call_goes_to_the_lane_of_its_priority() {
         let who = ask_at(&client, &object, priority).unwrap();
         assert_eq!((who.priority, who.handed_over), (priority, false));
     }
-    assert_eq!(server.event_counts().handed_over, 0);
+    assert_eq!(server.event_counts().requests_handed_over, 0);
     // A request whose priority has no lane goes to the lane in the band.
     assert_eq!(ask_at(&client, &object, 25).unwrap().lane, 0);
 }
@@ -133,7 +133,7 @@ fn server_declared_priority_does_not_depend_on_the_client() {
     for priority in [0, 10, 32767] {
         assert_eq!(ask_at(&client, &object, priority).unwrap().priority, 20);
     }
-    assert_eq!(server.event_counts().handed_over, 0);
+    assert_eq!(server.event_counts().requests_handed_over, 0);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn references_share_connections_only_within_the_same_band() {
 fn policies_of_the_orb_apply_to_references_without_their_own() {
     let (_server, ior) = lanes(PriorityModel::ClientPropagated, None);
     let orb = |client| {
-        let config = RtConfig::default().scheduling(SchedulingClass::Fair).client(client);
+        let config = RtConfig::default().scheduling(SchedulingClass::Fair).client_policies(client);
         Orb::builder().real_time(config).build()
     };
     let bands =
@@ -234,7 +234,7 @@ impl PriorityTransform for Upwards {
 fn calls_by_servants_are_sent_at_the_transformed_priority() {
     let (_far, ior) = lanes(PriorityModel::ClientPropagated, None);
     let transform = Some(Arc::new(Upwards) as _);
-    let config = RtConfig::default().scheduling(SchedulingClass::Fair).transform(transform);
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair).priority_transform(transform);
     let near = Orb::builder().real_time(config).listen("tcp:127.0.0.1:0").build().unwrap();
     near.root_poa().manager().activate().unwrap();
     let policies = RtPolicies { priority_model: Some((PriorityModel::ClientPropagated, 7)), ..RtPolicies::default() };
@@ -324,7 +324,7 @@ fn protocols_that_the_client_does_not_ask_for_are_not_used() {
 #[test]
 fn thread_without_a_corba_priority_is_not_refused() {
     let server = fifo_orb();
-    let linear = RtConfig::default().mapping;
+    let linear = RtConfig::default().priority_mapping;
     let implied = linear.to_corba(45).unwrap().get();
     let lanes = [1000, 15000, 30000].map(|priority| LaneConfig::default().priority(priority));
     let config = LanesConfig::default().lanes(lanes);

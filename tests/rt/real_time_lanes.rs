@@ -65,7 +65,7 @@ fn request_runs_in_the_lane_of_its_priority_at_every_port() {
             assert!(who.thread.starts_with(&format!("rt/p{priority}/")), "{}", who.thread);
         }
     }
-    assert_eq!(orb.event_counts().handed_over, 6);
+    assert_eq!(orb.event_counts().requests_handed_over, 6);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn create_poa_refuses_invalid_policies() {
     let pool = lanes(&orb, &[10, 20]);
     let root = orb.root_poa();
     let refused = |policies: &RtPolicies| match root.create_rt_poa("x", None, PoaPolicies::default(), policies) {
-        Err(PoaError::InvalidPolicy(index)) => PoaPolicies::LIST[usize::from(index)],
+        Err(PoaError::InvalidPolicy(index)) => PoaPolicies::NAMES[usize::from(index)],
         other => panic!("{other:?}"),
     };
     let none = RtPolicies::default();
@@ -254,7 +254,7 @@ fn ceiling_of_the_orbs_endpoints_bounds_requests_for_lanes() {
 #[test]
 fn priority_without_a_native_priority_raises_data_conversion_2() {
     let mapping = Arc::new(ConsecutiveMapping(NativeRange { min: 1, max: 20 }));
-    let orb = Orb::builder().real_time(RtConfig::default().mapping(mapping));
+    let orb = Orb::builder().real_time(RtConfig::default().priority_mapping(mapping));
     let orb = orb.listen("tcp:127.0.0.1:0").build().unwrap();
     orb.root_poa().manager().activate().unwrap();
     let unmappable = |result: Result<(), SystemException>| {
@@ -583,7 +583,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
         }
     }
     let asked = Arc::new(Asked(Mutex::new("asked", Scope::Orb, Vec::new())));
-    let config = RtConfig::default().scheduling(SchedulingClass::Fair).network(Some(Arc::clone(&asked) as _));
+    let config = RtConfig::default().scheduling(SchedulingClass::Fair).network_mapping(Some(Arc::clone(&asked) as _));
     let refused = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&refused);
     let orb = Orb::builder()

@@ -43,7 +43,7 @@ fn unmatched_priority_is_refused_at_every_port() {
 #[test]
 fn reached_lane_serves_unmatched_priority_if_the_pool_permits() {
     let orb = fair_orb();
-    let pool = pool(&orb, UnmatchedPriority::ServeInReachedLane, [None; 3]);
+    let pool = pool(&orb, UnmatchedPriority::ServeInArrivalLane, [None; 3]);
     let object = object(&orb, "served", pool, None);
     for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let mut client = RawClient::connect(&object, port);
@@ -63,7 +63,7 @@ fn reached_lane_serves_unmatched_priority_if_the_pool_permits() {
 #[test]
 fn ceilings_and_server_bands_apply_to_unmatched_priorities() {
     let orb = fair_orb();
-    let pool = pool(&orb, UnmatchedPriority::ServeInReachedLane, [Some(12), None, None]);
+    let pool = pool(&orb, UnmatchedPriority::ServeInArrivalLane, [Some(12), None, None]);
     let plain = object(&orb, "plain", pool, None);
     let mut low = RawClient::connect(&plain, decode_reference(&plain).lanes[0].0);
     assert_eq!(low.who(Some(15)), RawReply::Raised(Kind::NoPermission, 0));

@@ -86,7 +86,7 @@ fn references_of_every_version_carry_the_address() {
     for version in [Version::GIOP_1_0, Version::GIOP_1_1, Version::GIOP_1_2] {
         let server = serve_with(with(&folder.pipe()).giop_version(version).listen("pipe:x"));
         let orb = with(&folder.pipe()).build().unwrap();
-        let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+        let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
         assert_eq!(probe.cube_octet(3).unwrap(), 27, "{version}");
         // A reference that the client prints has all profiles of the server's reference.
         assert_eq!(addresses(&probe.as_object().to_string()), addresses(&server.ior));
@@ -117,14 +117,14 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
     assert_eq!(tags, [profile_tag::OTHER, profile_tag::IIOP]);
     let pipe = folder.pipe();
     let orb = with(&pipe).build().unwrap();
-    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     assert_eq!((probe.cube_octet(3).unwrap(), pipe.connect_attempts()), (27, 1));
     let (_orb, probe) = client(&server.ior);
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
     // Without the socket, a client that has the transport uses the TCP profile.
     std::fs::remove_file(folder.0.join("x")).unwrap();
     let orb = with(&folder.pipe()).build().unwrap();
-    let probe: ProbeRef = orb.reference(&server.ior).unwrap();
+    let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
     assert_eq!(probe.cube_octet(3).unwrap(), 27);
 }
 

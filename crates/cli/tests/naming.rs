@@ -454,7 +454,7 @@ fn acknowledged_changes_survive_kill_9() {
                 let (url, is_dying, changes, compared) = (server.url.clone(), &is_dying, &changes, &compared);
                 threads.push(scope.spawn(move || {
                     let orb = Orb::new().unwrap();
-                    let root: NamingContextExtRef = orb.reference(&url).unwrap();
+                    let root: NamingContextExtRef = orb.string_to_reference(&url).unwrap();
                     client.check(&root);
                     compared.fetch_add(1, Ordering::Relaxed);
                     while client.change(&orb, &root) {
@@ -481,6 +481,6 @@ fn acknowledged_changes_survive_kill_9() {
     let acknowledged: usize = clients.iter().map(|client| client.acknowledged).sum();
     assert!(acknowledged >= cycles * 10, "{acknowledged}");
     let orb = Orb::new().unwrap();
-    let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
+    let root: NamingContextExtRef = orb.string_to_reference(&server.url).unwrap();
     clients.iter_mut().for_each(|client| client.check(&root));
 }

@@ -102,8 +102,7 @@ const PUBLIC: &[&str] = &[
     "AnyValueRef",
     "Context",
     "Fixed",
-    "Implementation",
-    "Local",
+    "LocalRef",
     "LongDouble",
     "Native",
     "ObjectRef",
@@ -113,6 +112,7 @@ const PUBLIC: &[&str] = &[
     "SystemException",
     "TypeCode",
     "UserException",
+    "ValueImplementation",
     "ValueRef",
 ];
 

@@ -157,7 +157,7 @@ impl Any {
 
 #[cold]
 fn mismatch(kind: SystemExceptionKind, wanted: &TypeCode, found: &TypeCode) -> SystemException {
-    SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not stand for {found}"))
+    SystemException::new(kind, 0, Completion::No).because(format!("{wanted} does not represent {found}"))
 }
 
 /// Compares types and values. Different encodings of one value are equal.

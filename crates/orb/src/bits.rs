@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn flags() {
+    fn bit_mask_flags_combine() {
         let both = Rights::READ | Rights::WRITE;
         assert!(both.contains(Rights::READ) && !Rights::READ.contains(both));
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_keep_to_their_bits() {
+    fn bit_set_fields_do_not_change_other_bits() {
         let word = Word::default().with_low(0xff).with_signed(-3).with_flag(true);
         assert_eq!((word.low(), word.signed(), word.flag(), word.0), (7, -3, true, 0b1000_0000_1110_1111));
         assert_eq!((word.with_signed(15).signed(), word.with_signed(16).signed()), (15, -16));

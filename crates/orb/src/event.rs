@@ -15,7 +15,7 @@ use corelane_sys::process;
 use corelane_wire::giop::MessageKind;
 
 use crate::exception::SystemException;
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::text;
 
 /// An event of an ORB that no call can report. The program's callback runs on the thread in which
@@ -31,7 +31,7 @@ pub enum Event {
         /// The peer.
         peer: Peer,
         /// The fault.
-        fault: Fault,
+        fault: PeerFault,
     },
     /// An incomplete message did not continue within the pool's `read_stall_timeout`, and its
     /// connection is closed.
@@ -221,7 +221,7 @@ impl fmt::Display for Event {
         match self {
             Event::ProtocolFault { peer, fault } => write!(f, "{peer} broke the protocol: {fault}"),
             Event::ReadStalled { peer } => write!(f, "{peer} stopped in the middle of a message"),
-            Event::WriteTimedOut { peer } => write!(f, "{peer} does not read its replies: they wait for too long"),
+            Event::WriteTimedOut { peer } => write!(f, "{peer} has not read its replies for too long"),
             Event::MemoryBudgetExceeded { peer, bytes: octets } => {
                 write!(f, "{peer} was closed: its lane held too many octets, and {octets} of them were its own")
             }
@@ -232,7 +232,10 @@ impl fmt::Display for Event {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
             Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after } => {
-                write!(f, "{peer} was closed for a new connection: it had been draining for {after:?} and held {octets} octets")
+                write!(
+                    f,
+                    "{peer} was closed for a new connection: it had been draining for {after:?} and held {octets} octets"
+                )
             }
             Event::ConnectionRefused { peer, max_connections: most } => {
                 write!(f, "{peer} was refused: {most} connections are open")
@@ -250,7 +253,7 @@ impl fmt::Display for Event {
             Event::ReferenceWithoutAddress { type_id } => {
                 write!(
                     f,
-                    "a reference to an object of {type_id} has no address, because its ORB listens nowhere: give it one (`OrbBuilder::listen`)"
+                    "a reference to an object of {type_id} has no address, because its ORB does not listen: call `OrbBuilder::listen`"
                 )
             }
             Event::ManagerNeverActivated { manager } => f.write_str(&never_activated(manager)),
@@ -262,12 +265,15 @@ impl fmt::Display for Event {
                 )
             }
             Event::ReachableLane { pool, endpoint, ceiling: Some(ceiling) } => {
-                write!(f, "other machines can reach {pool} at {endpoint}: they may ask for priorities up to {ceiling}")
+                write!(
+                    f,
+                    "other machines can reach {pool} at {endpoint}: their clients may ask for priorities up to {ceiling}"
+                )
             }
             Event::ReachableLane { pool, endpoint, ceiling: None } => {
                 write!(
                     f,
-                    "other machines can reach {pool} at {endpoint}, which has no ceiling: they may not ask for a priority there"
+                    "other machines can reach {pool} at {endpoint}, which has no ceiling: their clients may not ask for a priority"
                 )
             }
             Event::RequestRefused { peer, operation, exception } => {
@@ -275,10 +281,13 @@ impl fmt::Display for Event {
             }
             Event::DeadlinePassed { operation, waited, remaining } => {
                 let operation = text::message(operation);
-                write!(f, "{operation} missed its deadline: it had {remaining:?} left when it was sent, and waited {waited:?}")
+                write!(
+                    f,
+                    "{operation} missed its deadline: it had {remaining:?} left when it was sent, and waited {waited:?}"
+                )
             }
             Event::Overrun { operation, declared, used } => {
-                write!(f, "{operation} took {used:?} of processor time and declares {declared:?}")
+                write!(f, "{operation} used {used:?} of processor time, and declares {declared:?}")
             }
             Event::OnewaysLost { peer, bytes: octets } => {
                 write!(f, "{octets} octets of oneways did not reach {peer}: the connection is broken")
@@ -343,7 +352,7 @@ pub struct EventCounts {
     /// Panics of servants ([`Event::ServantPanicked`]).
     pub servants_panicked: u64,
     /// Requests that arrived at one lane and ran in another lane.
-    pub handed_over: u64,
+    pub requests_handed_over: u64,
     /// Threads of pools whose priority or cores the kernel refused.
     pub priorities_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
@@ -507,7 +516,7 @@ pub(crate) struct Events {
     ends_cut: AtomicU64,
     refused: AtomicU64,
     panics: AtomicU64,
-    handed_over: AtomicU64,
+    requests_handed_over: AtomicU64,
     priorities_refused: AtomicU64,
     requests_refused: AtomicU64,
     deadlines_passed: AtomicU64,
@@ -527,8 +536,8 @@ impl Events {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn handed_over(&self) {
-        self.handed_over.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn request_handed_over(&self) {
+        self.requests_handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reports peers that had not read their last replies when a pool ended.
@@ -541,8 +550,8 @@ impl Events {
     /// CloseConnection a server closes gracefully, and with MessageError it states that it could
     /// not read a request.
     #[cold]
-    pub(crate) fn fault_of_server(&self, peer: &Peer, fault: Fault) {
-        if !matches!(fault, Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
+    pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {
+        if !matches!(fault, PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError)) {
             self.report(&Event::ProtocolFault { peer: peer.clone(), fault });
         }
     }
@@ -605,7 +614,7 @@ impl Events {
             draining_connections_evicted: read(&self.ends_cut),
             connections_refused: read(&self.refused),
             servants_panicked: read(&self.panics),
-            handed_over: read(&self.handed_over),
+            requests_handed_over: read(&self.requests_handed_over),
             priorities_refused: read(&self.priorities_refused),
             requests_refused: read(&self.requests_refused),
             deadlines_passed: read(&self.deadlines_passed),
@@ -625,7 +634,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_events_prints_ten_lines_a_second_and_says_what_it_left_out() {
+    fn flood_of_events_prints_ten_lines_per_second_and_counts_omitted_lines() {
         let (log, event) = (Log::new(), Event::ThreadFailed { message: "pool/l0: gone".into() });
         let now = Monotonic::now();
         let lines: Vec<String> = (0..500).filter_map(|_| log.line(&event, now)).collect();
@@ -664,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_do_not_hide_what_happens_in_the_process() {
+    fn events_of_peers_do_not_hide_events_of_the_process() {
         let (log, now) = (Log::new(), Monotonic::now());
         let printed = (0..1000_u16).filter_map(|flood| {
             let address = [10, 2, flood.to_be_bytes()[0], flood.to_be_bytes()[1] / 16];
@@ -700,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_one_line_whatever_peers_say() {
+    fn event_is_one_line_for_any_text_of_a_peer() {
         let operation = "op\n\x1b[2J".repeat(1 << 20);
         let exception = SystemException::bad_operation().because(operation.clone());
         let peer = || Peer::Unknown;

@@ -25,7 +25,7 @@ use crate::text;
 /// ```
 #[derive(Clone)]
 pub struct SystemException {
-    detail: Option<Box<Detail>>,
+    detail: Option<Box<FailureDetail>>,
     code: Code,
 }
 
@@ -64,11 +64,11 @@ impl Code {
 
 /// Information about the cause of a failure, which the ORB adds to an exception.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Detail {
+pub struct FailureDetail {
     /// The endpoint to which the call was going, in corbaloc syntax.
     pub endpoint: Option<String>,
     /// The phase in which the call failed.
-    pub phase: Option<Phase>,
+    pub phase: Option<CallPhase>,
     /// Time from the start of the call to the failure; from the start of the phase if the call's
     /// start is not known.
     pub elapsed: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Detail {
 /// A phase of an invocation that can fail or time out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Phase {
+pub enum CallPhase {
     /// Waiting for a free connection of the pool.
     Acquire,
     /// Making a connection.
@@ -90,13 +90,13 @@ pub enum Phase {
     Wait,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for CallPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Phase::Acquire => "waiting for a free connection",
-            Phase::Connect => "connecting",
-            Phase::Send => "sending the request",
-            Phase::Wait => "waiting for the reply",
+            CallPhase::Acquire => "waiting for a free connection",
+            CallPhase::Connect => "connecting",
+            CallPhase::Send => "sending the request",
+            CallPhase::Wait => "waiting for the reply",
         })
     }
 }
@@ -125,16 +125,16 @@ impl SystemException {
     /// Returns the exception with `detail`, which replaces an earlier detail.
     #[cold]
     #[must_use]
-    pub fn with_detail(mut self, detail: Detail) -> Self {
+    pub fn with_detail(mut self, detail: FailureDetail) -> Self {
         self.detail = Some(Box::new(detail));
         self
     }
 
-    /// Returns the exception with a message about the cause, in its [`Detail`].
+    /// Returns the exception with a message about the cause, in its [`FailureDetail`].
     #[cold]
     #[must_use]
     pub fn because(self, message: impl Into<String>) -> Self {
-        self.with_detail(Detail { message: message.into(), ..Detail::default() })
+        self.with_detail(FailureDetail { message: message.into(), ..FailureDetail::default() })
     }
 
     /// Returns the name of the minor code if it belongs to the OMG or to this ORB;
@@ -149,7 +149,7 @@ impl SystemException {
 
     /// Returns the exception with another completion status.
     #[must_use]
-    pub fn completed_as(mut self, completed: Completion) -> Self {
+    pub fn with_completion(mut self, completed: Completion) -> Self {
         self.code = Code::new(self.kind(), self.minor(), completed);
         self
     }
@@ -175,7 +175,7 @@ impl SystemException {
     /// Returns the ORB's information about the cause. Returns `None` for an exception that the peer
     /// sent.
     #[must_use]
-    pub fn detail(&self) -> Option<&Detail> {
+    pub fn detail(&self) -> Option<&FailureDetail> {
         self.detail.as_deref()
     }
 
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_exception_is_two_words_and_so_is_a_result_with_one() {
+    fn system_exception_and_its_result_have_two_words() {
         assert_eq!(size_of::<Result<(), SystemException>>(), 16);
     }
 
@@ -285,7 +285,7 @@ mod tests {
             for completed in [Completion::Yes, Completion::No, Completion::Maybe] {
                 let exception = SystemException::new(*kind, minor, completed);
                 assert_eq!((exception.kind(), exception.minor(), exception.completed()), (*kind, minor, completed));
-                let again = SystemException::new(*kind, minor, Completion::No).completed_as(completed);
+                let again = SystemException::new(*kind, minor, Completion::No).with_completion(completed);
                 assert_eq!(again, exception);
             }
         }
@@ -295,9 +295,9 @@ mod tests {
     fn the_text_names_exception_minor_vendor_and_cause() {
         let lost =
             SystemException::new(SystemExceptionKind::Timeout, minor::timeout::REPLY_END_TIME, Completion::Maybe)
-                .with_detail(Detail {
+                .with_detail(FailureDetail {
                     endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
-                    phase: Some(Phase::Wait),
+                    phase: Some(CallPhase::Wait),
                     elapsed: Some(Duration::from_millis(300)),
                     message: String::new(),
                 });

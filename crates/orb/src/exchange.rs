@@ -4,7 +4,7 @@ use std::io;
 
 use corelane_wire::cdr::MemoryRefusal;
 
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 
 /// The part of a request that the transport accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum ExchangeError {
     /// The transport failed, or the peer closed the connection.
     Io(io::Error),
     /// The peer broke the protocol, or sent CloseConnection or MessageError.
-    Fault(Fault),
+    Fault(PeerFault),
     TimedOut,
     /// The caller used its canceller.
     Cancelled,
@@ -38,8 +38,8 @@ impl From<io::Error> for ExchangeError {
     }
 }
 
-impl From<Fault> for ExchangeError {
-    fn from(fault: Fault) -> Self {
+impl From<PeerFault> for ExchangeError {
+    fn from(fault: PeerFault) -> Self {
         ExchangeError::Fault(fault)
     }
 }

@@ -9,7 +9,7 @@ use corelane_wire::giop::MessageKind;
 /// A violation of the protocol by the peer. The connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum PeerFault {
     /// The bytes are not GIOP, or exceed a limit.
     Protocol(ProtocolFault),
     /// A message of a kind that this side does not accept.
@@ -18,24 +18,24 @@ pub enum Fault {
     Malformed(CdrError),
 }
 
-impl From<ProtocolFault> for Fault {
+impl From<ProtocolFault> for PeerFault {
     fn from(fault: ProtocolFault) -> Self {
-        Fault::Protocol(fault)
+        PeerFault::Protocol(fault)
     }
 }
 
-impl From<CdrError> for Fault {
+impl From<CdrError> for PeerFault {
     fn from(error: CdrError) -> Self {
-        Fault::Malformed(error)
+        PeerFault::Malformed(error)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PeerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Protocol(fault) => fault.fmt(f),
-            Fault::Unexpected(kind) => write!(f, "an unexpected {kind:?} message"),
-            Fault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
+            PeerFault::Protocol(fault) => fault.fmt(f),
+            PeerFault::Unexpected(kind) => write!(f, "an unexpected {kind:?} message"),
+            PeerFault::Malformed(error) => write!(f, "a message header in which {}", error.text()),
         }
     }
 }

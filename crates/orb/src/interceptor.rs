@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use corelane_net::Peer;
 use corelane_wire::giop::Contexts;
 
-use crate::exception::{Completion, Detail, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
 /// Application code that an ORB calls before and after each request.
 /// [`OrbBuilder::interceptor`](crate::OrbBuilder::interceptor) sets it.
@@ -43,7 +43,11 @@ pub trait Interceptor: Send + Sync + 'static {
     /// # Errors
     /// The exception that the caller gets. The request is then not sent, and there is no further
     /// attempt.
-    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &mut AddedServiceContexts,
+    ) -> Result<(), SystemException> {
         let _ = (request, contexts);
         Ok(())
     }
@@ -61,7 +65,7 @@ pub trait Interceptor: Send + Sync + 'static {
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
-        contexts: &ReceivedContexts<'_>,
+        contexts: &RequestServiceContexts<'_>,
     ) -> Result<(), SystemException> {
         let _ = (request, contexts);
         Ok(())
@@ -74,7 +78,11 @@ pub trait Interceptor: Send + Sync + 'static {
 }
 
 impl<T: Interceptor + ?Sized> Interceptor for Arc<T> {
-    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &mut AddedServiceContexts,
+    ) -> Result<(), SystemException> {
         (**self).send_request(request, contexts)
     }
 
@@ -85,7 +93,7 @@ impl<T: Interceptor + ?Sized> Interceptor for Arc<T> {
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
-        contexts: &ReceivedContexts<'_>,
+        contexts: &RequestServiceContexts<'_>,
     ) -> Result<(), SystemException> {
         (**self).receive_request(request, contexts)
     }
@@ -162,7 +170,7 @@ pub enum RequestOutcome<'r> {
     #[non_exhaustive]
     Failed {
         /// The server's address and the reason.
-        detail: &'r Detail,
+        detail: &'r FailureDetail,
     },
     /// In the client: the program dropped a deferred call.
     Abandoned,
@@ -170,9 +178,9 @@ pub enum RequestOutcome<'r> {
 
 /// The service contexts that an [`Interceptor`] adds to a request.
 #[derive(Debug, Default)]
-pub struct AddedContexts(Vec<(u32, Vec<u8>)>);
+pub struct AddedServiceContexts(Vec<(u32, Vec<u8>)>);
 
-impl AddedContexts {
+impl AddedServiceContexts {
     /// Adds a service context. `data` is the encoded content; contexts of the OMG are
     /// encapsulations. The OMG registers the ids; docs/wire-extensions.md lists the ids that the
     /// ORB uses.
@@ -187,9 +195,9 @@ impl AddedContexts {
 
 /// The service contexts of a received request.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceivedContexts<'m>(pub(crate) Contexts<'m>);
+pub struct RequestServiceContexts<'m>(pub(crate) Contexts<'m>);
 
-impl<'m> ReceivedContexts<'m> {
+impl<'m> RequestServiceContexts<'m> {
     /// Returns the data of the first service context with this id.
     #[must_use]
     pub fn find(&self, id: u32) -> Option<&'m [u8]> {
@@ -211,7 +219,11 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     /// # Errors
     /// The first exception that an interceptor raises. The interceptors before it have then
     /// received this outcome.
-    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException>;
+    fn send_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &mut AddedServiceContexts,
+    ) -> Result<(), SystemException>;
 
     fn receive_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
 
@@ -223,7 +235,7 @@ pub(crate) trait InterceptionPoints: fmt::Debug + Send + Sync {
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
-        contexts: &ReceivedContexts<'_>,
+        contexts: &RequestServiceContexts<'_>,
     ) -> Result<(), SystemException>;
 
     fn send_reply(&self, request: &RequestInfo<'_>, outcome: &RequestOutcome<'_>);
@@ -295,7 +307,11 @@ impl InterceptionPoints for InterceptorChain {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn send_request(&self, request: &RequestInfo<'_>, contexts: &mut AddedContexts) -> Result<(), SystemException> {
+    fn send_request(
+        &self,
+        request: &RequestInfo<'_>,
+        contexts: &mut AddedServiceContexts,
+    ) -> Result<(), SystemException> {
         self.enter(
             |interceptor| interceptor.send_request(request, contexts),
             |interceptor, outcome| interceptor.receive_reply(request, outcome),
@@ -309,7 +325,7 @@ impl InterceptionPoints for InterceptorChain {
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,
-        contexts: &ReceivedContexts<'_>,
+        contexts: &RequestServiceContexts<'_>,
     ) -> Result<(), SystemException> {
         self.enter(
             |interceptor| interceptor.receive_request(request, contexts),

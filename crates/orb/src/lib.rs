@@ -95,19 +95,21 @@ pub use corelane_wire::{
 };
 pub use current::{Current, current};
 pub use event::{Event, EventCounts};
-pub use exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind, UserException};
-pub use fault::Fault;
-pub use interceptor::{AddedContexts, Interceptor, ReceivedContexts, RequestInfo, RequestOutcome};
-pub use invocation::{Deferred, Operation, Reply};
-pub use local::{Local, Native};
+pub use exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind, UserException};
+pub use fault::PeerFault;
+pub use interceptor::{AddedServiceContexts, Interceptor, RequestInfo, RequestOutcome, RequestServiceContexts};
+pub use invocation::{DeferredCall, Operation, Reply};
+pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
-pub use policy::{CallPolicies, PoolExhausted, RebindMode, SyncScope, Timeout, with_call_policies};
+pub use policy::{CallPolicies, PoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
 pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]
-pub use value::{Abstract, AnyValueRef, Implementation, ValueBase, ValueFactories, ValueGraph, ValueRef, ValueState};
+pub use value::{
+    Abstract, AnyValueRef, ValueBase, ValueFactories, ValueGraph, ValueImplementation, ValueRef, ValueState,
+};
 
 /// Names that nearly every client and server uses: `use corelane::prelude::*;`.
 pub mod prelude {

@@ -8,27 +8,27 @@ use std::sync::Arc;
 
 use corelane_wire::{CdrError, Decoder, Encoder};
 
-/// A reference to an object of a local interface: `Local<dyn I>`, which generated code calls
+/// A reference to an object of a local interface: `LocalRef<dyn I>`, which generated code calls
 /// `IRef`. Clones denote the same object; equality and hashing compare objects by identity. A nil
-/// reference is `None` of `Option<Local<dyn I>>`.
+/// reference is `None` of `Option<LocalRef<dyn I>>`.
 ///
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use corelane::Local;
+/// use corelane::LocalRef;
 /// trait Clock { fn hour(&self) -> u32; }
 /// struct Noon;
 /// impl Clock for Noon { fn hour(&self) -> u32 { 12 } }
-/// let clock: Local<dyn Clock> = Local::from(Arc::new(Noon) as Arc<dyn Clock>);
+/// let clock: LocalRef<dyn Clock> = LocalRef::from(Arc::new(Noon) as Arc<dyn Clock>);
 /// assert_eq!(clock.hour(), 12);
 /// assert_eq!(clock, clock.clone());
 /// ```
-pub struct Local<T: ?Sized>(Arc<T>);
+pub struct LocalRef<T: ?Sized>(Arc<T>);
 
 /// A value of an IDL `native` type. It can have any Rust type.
-pub type Native = Local<dyn Any + Send + Sync>;
+pub type Native = LocalRef<dyn Any + Send + Sync>;
 
-impl<T: ?Sized> Local<T> {
+impl<T: ?Sized> LocalRef<T> {
     /// Returns the object itself.
     #[must_use]
     pub fn into_arc(self) -> Arc<T> {
@@ -36,13 +36,13 @@ impl<T: ?Sized> Local<T> {
     }
 }
 
-impl<T: ?Sized> From<Arc<T>> for Local<T> {
+impl<T: ?Sized> From<Arc<T>> for LocalRef<T> {
     fn from(object: Arc<T>) -> Self {
-        Local(object)
+        LocalRef(object)
     }
 }
 
-impl<T: ?Sized> Deref for Local<T> {
+impl<T: ?Sized> Deref for LocalRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -50,29 +50,29 @@ impl<T: ?Sized> Deref for Local<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Local<T> {
+impl<T: ?Sized> Clone for LocalRef<T> {
     fn clone(&self) -> Self {
-        Local(Arc::clone(&self.0))
+        LocalRef(Arc::clone(&self.0))
     }
 }
 
-impl<T: ?Sized> PartialEq for Local<T> {
+impl<T: ?Sized> PartialEq for LocalRef<T> {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
     }
 }
 
-impl<T: ?Sized> Eq for Local<T> {}
+impl<T: ?Sized> Eq for LocalRef<T> {}
 
-impl<T: ?Sized> Hash for Local<T> {
+impl<T: ?Sized> Hash for LocalRef<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Arc::as_ptr(&self.0).cast::<()>().hash(state);
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Local<T> {
+impl<T: ?Sized> fmt::Debug for LocalRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Local({:p})", Arc::as_ptr(&self.0).cast::<()>())
+        write!(f, "LocalRef({:p})", Arc::as_ptr(&self.0).cast::<()>())
     }
 }
 

@@ -102,7 +102,7 @@ mod tests {
     use super::LongDouble;
 
     #[test]
-    fn every_kind_of_f64_comes_back() {
+    fn every_kind_of_f64_survives_conversion_to_long_double() {
         for value in [0.0, -0.0, 1.0, -2.5, 1e10, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, f64::NEG_INFINITY] {
             assert_eq!(LongDouble::from_f64(value).to_f64().to_bits(), value.to_bits(), "{value}");
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_those_of_binary128() {
+    fn long_double_has_the_bits_of_binary128() {
         let one = LongDouble::from_f64(1.0).0;
         assert_eq!((one[0], one[1], one[2]), (0x3f, 0xff, 0));
         // The smallest subnormal f64 is 2^-1074. In binary128 that is 0x3bcd << 112 (16383 - 1074 =

@@ -17,7 +17,7 @@ use crate::server::admission;
 use crate::server::parked_request::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS};
 use crate::thread_context::thread_number;
 
-type Job = Box<dyn FnOnce() + Send>;
+type MainThreadJob = Box<dyn FnOnce() + Send>;
 
 /// Requests and deactivations that wait for the main thread.
 pub(crate) struct MainQueue {
@@ -31,10 +31,10 @@ pub(crate) struct MainQueue {
 }
 
 struct State {
-    requests: VecDeque<(Job, usize)>,
+    requests: VecDeque<(MainThreadJob, usize)>,
     /// Jobs that end activations. Other threads wait for these jobs, so none is dropped. There is
     /// at most one for each active object.
-    deactivations: VecDeque<Job>,
+    deactivations: VecDeque<MainThreadJob>,
     /// Size of the queued requests in bytes.
     request_bytes: usize,
     stopped: bool,
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl State {
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<MainThreadJob> {
         if let Some(end) = self.deactivations.pop_front() {
             return Some(end);
         }
@@ -71,7 +71,7 @@ impl MainQueue {
 
     /// Queues work that holds `octets` bytes of a request. Returns false if the queue has stopped
     /// or has too many bytes; the caller then replies with TRANSIENT 1.
-    pub(crate) fn push_request(&self, work: Job, octets: usize) -> bool {
+    pub(crate) fn push_request(&self, work: MainThreadJob, octets: usize) -> bool {
         let mut state = self.state.lock();
         if state.stopped
             || state.requests.len() >= MAX_PARKED_REQUESTS
@@ -86,7 +86,7 @@ impl MainQueue {
     }
 
     /// Queues a job that ends an activation. Returns the job if the queue has stopped.
-    pub(crate) fn push_deactivation(&self, end: Job) -> Result<(), Job> {
+    pub(crate) fn push_deactivation(&self, end: MainThreadJob) -> Result<(), MainThreadJob> {
         {
             let mut state = self.state.lock();
             if state.stopped {
@@ -172,7 +172,7 @@ impl MainQueue {
 
     /// Stops the queue and drops the queued requests. The caller must run the returned jobs, which
     /// end activations.
-    pub(crate) fn stop(&self) -> impl Iterator<Item = Job> + use<> {
+    pub(crate) fn stop(&self) -> impl Iterator<Item = MainThreadJob> + use<> {
         let mut state = self.state.lock();
         state.stopped = true;
         let (dropped, ends) = (std::mem::take(&mut state.requests), std::mem::take(&mut state.deactivations));
@@ -213,7 +213,7 @@ mod tests {
         let (queue, ended) = (MainQueue::new(), Arc::new(AtomicUsize::new(0)));
         let end = || {
             let ended = Arc::clone(&ended);
-            Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as Job
+            Box::new(move || _ = ended.fetch_add(1, Ordering::Relaxed)) as MainThreadJob
         };
         assert!((0..MAX_PARKED_REQUESTS).all(|_| queue.push_request(Box::new(|| {}), 0)));
         assert!((0..=MAX_PARKED_REQUESTS).all(|_| queue.push_deactivation(end()).is_ok()));

@@ -10,7 +10,7 @@ pub use crate::any::ReferenceWithTypeCode;
 pub use crate::bits::BitField;
 pub use crate::exception::{SystemException, UserException};
 pub use crate::invocation::{Operation, Reply};
-pub use crate::local::{Local, read_local, write_local};
+pub use crate::local::{LocalRef, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};
 pub use crate::operation_table::OperationTable;
 pub use crate::servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
@@ -19,6 +19,6 @@ pub use crate::trail::At;
 pub use crate::value::TypedValue;
 #[cfg(feature = "valuetype")]
 pub use crate::value::{
-    Abstract, Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,
+    Abstract, Inherits, ValueBase, ValueImplementation, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,
     read_abstract, read_value, write_abstract, write_value,
 };

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_released_between_two_looks_was_used() {
+    fn memory_released_since_the_last_query_counts_as_used() {
         let total = Arc::new(ByteBudget::new(100));
         assert!(!total.was_used());
         let mut share = MemoryShare::new(&total);

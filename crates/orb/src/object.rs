@@ -128,7 +128,7 @@ impl ObjectRef {
     }
 
     /// Returns a reference to the same object with its own spin policy: how long callers poll for a
-    /// reply before they sleep. It replaces the ORB's policy
+    /// reply before they sleep. This policy replaces the ORB's policy
     /// ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). The new reference shares
     /// connections only with references of the same policy.
     #[must_use]
@@ -142,7 +142,7 @@ impl ObjectRef {
     /// Returns a reference to the same object with these real-time policies. Other real-time
     /// policies come from the calling thread
     /// ([`rt::with_client_policies`](crate::rt::with_client_policies)) and the ORB
-    /// ([`RtConfig::client`](crate::rt::RtConfig::client)).
+    /// ([`RtConfig::client_policies`](crate::rt::RtConfig::client_policies)).
     ///
     /// # Errors
     /// BAD_PARAM for invalid priority bands. If the policies contradict the object's policies, the
@@ -230,7 +230,7 @@ impl ObjectRef {
     /// For generated code: returns the servant if calls [bypass the POA](Self::with_poa_bypass) and
     /// an earlier call has used the interface `I`.
     #[inline]
-    pub fn direct<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
+    pub fn bypass_servant<I: ?Sized + Send + Sync + 'static>(&self) -> Option<&I> {
         self.bypass.as_ref()?.find()
     }
 

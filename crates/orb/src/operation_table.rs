@@ -61,7 +61,7 @@ impl OperationTable {
     ///
     /// At compile time as [`new`](Self::new) does, and if the numbers of times and names differ.
     #[must_use]
-    pub const fn timed(
+    pub const fn with_wcet(
         seed: u64,
         displacements: &'static [u16],
         names: &'static [&'static str],
@@ -78,7 +78,7 @@ impl OperationTable {
     /// The errors of `run`; TIMEOUT with [`OVERRUN`](crate::minor::OVERRUN) if the operation used
     /// too much time and the ORB is configured to drop the results of such operations.
     #[inline]
-    pub fn watch<'m>(
+    pub fn run_measured<'m>(
         &self,
         operation: Option<usize>,
         call: &mut ServerCall<'m>,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_every_name_and_nothing_else() {
+    fn table_finds_every_operation_and_no_other_name() {
         let names = ["echo", "cube_octet", "_get_level", "x"];
         let (seed, order) = (0..)
             .find_map(|seed| {

@@ -100,10 +100,11 @@ impl Orb {
     /// # Errors
     /// The errors of both steps; INV_OBJREF for a nil reference and for an object that has another
     /// interface.
-    pub fn reference<R: Reference>(&self, text: &str) -> Result<R, SystemException> {
+    pub fn string_to_reference<R: Reference>(&self, text: &str) -> Result<R, SystemException> {
         let refused = |why| SystemException::new(Kind::InvObjref, 0, Completion::No).because(why);
         let object = self.string_to_object(text)?.ok_or_else(|| refused("the reference is nil".to_owned()))?;
-        R::narrow(&object)?.ok_or_else(|| refused(format!("the object is no {}", R::REPOSITORY_ID)))
+        R::narrow(&object)?
+            .ok_or_else(|| refused(format!("the object does not have the interface {}", R::REPOSITORY_ID)))
     }
 
     /// Binds the plain object key `key` to `reference`, so that `corbaloc::host:port/key` reaches

@@ -187,7 +187,7 @@ impl OrbContext {
     /// priority to a code point.
     #[cold]
     pub(crate) fn set_code_point(&self, stream: &dyn Stream, priority: Priority) {
-        if let Some(dscp) = self.config.rt.network.as_ref().and_then(|network| network.to_dscp(priority))
+        if let Some(dscp) = self.config.rt.network_mapping.as_ref().and_then(|network| network.to_dscp(priority))
             && let Err(error) = stream.set_dscp(dscp)
         {
             // Without the code point the connection still works, so the refusal is only reported.
@@ -209,8 +209,9 @@ impl OrbContext {
     #[cold]
     fn unusable_error(&self) -> Result<(), SystemException> {
         if self.is_forked_copy() {
-            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No)
-                .because("this process was forked from the process that made the ORB; make a new ORB in this process"));
+            return Err(SystemException::new(Kind::BadInvOrder, 0, Completion::No).because(
+                "this process was forked from the process that made the ORB; make a new ORB in this process",
+            ));
         }
         Err(SystemException::new(Kind::BadInvOrder, minor::bad_inv_order::ORB_SHUT_DOWN, Completion::No)
             .because("the ORB has been shut down"))

@@ -88,7 +88,7 @@ pub enum RebindMode {
 
 /// What a call does if its server already has the maximum number of connections and all are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolExhausted {
+pub enum PoolExhaustedAction {
     /// The call waits for a connection until its deadline. Waiting calls have no order, and a new
     /// call may overtake them.
     #[default]
@@ -113,7 +113,7 @@ pub struct CallPolicies {
     /// the call pauses for a random time. The maximum pause is 10 ms at first and doubles with each
     /// retry, up to one second. If the call's deadline would pass during the pause, the call raises
     /// TRANSIENT at once.
-    pub retry_transient: Option<u8>,
+    pub max_transient_retries: Option<u8>,
     /// The changes that the ORB may make to a reference's binding; [`RebindMode::Transparent`] if
     /// not set.
     pub rebind: Option<RebindMode>,
@@ -121,8 +121,13 @@ pub struct CallPolicies {
 
 impl CallPolicies {
     /// No policies: every field is `None`.
-    pub const NONE: Self =
-        CallPolicies { timeout: None, connect_timeout: None, sync_scope: None, retry_transient: None, rebind: None };
+    pub const NONE: Self = CallPolicies {
+        timeout: None,
+        connect_timeout: None,
+        sync_scope: None,
+        max_transient_retries: None,
+        rebind: None,
+    };
 
     /// Returns these policies, with each unset policy taken from `wider`, the next level away from
     /// the call.
@@ -133,7 +138,7 @@ impl CallPolicies {
             timeout: self.timeout.or(wider.timeout),
             connect_timeout: self.connect_timeout.or(wider.connect_timeout),
             sync_scope: self.sync_scope.or(wider.sync_scope),
-            retry_transient: self.retry_transient.or(wider.retry_transient),
+            max_transient_retries: self.max_transient_retries.or(wider.max_transient_retries),
             rebind: self.rebind.or(wider.rebind),
         }
     }
@@ -246,11 +251,11 @@ mod tests {
         let near = CallPolicies { timeout: Some(Timeout::Never), ..CallPolicies::NONE };
         let far = CallPolicies {
             timeout: Some(Duration::from_secs(3).into()),
-            retry_transient: Some(2),
+            max_transient_retries: Some(2),
             ..CallPolicies::NONE
         };
         let both = near.or(far);
-        assert_eq!((both.timeout, both.retry_transient), (Some(Timeout::Never), Some(2)));
+        assert_eq!((both.timeout, both.max_transient_retries), (Some(Timeout::Never), Some(2)));
     }
 
     /// Covers each policy in four cases: set at the nearer level, at the wider level, at both
@@ -261,14 +266,14 @@ mod tests {
             timeout: Some(Timeout::Never),
             connect_timeout: Some(Duration::from_secs(1)),
             sync_scope: Some(SyncScope::Server),
-            retry_transient: Some(1),
+            max_transient_retries: Some(1),
             rebind: Some(RebindMode::NoRebind),
         };
         let far = CallPolicies {
             timeout: Some(Timeout::Coarse(Duration::from_secs(9))),
             connect_timeout: Some(Duration::from_secs(9)),
             sync_scope: Some(SyncScope::None),
-            retry_transient: Some(9),
+            max_transient_retries: Some(9),
             rebind: Some(RebindMode::NoReconnect),
         };
         assert_eq!(near.or(far), near);
@@ -279,11 +284,11 @@ mod tests {
 
     #[test]
     fn thread_policies_nest_and_end_with_their_scope() {
-        let outer = CallPolicies { retry_transient: Some(1), ..CallPolicies::NONE };
+        let outer = CallPolicies { max_transient_retries: Some(1), ..CallPolicies::NONE };
         let inner = CallPolicies { sync_scope: Some(SyncScope::Target), ..CallPolicies::NONE };
         with_call_policies(outer, || {
             with_call_policies(inner, || {
-                assert_eq!(thread_policies().retry_transient, Some(1));
+                assert_eq!(thread_policies().max_transient_retries, Some(1));
                 assert_eq!(thread_policies().sync_scope, Some(SyncScope::Target));
             });
             assert_eq!(thread_policies().sync_scope, None);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_peer_ends_the_line_or_drives_a_terminal() {
+    fn special_characters_of_a_peer_are_escaped() {
         let text = "a\nb\r\x1b[2Jc\0\u{202e}d\u{2028}\u{85}\u{feff}\u{7f}\t";
         assert_eq!(shown(text.as_bytes()), r"a\nb\r\u{1b}[2Jc\0\u{202e}d\u{2028}\u{85}\u{feff}\u{7f}\t");
         assert_eq!(shown(b"\xffop\xc3"), r"\xffop\xc3");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_and_its_length_said() {
+    fn long_text_is_cut_and_its_length_is_added() {
         assert_eq!(shown(&[b'x'; 256]), "x".repeat(256));
         assert_eq!(shown(&[b'x'; 8 << 20]), format!("{}... (8388608 octets)", "x".repeat(256)));
         assert_eq!(shown("ä".repeat(200).as_bytes()), format!("{}... (400 octets)", "ä".repeat(128)));

@@ -95,14 +95,14 @@ fn record_scheduling(native: Option<Scheduling>) {
 /// Returns the lane of the calling thread. A thread of another ORB counts as a thread of the
 /// application.
 pub(crate) fn current_lane(stamp: u64) -> LaneIdentity {
-    let station = SERVED_LANE.get();
-    if station.stamp == stamp { station } else { OUTSIDE_LANES }
+    let identity = SERVED_LANE.get();
+    if identity.stamp == stamp { identity } else { OUTSIDE_LANES }
 }
 
 /// Returns true if the calling thread belongs to no real-time pool of any ORB.
 #[inline]
 pub(crate) fn is_outside_rt_pools() -> bool {
-    let pool = SERVED_LANE.with(|station| station.get().pool);
+    let pool = SERVED_LANE.with(|identity| identity.get().pool);
     pool == DEFAULT_POOL || pool == NO_POOL
 }
 
@@ -253,8 +253,8 @@ impl RequestScope {
     /// the pool and lane at which the request arrived.
     #[inline]
     pub(crate) fn begin(connection: u64, arrived_at: (u32, u32)) -> Self {
-        let station = SERVED_LANE.get();
-        let handed_over = arrived_at != (station.pool, station.lane);
+        let identity = SERVED_LANE.get();
+        let handed_over = arrived_at != (identity.pool, identity.lane);
         RequestScope(CURRENT_REQUEST.replace(CurrentRequest { connection, handed_over }))
     }
 }
@@ -294,12 +294,12 @@ pub struct ServedBy {
 /// Describes the thread, lane and connection that serve the current request of the calling thread.
 #[must_use]
 pub fn served_by() -> ServedBy {
-    let (station, request) = (SERVED_LANE.get(), CURRENT_REQUEST.get());
-    let threadpool = (!station.serves_default_pool()).then_some(ThreadpoolId::from_number(station.pool));
+    let (identity, request) = (SERVED_LANE.get(), CURRENT_REQUEST.get());
+    let threadpool = (!identity.serves_default_pool()).then_some(ThreadpoolId::from_number(identity.pool));
     ServedBy {
         threadpool,
-        lane: usize::try_from(station.lane).unwrap_or(usize::MAX),
-        priority: (station.priority >= 0).then_some(station.priority),
+        lane: usize::try_from(identity.lane).unwrap_or(usize::MAX),
+        priority: (identity.priority >= 0).then_some(identity.priority),
         thread: std::thread::current().name().unwrap_or_default().to_owned(),
         tid: thread::current_tid().as_raw(),
         native: thread::scheduling(None).ok(),

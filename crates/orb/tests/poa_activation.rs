@@ -37,7 +37,7 @@ fn wrong<T: Debug>(result: Result<T, PoaError>, allowed: bool, what: &str, polic
 }
 
 #[test]
-fn which_policies_allow_which_operation() {
+fn operations_are_permitted_by_the_policies_of_the_specification() {
     let world = World::new();
     let foreign = world.root.activate(&number(1)).unwrap();
     for (number_of, policies) in legal_policies().into_iter().enumerate() {
@@ -98,7 +98,7 @@ fn which_policies_allow_which_operation() {
 }
 
 #[test]
-fn a_servant_is_active_once_or_several_times() {
+fn id_uniqueness_limits_the_activations_of_a_servant() {
     let world = World::new();
     for policies in
         legal_policies().into_iter().filter(|policies| policies.servant_retention == ServantRetention::Retain)
@@ -159,7 +159,7 @@ fn a_servant_is_active_once_or_several_times() {
 }
 
 #[test]
-fn implicit_activation() {
+fn use_of_a_servant_activates_it_with_implicit_activation() {
     let world = World::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
         for id_uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
@@ -178,7 +178,7 @@ fn implicit_activation() {
 }
 
 #[test]
-fn a_servant_that_runs_knows_its_object() {
+fn running_servant_finds_its_object() {
     let world = World::new();
     let both: Arc<Mutex<Option<(Poa, Servant)>>> = Arc::default();
     let look = |both: &Arc<Mutex<Option<(Poa, Servant)>>>| {

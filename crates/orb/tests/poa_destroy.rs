@@ -16,7 +16,7 @@ use poa::*;
 const ENDING: (Kind, u32, Completion) = (Kind::Transient, 4, Completion::No);
 
 #[test]
-fn children_have_names_of_their_own() {
+fn child_poas_have_unique_names() {
     let world = World::new();
     let a = world.poa("a", USER);
     let empty = world.poa("", USER);
@@ -38,7 +38,7 @@ fn children_have_names_of_their_own() {
 }
 
 #[test]
-fn policies_that_do_not_go_together_are_refused_with_their_index() {
+fn conflicting_policies_are_refused_with_their_index() {
     let world = World::new();
     let cases = [
         (PoaPolicies { servant_retention: ServantRetention::NonRetain, ..USER }, 6),
@@ -60,7 +60,7 @@ fn policies_that_do_not_go_together_are_refused_with_their_index() {
 }
 
 #[test]
-fn operations_on_a_destroyed_poa_do_not_exist() {
+fn operations_on_a_destroyed_poa_raise_object_not_exist() {
     let world = World::new();
     let poa = world.poa("a", PoaPolicies { id_uniqueness: IdUniqueness::Unique, ..RETAINING });
     let default = world.poa("d", DEFAULT);
@@ -171,7 +171,7 @@ fn destruction_while_requests_run() {
 }
 
 #[test]
-fn destruction_without_etherealization_lets_servants_go() {
+fn destruction_without_etherealization_drops_servants() {
     let world = World::new();
     let poa = world.poa("a", ACTIVATOR);
     let notes = Arc::new(Notes::default());
@@ -272,7 +272,7 @@ fn an_etherealizing_servant_manager_may_destroy_the_poa() {
 }
 
 #[test]
-fn a_name_used_again_serves_old_persistent_references_and_no_transient_ones() {
+fn recreated_poa_serves_old_persistent_references_and_no_transient_ones() {
     let world = World::new();
     for policies in [USER, RETAINING, PERSISTENT] {
         let activate = |poa: &Poa, answer| {
@@ -485,7 +485,7 @@ fn shutdown_lets_running_requests_answer() {
 }
 
 #[test]
-fn shutdown_destroys_everything() {
+fn shutdown_destroys_all_poas() {
     let world = World::new();
     let poa = world.poa("a", ACTIVATOR);
     let notes = Arc::new(Notes::default());
@@ -504,7 +504,7 @@ fn shutdown_destroys_everything() {
 
 /// Calls every operation of an ended ORB, of its manager factory and of its references.
 #[test]
-fn after_shutdown_every_operation_says_so() {
+fn every_operation_fails_after_shutdown() {
     const ENDED: (Kind, u32, Completion) = (Kind::BadInvOrder, 4, Completion::No);
     let world = World::new();
     let (orb, root) = (&world.server, &world.root);
@@ -521,7 +521,7 @@ fn after_shutdown_every_operation_says_so() {
 
     let of_the_orb = [
         ("string_to_object", orb.string_to_object(&typed).map(drop)),
-        ("reference", orb.reference::<ObjectRef>(&typed).map(drop)),
+        ("string_to_reference", orb.string_to_reference::<ObjectRef>(&typed).map(drop)),
         ("bind_key", orb.bind_key("key", &object)),
         ("register_initial_reference", orb.register_initial_reference("Name", &object)),
         ("resolve_initial_references", orb.resolve_initial_references("Known").map(drop)),

@@ -27,7 +27,7 @@ impl ServantActivator for Counts {
 /// Returns a POA with MAIN_THREAD, whose main thread is the calling thread. Another thread has
 /// deactivated an object of the POA, and the job that ends the activation waits in the main
 /// thread's queue.
-fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
+fn deactivated_object(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
     let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
     let poa = world.root.create_poa("main", Some(&manager), policies).unwrap();
@@ -43,7 +43,7 @@ fn one_on_its_way_out(world: &World) -> (Poa, Arc<Counts>) {
 fn shutdown_ends_objects_that_wait_for_the_main_thread() {
     for elsewhere in [false, true] {
         let world = World::new();
-        let (_poa, counts) = one_on_its_way_out(&world);
+        let (_poa, counts) = deactivated_object(&world);
         std::thread::scope(|scope| {
             let end = || world.server.shutdown(true).unwrap();
             if elsewhere { scope.spawn(end).join().unwrap() } else { end() }
@@ -54,7 +54,7 @@ fn shutdown_ends_objects_that_wait_for_the_main_thread() {
 }
 
 #[test]
-fn the_main_thread_runs_the_ends_that_it_waits_for() {
+fn main_thread_runs_the_deactivations_for_which_it_waits() {
     type Wait = fn(&Poa);
     let waits: [Wait; 3] = [
         |poa| poa.activate_object_with_id(&"x".into(), &number(2)).unwrap(),
@@ -63,7 +63,7 @@ fn the_main_thread_runs_the_ends_that_it_waits_for() {
     ];
     for wait in waits {
         let world = World::new();
-        let (poa, counts) = one_on_its_way_out(&world);
+        let (poa, counts) = deactivated_object(&world);
         wait(&poa);
         assert_eq!(counts.0.load(Ordering::SeqCst), 1);
         world.no_panics();
@@ -73,9 +73,9 @@ fn the_main_thread_runs_the_ends_that_it_waits_for() {
 /// The main thread waits for a servant. The servant waits for a deactivation, which waits for the
 /// main thread.
 #[test]
-fn the_main_thread_runs_ends_that_its_awaited_servant_waits_for() {
+fn main_thread_runs_deactivations_for_which_its_awaited_servant_waits() {
     let world = World::new();
-    let (poa, counts) = one_on_its_way_out(&world);
+    let (poa, counts) = deactivated_object(&world);
     let entered = Arc::new(AtomicUsize::new(0));
     let enters = Arc::clone(&entered);
     let waits = servant(move || {

@@ -22,7 +22,7 @@ fn own_manager(world: &World, name: &str, policies: PoaPolicies) -> Poa {
 }
 
 #[test]
-fn every_transition() {
+fn manager_changes_state_as_the_specification_says() {
     let world = World::new();
     type Step = fn(&PoaManager) -> Result<(), PoaError>;
     let steps: [(Step, ManagerState); 3] = [
@@ -77,7 +77,7 @@ fn managers_are_made_listed_and_found() {
 }
 
 #[test]
-fn discarding_and_inactive_managers_turn_requests_away() {
+fn discarding_and_inactive_managers_refuse_requests() {
     let world = World::new();
     for (name, policies) in [("a", RETAINING), ("b", USER), ("c", PERSISTENT), ("d", DEFAULT)] {
         let poa = own_manager(&world, name, policies);
@@ -279,7 +279,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
 }
 
 #[test]
-fn more_requests_than_fit_are_turned_away() {
+fn held_requests_are_bounded() {
     let world = World::new();
     let poa = own_manager(&world, "holding", USER);
     let object = poa.create_reference_with_id(&"x".into(), VALUE).unwrap();
@@ -443,7 +443,7 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
 /// From the second call on, a reference finds its object without a look-up of the POA. Operations
 /// that wait for requests also wait for such calls.
 #[test]
-fn later_calls_within_the_process_are_waited_for() {
+fn waits_for_completion_include_later_collocated_calls() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;
     let ends: [(End, bool, Option<Kind>); 4] = [
         (|poa, _| poa.manager().discard_requests(true), true, Some(Kind::Transient)),

@@ -213,7 +213,7 @@ fn the_result_of_a_servant_activator_reaches_the_client() {
 }
 
 #[test]
-fn a_manager_that_is_missing_or_panics() {
+fn missing_or_panicking_servant_manager_raises_an_exception() {
     struct Panics;
     impl ServantActivator for Panics {
         fn incarnate(&self, _: &ObjectId, _: &Poa) -> ServantResult<Option<Servant>> {
@@ -342,7 +342,7 @@ fn the_result_of_a_servant_locator_reaches_the_client() {
 }
 
 #[test]
-fn a_servant_of_another_interface_is_the_locators_fault() {
+fn servant_of_another_interface_raises_obj_adapter_2() {
     static OTHER: Operation = Operation::new("other");
     let world = World::new();
     let (object, lender) = located(&world, Ok(Some(number(6))));
@@ -354,7 +354,7 @@ fn a_servant_of_another_interface_is_the_locators_fault() {
 }
 
 #[test]
-fn locators_lend_one_servant_for_many_objects_at_once() {
+fn one_servant_of_a_locator_serves_many_objects_concurrently() {
     let world = World::new();
     let slow = Slow::default();
     let poa = world.poa("located", LOCATOR);
@@ -380,9 +380,9 @@ fn locators_lend_one_servant_for_many_objects_at_once() {
 }
 
 #[test]
-fn a_panic_is_unknown_and_the_policy_decides_if_the_object_stays_active() {
+fn panic_raises_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
-    for on_panic in [OnPanic::Keep, OnPanic::Deactivate] {
+    for on_panic in [ServantPanicAction::Keep, ServantPanicAction::Deactivate] {
         let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
         for way in WAYS {
             let id = ObjectId::from(&*format!("{way:?}"));
@@ -390,13 +390,13 @@ fn a_panic_is_unknown_and_the_policy_decides_if_the_object_stays_active() {
             let object = poa.id_to_reference(&id).unwrap();
             assert_eq!(refused(world.call(way, &object)), (Kind::Unknown, 0, Completion::Maybe));
             let again = refused(world.call(way, &object));
-            assert_eq!(again == NO_OBJECT, on_panic == OnPanic::Deactivate, "{way:?} {again:?}");
+            assert_eq!(again == NO_OBJECT, on_panic == ServantPanicAction::Deactivate, "{way:?} {again:?}");
         }
     }
 }
 
 #[test]
-fn the_implicit_operations_and_the_unknown_one() {
+fn implicit_operations_run_and_an_unknown_operation_is_refused() {
     static UNKNOWN: Operation = Operation::new("nonsense");
     let world = World::new();
     let object = world.root.activate(&number(1)).unwrap();
@@ -521,7 +521,7 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
 }
 
 #[test]
-fn hints_lead_to_the_same_objects_and_never_to_another() {
+fn key_hints_find_the_same_objects_and_never_another_object() {
     let world = World::new();
     let hinting = PoaPolicies { key_hints: KeyHints::Slots, ..PERSISTENT };
     let poa = world.poa("hinting", hinting);
@@ -571,7 +571,7 @@ fn hints_lead_to_the_same_objects_and_never_to_another() {
 }
 
 #[test]
-fn current_tells_the_innermost_upcall() {
+fn current_returns_the_innermost_upcall() {
     let world = World::new();
     let poa = world.poa("inner", USER);
     let long = ObjectId::from(&[b'y'; 100][..]);

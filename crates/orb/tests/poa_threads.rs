@@ -75,7 +75,7 @@ impl AdapterActivator for Managed {
 }
 
 #[test]
-fn a_single_thread_poa_runs_one_thing_at_a_time() {
+fn single_thread_poa_runs_one_request_at_a_time() {
     let world = World::new();
     for (name, policies) in [("a", USER), ("b", ACTIVATOR), ("c", LOCATOR), ("d", DEFAULT)] {
         let poa = world.poa(name, PoaPolicies { threading: Threading::SingleThread, ..policies });
@@ -282,7 +282,7 @@ fn perform_work_runs_one_request() {
 }
 
 #[test]
-fn a_call_that_no_main_thread_takes_ends_at_its_deadline() {
+fn call_without_a_main_thread_ends_at_its_deadline() {
     let world = World::new();
     let ran = Arc::new(AtomicBool::new(false));
     let runs = Arc::clone(&ran);
@@ -302,7 +302,7 @@ fn a_call_that_no_main_thread_takes_ends_at_its_deadline() {
 }
 
 #[test]
-fn the_main_thread_makes_and_ends_servants() {
+fn main_thread_runs_servant_activators() {
     struct InMain(ThreadId, AtomicUsize);
     impl InMain {
         fn check(&self) {
@@ -337,7 +337,7 @@ fn the_main_thread_makes_and_ends_servants() {
 }
 
 #[test]
-fn the_main_thread_makes_adapters() {
+fn main_thread_runs_adapter_activators() {
     struct InMain(ThreadId);
     impl AdapterActivator for InMain {
         fn unknown_adapter(&self, parent: &Poa, name: &str) -> Result<bool, SystemException> {
@@ -389,7 +389,7 @@ fn requests_that_wait_for_the_main_thread_are_bounded() {
 }
 
 #[test]
-fn an_orb_ends_with_requests_for_a_main_thread_that_never_came() {
+fn orb_shuts_down_with_requests_for_an_absent_main_thread() {
     let orb = Orb::builder().build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();

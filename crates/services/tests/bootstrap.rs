@@ -61,7 +61,7 @@ fn corbaname_leads_to_the_binding_in_the_name_service() {
     assert!(leads_to(&client, &at("/NameService#shop/orders.obj"), 1));
     assert!(leads_to(&client, &at("#%c3%a4%20b"), 2));
     // A URL without a name denotes the context itself.
-    let context: NamingContextRef = client.reference(&at("")).unwrap();
+    let context: NamingContextRef = client.string_to_reference(&at("")).unwrap();
     assert!(context.resolve(&name::to_name("shop").unwrap()).unwrap().is_some());
 
     for (rest, why) in [

@@ -28,7 +28,7 @@ impl Scene {
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
-        let root = client.reference(&naming.reference().as_object().to_string()).unwrap();
+        let root = client.string_to_reference(&naming.reference().as_object().to_string()).unwrap();
         Scene { server, naming, client, root }
     }
 
@@ -47,7 +47,7 @@ impl Scene {
         });
         let object = self.server.root_poa().activate(&servant).unwrap();
         self.server.root_poa().manager().activate().unwrap();
-        self.client.reference(&object.to_string()).unwrap()
+        self.client.string_to_reference(&object.to_string()).unwrap()
     }
 }
 

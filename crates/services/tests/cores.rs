@@ -23,7 +23,7 @@ impl Scene {
         AdmissionConfig::with_books(MemoryBooks::new(machine, limits)).serve(&server).unwrap();
         let client = Orb::new().unwrap();
         let Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        let tasks = client.reference(&format!("corbaloc::1.2@127.0.0.1:{port}/CorelaneTasks")).unwrap();
+        let tasks = client.string_to_reference(&format!("corbaloc::1.2@127.0.0.1:{port}/CorelaneTasks")).unwrap();
         Scene { server, client, tasks }
     }
 
@@ -34,7 +34,7 @@ impl Scene {
     /// Returns a client's reference to an object of the server, which is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = NamingConfig::new().serve(&self.server).unwrap();
-        self.client.reference(&naming.reference().as_object().to_string()).unwrap()
+        self.client.string_to_reference(&naming.reference().as_object().to_string()).unwrap()
     }
 }
 
@@ -133,7 +133,7 @@ fn task_reference_leads_to_its_target_until_the_task_ends() {
     scene.tasks.withdraw(promise.task, &promise.token).unwrap();
     // Uses a new ORB, because the first client remembers the forward of the old reference.
     let fresh = Orb::new().unwrap();
-    let ended: NamingContextExtRef = fresh.reference(&target.to_string()).unwrap();
+    let ended: NamingContextExtRef = fresh.string_to_reference(&target.to_string()).unwrap();
     assert_eq!(ended.new_context().unwrap_err().kind(), Kind::Transient);
     let elsewhere = scene.client.string_to_object("corbaloc::1.2@192.0.2.1:1/O").unwrap();
     assert_eq!(kind(scene.tasks.admit(&TaskSpec { target: elsewhere, ..spec.clone() })), Kind::BadParam);

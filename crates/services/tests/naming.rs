@@ -38,7 +38,7 @@ impl Scene {
         let server = Orb::builder().listen(address).build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
-        let root = client.reference(&naming.reference().to_text()).unwrap();
+        let root = client.string_to_reference(&naming.reference().to_text()).unwrap();
         Scene { server, naming, client, root }
     }
 
@@ -692,7 +692,7 @@ fn servers_that_refer_to_each_other_do_not_starve() {
     };
     let ((first_orb, first), (second_orb, second)) = (server(), server());
     let client = Orb::new().unwrap();
-    let roots: [NamingContextExtRef; 2] = [&first, &second].map(|text| client.reference(text).unwrap());
+    let roots: [NamingContextExtRef; 2] = [&first, &second].map(|text| client.string_to_reference(text).unwrap());
     roots[0].bind_context(&n("other"), Some(&roots[1])).unwrap();
     roots[1].bind_context(&n("other"), Some(&roots[0])).unwrap();
     let object = client.string_to_object("corbaloc::192.0.2.1/O").unwrap().unwrap();

@@ -37,14 +37,14 @@ const fn millis(milliseconds: u64) -> Option<Duration> {
 /// Runs a client: calls `target` for `length`, and reports to `recorder`.
 pub(crate) fn run(client: &Client, target: &str, recorder: &str, length: Duration) -> Result<()> {
     let orb = Orb::new()?;
-    let mut target: ObjectRef = orb.reference(target)?;
+    let mut target: ObjectRef = orb.string_to_reference(target)?;
     target.validate_connection()?;
     if let Some(deadline) = client.deadline {
         // The ORB ends a call at its deadline, because a later answer would be useless.
         target = target.with_timeout(deadline);
     }
     let mut call = task(client.name, &target)?;
-    meter::run(client, length, orb.reference(recorder)?, &mut call)
+    meter::run(client, length, orb.string_to_reference(recorder)?, &mut call)
 }
 
 type Task = Box<dyn FnMut(u32) -> Result<(), SystemException>>;

@@ -77,7 +77,7 @@ pub(crate) fn run(recorder: &str) -> Result<()> {
     let (bulk_orb, maps) = serve("bulk", MapStore::servant(maps))?;
 
     let (flight, maps) = (MissionComputerRef::from_object(flight), MapStoreRef::from_object(maps));
-    bulk_orb.reference::<RecorderRef>(recorder)?.serves(Some(&flight), Some(&maps), &scheduling)?;
+    bulk_orb.string_to_reference::<RecorderRef>(recorder)?.serves(Some(&flight), Some(&maps), &scheduling)?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
 }

@@ -132,7 +132,7 @@ impl Client {
 }
 
 fn narrow(orb: &Orb, reference: &str) -> Result<SuiteRef, String> {
-    orb.reference(reference).map_err(|exception| exception.to_string())
+    orb.string_to_reference(reference).map_err(|exception| exception.to_string())
 }
 
 /// Describes the difference between two values, or returns an empty text. The function compares the

@@ -82,7 +82,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 /// The pool's thread either already has the request's priority or must change to it. The work of an
 /// uncontended mutex is counted too.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;

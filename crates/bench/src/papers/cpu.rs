@@ -301,7 +301,7 @@ impl Orbs {
     ) -> Result<(Vec<Variant>, Vec<CpuTimes>), Failure> {
         let mut ways = vec![("virtual call".to_owned(), "none", CallPath::Virtual(self.servant.clone()), BATCH)];
         if let Some((_, orb, text)) = self.servers.first() {
-            let collocated: CountedTargetRef = orb.reference(text)?;
+            let collocated: CountedTargetRef = orb.string_to_reference(text)?;
             let direct = CountedTargetRef::from_object(collocated.as_object().with_poa_bypass());
             ways.push(("collocated".to_owned(), "none", CallPath::Reference(collocated), BATCH));
             ways.push(("collocated, past the POA".to_owned(), "none", CallPath::Reference(direct), BATCH));

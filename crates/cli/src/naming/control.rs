@@ -206,7 +206,7 @@ pub(super) fn check_root(control: &ControlRef, root: &NamingContextRef) -> Resul
 
 /// Explains the exception of a call of the control object.
 pub(super) fn explain(exception: &SystemException) -> String {
-    let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::Phase::Connect));
+    let has_connected = exception.detail().is_none_or(|detail| detail.phase != Some(corelane::CallPhase::Connect));
     match exception.kind() {
         Kind::CommFailure | Kind::Transient if has_connected => format!(
             "the server closed the connection ({exception}): it ended, or its --allow-control does not name the user {}",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corelane::{ObjectRef, Phase, SystemException, SystemExceptionKind as Kind};
+use corelane::{CallPhase, ObjectRef, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::{Binding, BindingType, NameComponent, NamingContextRef};
 use serde_json::json;
 
@@ -188,7 +188,7 @@ fn death(object: &ObjectRef) -> Option<String> {
 /// Returns the reason if an exception means that the object is dead. A server that is slow or
 /// answers TRANSIENT is alive.
 fn death_of(exception: &SystemException) -> Option<String> {
-    let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(Phase::Connect));
+    let has_failed_to_connect = exception.detail().is_some_and(|detail| detail.phase == Some(CallPhase::Connect));
     match exception.kind() {
         Kind::ObjectNotExist => Some("does not exist".to_owned()),
         Kind::Transient | Kind::CommFailure if has_failed_to_connect => {

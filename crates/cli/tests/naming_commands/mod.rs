@@ -75,7 +75,7 @@ fn watch_prints_what_the_server_reports() {
     server.done(&["bind", "shop/b/c", NOWHERE]);
     server.done(&["unbind", "shop"]);
     // The unbound context has no name any more.
-    let root: NamingContextExtRef = Orb::new().unwrap().reference(&server.url).unwrap();
+    let root: NamingContextExtRef = Orb::new().unwrap().string_to_reference(&server.url).unwrap();
     assert!(root.resolve(&n("shop")).is_err());
     server.done(&["bind", "last", NOWHERE]);
     let lines: Vec<String> = (0..7).map(|_| all.next()).collect();
@@ -133,7 +133,7 @@ fn watch_does_not_call_another_server() {
 fn watch_ignores_a_name_of_a_destroyed_context() {
     let server = Server::start(ANY_PORT, &[]);
     let orb = Orb::new().unwrap();
-    let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
+    let root: NamingContextExtRef = orb.string_to_reference(&server.url).unwrap();
     let gone = root.bind_new_context(&n("gone")).unwrap().unwrap();
     gone.destroy().unwrap();
     server.done(&["new", "shop"]);
@@ -212,7 +212,7 @@ impl NamingContext for Plain {
 fn watch_compares_the_names_of_other_servers() {
     let server = Server::start(ANY_PORT, &[]);
     let orb = Orb::builder().listen(ANY_PORT).build().unwrap();
-    let plain = Plain(orb.reference(&server.url).unwrap());
+    let plain = Plain(orb.string_to_reference(&server.url).unwrap());
     let object = orb.root_poa().activate(&NamingContext::servant(plain)).unwrap();
     orb.root_poa().manager().activate().unwrap();
     server.done(&["bind", "a", NOWHERE]);
@@ -274,11 +274,11 @@ fn prune_keeps_names_of_other_servers() {
 /// server's context.
 fn fill(server: &Server, elsewhere: &Server) {
     let orb = Orb::new().unwrap();
-    let root: NamingContextExtRef = orb.reference(&server.url).unwrap();
+    let root: NamingContextExtRef = orb.string_to_reference(&server.url).unwrap();
     let shop = root.bind_new_context(&n("shop")).unwrap();
     root.bind_context(&n("shop/up"), Some(&root.clone().into())).unwrap();
     root.bind_context(&n("again"), shop.as_ref()).unwrap();
-    root.bind_context(&n("elsewhere"), Some(&orb.reference(&elsewhere.url).unwrap())).unwrap();
+    root.bind_context(&n("elsewhere"), Some(&orb.string_to_reference(&elsewhere.url).unwrap())).unwrap();
     root.bind(&n("nil"), None).unwrap();
     for number in 0..1_200 {
         let object = orb.string_to_object(&format!("corbaloc::1.2@192.0.2.1:5000/O{number}")).unwrap();

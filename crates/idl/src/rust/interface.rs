@@ -185,7 +185,7 @@ impl Generator<'_> {
         out.line("object.into()");
         out.close("}");
         out.close("}");
-        let local = self.runtime("Local");
+        let local = self.runtime("LocalRef");
         out.gap();
         out.line(&format!("/// A reference-counted [`{}`].", name.trim_start_matches("r#")));
         self.attributes(LintedItem::Type, out);
@@ -471,10 +471,10 @@ impl Generator<'_> {
             out.close("};");
             out.outdent();
         }
-        out.open(&format!("if let Some({servant}) = {object}.direct() {{"));
+        out.open(&format!("if let Some({servant}) = {object}.bypass_servant() {{"));
         out.line(&format!("return {local}({servant});"));
         out.close("}");
-        out.open(&format!("if let Some(outcome) = {object}.collocated(&OPERATION, {local}) {{"));
+        out.open(&format!("if let Some(outcome) = {object}.call_collocated(&OPERATION, {local}) {{"));
         out.line("return outcome;");
         out.close("}");
         let mut body = Vec::new();
@@ -497,8 +497,8 @@ impl Generator<'_> {
                 first.push(results);
             }
             let method = match (outputs.is_empty(), raising) {
-                (true, false) => "run",
-                (true, true) => "run_raising",
+                (true, false) => "call_void",
+                (true, true) => "call_void_raising",
                 (false, false) => "call",
                 (false, true) => "call_raising",
             };
@@ -774,7 +774,7 @@ impl Generator<'_> {
         if is_timed {
             let worst_cases: Vec<String> = worst_cases.iter().map(u32::to_string).collect();
             out.table("const WORST_CASES: &[u32] = &[", &worst_cases, "];");
-            made = format!("{table}::timed({}, DISPLACEMENTS, NAMES, WORST_CASES)", hash.seed);
+            made = format!("{table}::with_wcet({}, DISPLACEMENTS, NAMES, WORST_CASES)", hash.seed);
         }
         out.assign(&format!("static OPERATIONS: {table}"), &made);
         let mut skeletons = std::collections::HashMap::from([(id, "Self".to_owned())]);
@@ -791,7 +791,7 @@ impl Generator<'_> {
         }
         if is_timed {
             out.line("let found = OPERATIONS.find(operation);");
-            out.open("OPERATIONS.watch(found, call, |call| match found {");
+            out.open("OPERATIONS.run_measured(found, call, |call| match found {");
         } else {
             out.open("match OPERATIONS.find(operation) {");
         }

@@ -187,7 +187,7 @@ impl Generator<'_> {
     fn value_operations(&mut self, id: DefinitionId, value: &ValueDeclaration, out: &mut CodeWriter) {
         let (state, operations) = (self.name(id), self.names.operations_trait[&id].clone());
         let holder = self.names.skeleton[&id].clone();
-        let implementation = self.runtime("Implementation");
+        let implementation = self.runtime("ValueImplementation");
         let bounds = self.value_bounds(value);
         let custom = value.flavor == ValueFlavor::Custom;
         out.gap();

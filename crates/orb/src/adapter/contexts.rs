@@ -10,7 +10,7 @@ use corelane_wire::{Limits, WideOrder, rt};
 use super::object_adapter::ObjectAdapter;
 use crate::ceiling::Ceiling;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::server::connection::Connection;
 
 /// The information in a request's service contexts.
@@ -18,7 +18,7 @@ use crate::server::connection::Connection;
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
     /// The priority as the client sent it, for the reply, which carries it back.
-    pub(super) echo: Option<i16>,
+    pub(super) reply_priority: Option<i16>,
     /// The exception with which the server refuses the request because of its service contexts.
     pub(super) refused: Option<SystemException>,
     /// The priority band that the operation `_bind_priority_band` declares.
@@ -50,10 +50,10 @@ impl RequestContexts {
         let Some(priority) = Priority::new(number) else {
             // TAO sends -1 for a request without a priority.
             if number == -1 {
-                self.echo = Some(number);
+                self.reply_priority = Some(number);
             } else {
                 let exception = SystemException::new(Kind::BadParam, 0, Completion::No);
-                self.refuse(exception.because(format!("{number} is no priority")));
+                self.refuse(exception.because(format!("{number} is not a priority")));
             }
             return;
         };
@@ -63,7 +63,7 @@ impl RequestContexts {
             self.refuse(exception.because(format!("priority {priority} is above the endpoint's {ceiling}")));
             return;
         }
-        (self.priority, self.echo) = (Some(priority), Some(number));
+        (self.priority, self.reply_priority) = (Some(priority), Some(number));
     }
 
     fn set_remaining(&mut self, data: &[u8]) {
@@ -113,7 +113,7 @@ pub(super) fn read_contexts(
     adapter: &ObjectAdapter,
     connection: &Connection,
     request: &Request<'_>,
-) -> Result<RequestContexts, Fault> {
+) -> Result<RequestContexts, PeerFault> {
     let mut contexts = RequestContexts::default();
     let mut seen = SeenContexts::default();
     for (id, data) in request.contexts.iter() {
@@ -140,7 +140,7 @@ pub(super) fn read_contexts(
 }
 
 #[cold]
-pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), Fault> {
+pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(), PeerFault> {
     // If the client chose code sets that this side does not support, the default code sets still
     // apply. Characters that the default code sets cannot express are then refused.
     if let Some(code_sets) = CodeSetContext::parse(data)?.code_sets(WideOrder::Standard) {

@@ -10,7 +10,7 @@ use corelane_wire::{Cdr, Encoder};
 use super::object_adapter::ObjectAdapter;
 use super::reply::send_slow;
 use super::request::{object_key, park_message};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::poa::LocateResult;
 use crate::server::connection::Connection;
 use crate::server::message::{Message, RequestMemory};
@@ -23,7 +23,7 @@ pub(super) fn locate(
     octets: &[u8],
     memory: &mut RequestMemory,
     wait: Wait,
-) -> Result<(), Fault> {
+) -> Result<(), PeerFault> {
     let request = giop::LocateRequest::parse(octets, header, &adapter.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut located = object_key(&request.target, &adapter.config().limits)

@@ -23,8 +23,8 @@ use super::upcall::{DispatchOutcome, ExpiredDeadline, dispatch_out_of_line, disp
 use crate::clock;
 use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
-use crate::fault::Fault;
-use crate::interceptor::{InterceptionPoints, ReceivedContexts, RequestInfo, RequestOutcome};
+use crate::fault::PeerFault;
+use crate::interceptor::{InterceptionPoints, RequestInfo, RequestOutcome, RequestServiceContexts};
 use crate::memory::explain_refusal;
 use crate::poa::{ClientPriority, Lookup, LookupResult, ParkResult, WaitFor};
 use crate::servant::ServerCall;
@@ -57,7 +57,9 @@ pub(super) fn handle_message(
         // A CancelRequest is only a hint. The request continues, and the client skips its reply.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
-        MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => Err(Fault::Unexpected(header.kind)),
+        MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
+            Err(PeerFault::Unexpected(header.kind))
+        }
     };
     match served {
         Ok(()) => !connection.is_closed(),
@@ -70,7 +72,7 @@ pub(super) fn handle_message(
 
 /// Sends MessageError and ends the connection.
 #[cold]
-fn reject_message(adapter: &ObjectAdapter, connection: &Connection, fault: Fault) {
+fn reject_message(adapter: &ObjectAdapter, connection: &Connection, fault: PeerFault) {
     adapter.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
     connection.queue_last_message(&message_error(), clock::now(), adapter.config().drain_timeout);
 }
@@ -84,7 +86,7 @@ fn handle_request(
     memory: &mut RequestMemory,
     wait: Wait,
     waited: Duration,
-) -> Result<(), Fault> {
+) -> Result<(), PeerFault> {
     let limits = &adapter.config().limits;
     let mut request = Request::unparsed(octets, header);
     request.parse_header(limits)?;
@@ -94,7 +96,7 @@ fn handle_request(
     } else {
         read_contexts(adapter, connection, &request)?
     };
-    let _request = RequestScope::begin(connection.origin.id, connection.origin.station);
+    let _request = RequestScope::begin(connection.origin.id, connection.origin.lane_numbers);
     let expired = contexts.remaining.and_then(|remaining| ExpiredDeadline::after(waited, remaining));
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
@@ -116,7 +118,7 @@ fn handle_request(
     reply.set_code_sets(code_sets);
     let wanted = request.response;
     let head = Some((header.version, request.request_id));
-    let mut call = ServerCall::new(arguments, reply, head, contexts.echo);
+    let mut call = ServerCall::new(arguments, reply, head, contexts.reply_priority);
     call.arguments().set_fragment_starts(breaks);
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
@@ -197,7 +199,7 @@ fn dispatch_intercepted(
     call: &mut ServerCall<'_>,
     expired: Option<ExpiredDeadline>,
 ) -> DispatchOutcome {
-    if let Err(exception) = points.receive_request(info, &ReceivedContexts(request.contexts)) {
+    if let Err(exception) = points.receive_request(info, &RequestServiceContexts(request.contexts)) {
         let finished = match found {
             // A servant that a servant locator supplied is returned to the locator.
             LookupResult::Servant(target) => target.finish(request.operation),
@@ -219,7 +221,7 @@ fn show_refused(
     outcome: &DispatchOutcome,
 ) {
     // The request is already refused, so an exception of the interceptors changes nothing.
-    if points.receive_request(info, &ReceivedContexts(request.contexts)).is_ok() {
+    if points.receive_request(info, &RequestServiceContexts(request.contexts)).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
 }
@@ -259,7 +261,9 @@ fn report_unreadable(
     meter: &Meter<'_>,
 ) {
     const SETTING: &str = "ConnectionLimits::max_buffered_bytes";
-    if explain_refusal(exception, meter, "the request exceeds the memory limit", SETTING) || arguments.value_path().is_some() {
+    if explain_refusal(exception, meter, "the request exceeds the memory limit", SETTING)
+        || arguments.value_path().is_some()
+    {
         report_refused(adapter, connection, operation, exception);
     }
 }
@@ -371,7 +375,7 @@ pub(super) fn park_message(
         connection.record_hand_over();
         // Every hand-over of a request to another lane passes this line, so it is counted only
         // here.
-        adapter.events().handed_over();
+        adapter.events().request_handed_over();
         let full = || SystemException::new(Kind::Transient, minor::transient::DISCARDED, Completion::No);
         let handed_over = lane.hand_over(LaneTask::Dispatch(waiting, message));
         return if handed_over { Ok(()) } else { Err(full()) };
@@ -416,7 +420,7 @@ fn bind_band(
         exception
     };
     let Ok(band) = PriorityBand::new(low, high) else {
-        return Err(refused(Kind::BadParam, 0, format!("{low} to {high} is no band of priorities")));
+        return Err(refused(Kind::BadParam, 0, format!("{low} to {high} is not a priority band")));
     };
     let poa = adapter.poa_table().poa_of(key).ok_or_else(crate::poa::no_such_object)?;
     if !poa.can_carry_band(band).ok_or_else(SystemException::bad_operation)? {

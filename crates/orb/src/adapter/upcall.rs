@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::object::ObjectRef;
 use crate::orb_context::OrbContext;
-use crate::poa::{LookupResult, OnPanic, UpcallTarget, WaitFor};
+use crate::poa::{LookupResult, ServantPanicAction, UpcallTarget, WaitFor};
 use crate::rt::{ExpiredRequestAction, UpcallPriority};
 use crate::servant::ServerCall;
 use crate::text;
@@ -198,7 +198,7 @@ pub(crate) fn panicked(
     panic: &(dyn Any + Send),
 ) -> SystemException {
     orb.report_panic(target.servant.repository_id(), operation, panic);
-    if target.poa.policies().on_panic == OnPanic::Deactivate {
+    if target.poa.policies().on_panic == ServantPanicAction::Deactivate {
         target.deactivate();
     }
     SystemException::new(Kind::Unknown, 0, Completion::Maybe)

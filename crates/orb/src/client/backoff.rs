@@ -108,10 +108,16 @@ mod tests {
         table.record_success(&endpoint);
         assert!(!table.is_backing_off(&endpoint, now));
         table.record_failure(&endpoint, now);
-        assert!(!table.is_backing_off(&endpoint, now + Duration::from_secs(1)), "a success must end the sequence of failures");
+        assert!(
+            !table.is_backing_off(&endpoint, now + Duration::from_secs(1)),
+            "a success must end the sequence of failures"
+        );
         let later = now + Duration::from_secs(62);
         table.record_failure(&endpoint, later);
-        assert!(!table.is_backing_off(&endpoint, later + Duration::from_secs(1)), "a failure long after the last one must begin a new sequence");
+        assert!(
+            !table.is_backing_off(&endpoint, later + Duration::from_secs(1)),
+            "a failure long after the last one must begin a new sequence"
+        );
     }
 
     #[test]

@@ -633,7 +633,11 @@ pub(super) mod tests {
         wait_for_end(&first);
         call::oneway(object.callee(), &operation, SyncScope::Transport, &|_| Ok(())).unwrap();
         first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        assert_eq!(first.read(&mut [0]).unwrap(), 0, "the closed connection must carry no oneway and must be closed by the client");
+        assert_eq!(
+            first.read(&mut [0]).unwrap(),
+            0,
+            "the closed connection must carry no oneway and must be closed by the client"
+        );
         request(&mut listener.accept().unwrap().0);
     }
 

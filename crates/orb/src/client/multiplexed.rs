@@ -26,7 +26,7 @@ use super::connection::{MIN_OWNED_BYTES, empty_slices, is_reply_start};
 use super::reply_reader::Registration;
 use crate::cancel::Canceller;
 use crate::exchange::{BytesSent, ExchangeError};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::memory::{ByteBudget, MemoryShare};
 use crate::nested_wait;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
@@ -189,7 +189,7 @@ pub(crate) struct ReceivedReply {
 pub(crate) enum CloseCause {
     Io(io::ErrorKind),
     /// The server broke the protocol, or sent CloseConnection or MessageError.
-    Fault(Fault),
+    Fault(PeerFault),
     /// The ORB's memory for replies is exhausted.
     OverBudget(MemoryRefusal),
 }
@@ -601,7 +601,7 @@ impl Multiplexed {
         let id = match header.kind {
             MessageKind::Reply => giop::Reply::parse(octets, header, limits).map(|reply| reply.request_id),
             MessageKind::LocateReply => giop::LocateReply::parse(octets, header).map(|reply| reply.request_id),
-            kind => return Err(CloseCause::Fault(Fault::Unexpected(kind))),
+            kind => return Err(CloseCause::Fault(PeerFault::Unexpected(kind))),
         };
         let id = id.map_err(|error| CloseCause::Fault(error.into()))?;
         let mut requests = self.requests.lock();
@@ -611,7 +611,7 @@ impl Multiplexed {
             ReplyMatch::Matched(pending) => pending.complete(Ok(arrived)),
             // A reply to an abandoned call is skipped.
             ReplyMatch::Abandoned => {}
-            ReplyMatch::Unknown => return Err(CloseCause::Fault(Fault::Unexpected(header.kind))),
+            ReplyMatch::Unknown => return Err(CloseCause::Fault(PeerFault::Unexpected(header.kind))),
         }
         Ok(())
     }

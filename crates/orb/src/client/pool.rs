@@ -23,7 +23,7 @@ use super::multiplexed::Multiplexed;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 use crate::thread_context::PriorityBoost;
 
@@ -45,7 +45,7 @@ pub(crate) struct ConnectionPool {
     usage_samples: Mutex<Vec<UsageSample>>,
     /// Callers wait here when every slot is in use or under maintenance.
     slot_returned: Arc<EventCount>,
-    band: Band,
+    band: ConnectionBand,
     /// The multiplexed connection. Callers wait at `multiplexed_ready` while a thread makes the
     /// connection.
     multiplexed: PiMutex<MultiplexedState>,
@@ -75,9 +75,8 @@ enum MultiplexedState {
 /// Exclusive use of a connection by the calling thread. The drop returns the connection to the
 /// pool.
 pub(crate) struct Checkout<'p> {
-    /// The slot. If the pool outlives the checkout, the slot is borrowed, which saves a reference
-    /// count; otherwise it is owned. The slot is empty before connecting and after
-    /// [`discard`](Self::discard).
+    /// The slot, borrowed if the pool outlives the checkout, which saves a reference count. It is
+    /// empty before connecting and after [`discard`](Self::discard).
     slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,
 }
 
@@ -88,8 +87,7 @@ fn accepts_request(min_connection_id: u64, awaits: bool) -> impl Fn(&mut Option<
 }
 
 thread_local! {
-    /// Index of the slot that this thread used last in any pool. The thread's next search begins at
-    /// this index.
+    /// Index of the slot that this thread used last in any pool, where its next search begins.
     static LAST_SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -105,7 +103,7 @@ pub(crate) enum AcquireError {
 }
 
 impl ConnectionPool {
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: Band, max_connections: usize) -> Self {
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, sockets: SocketSettings, band: ConnectionBand, max: usize) -> Self {
         let slot_returned = Arc::new(EventCount::new("connection pool"));
         let slot = |_| {
             Arc::new(
@@ -113,7 +111,7 @@ impl ConnectionPool {
                     .with_event_count(Arc::clone(&slot_returned)),
             )
         };
-        let slots = (0..max_connections.max(1)).map(slot).collect();
+        let slots = (0..max.max(1)).map(slot).collect();
         let usage_samples = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
         let multiplexed = PiMutex::new("shared connection of a pool", Scope::Lane, MultiplexedState::None);
         let multiplexed_ready = EventCount::new("shared connection");
@@ -142,7 +140,7 @@ impl ConnectionPool {
         &self.endpoints
     }
 
-    pub(crate) fn band(&self) -> Band {
+    pub(crate) fn band(&self) -> ConnectionBand {
         self.band
     }
 
@@ -200,9 +198,8 @@ impl ConnectionPool {
     /// Waits for the end of a slot's maintenance and takes the slot. On another connection the
     /// caller's request would overtake the oneways that it sent on the slot's connection.
     ///
-    /// Returns `None`, so that the caller takes another slot, in two cases. A caller with a
-    /// real-time priority has no buffered oneways, and must not wait for a thread of lower
-    /// priority. And another caller may have taken the slot.
+    /// Returns `None` if the caller must take another slot: a caller with a real-time priority,
+    /// which must not wait for a thread of lower priority, or if another caller has this slot.
     #[cold]
     fn wait_for_maintenance<'p, S>(
         &self,
@@ -422,7 +419,7 @@ impl ConnectionPool {
     /// Sets the code point of the band's priority on a connection's packets.
     fn set_code_point(&self, orb: &OrbContext, stream: &dyn Stream) {
         if self.sockets.network_priority
-            && let Some(priority) = self.band.priority(&*orb.config().rt.mapping)
+            && let Some(priority) = self.band.priority(&*orb.config().rt.priority_mapping)
         {
             orb.set_code_point(stream, priority);
         }
@@ -599,12 +596,15 @@ mod tests {
         listener: std::net::TcpListener,
     }
 
+    /// Returns the band of callers without a priority.
+    const ORDINARY: fn() -> ConnectionBand = ConnectionBand::for_current_thread;
+
     /// Returns a band of callers with priorities.
-    fn every() -> Band {
-        Band::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
+    fn every() -> ConnectionBand {
+        ConnectionBand::for_range(PriorityBand { low: Priority::MIN, high: Priority::MAX })
     }
 
-    fn fixture(band: Band, max_connections: usize) -> PoolFixture {
+    fn fixture(band: ConnectionBand, max_connections: usize) -> PoolFixture {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
         let pool = Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), band, max_connections));
@@ -626,7 +626,7 @@ mod tests {
     /// server ran the request of this reply.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {
-        let fixture = fixture(Band::for_current_thread(), 1);
+        let fixture = fixture(ORDINARY(), 1);
         let mut connection = fixture.connect();
         let (mut server, _) = fixture.listener.accept().unwrap();
         let reply = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0";
@@ -646,7 +646,7 @@ mod tests {
 
     #[test]
     fn idle_connections_release_memory_then_close() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let mut checkout = fixture.connect();
         checkout.request_memory.reserve(2 * MAX_RETAINED_BYTES);
         drop(checkout);
@@ -673,7 +673,7 @@ mod tests {
     /// earlier oneways.
     #[test]
     fn caller_waits_while_its_connection_is_under_maintenance() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let (first, second) = (fixture.connect(), fixture.connect());
         let connection_id = first.connection_id;
         drop((first, second));
@@ -703,9 +703,7 @@ mod tests {
 
     #[test]
     fn late_or_real_time_caller_takes_another_connection() {
-        for (band, due, waits) in
-            [(Band::for_current_thread(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)]
-        {
+        for (band, due, waits) in [(ORDINARY(), CallDeadline::At(second(0)), 1), (every(), CallDeadline::Never, 0)] {
             let fixture = fixture(band, 2);
             let (mut first, mut other) = (fixture.connect(), fixture.connect());
             first.set_band_declared();
@@ -722,7 +720,7 @@ mod tests {
 
     #[test]
     fn slot_in_use_gets_no_maintenance() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         let locks = |at| {
             drop(fixture.pool.take_idle(0, true, CallDeadline::Never));
             let before = counters::snapshot();
@@ -740,7 +738,7 @@ mod tests {
 
     #[test]
     fn maintenance_does_not_count_as_use() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         drop(fixture.connect());
         for time in 1..=10 {
             assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_some());
@@ -762,7 +760,7 @@ mod tests {
 
     #[test]
     fn connections_of_real_time_callers_are_always_monitored() {
-        for (band, is_unmonitored) in [(Band::for_current_thread(), true), (every(), false)] {
+        for (band, is_unmonitored) in [(ORDINARY(), true), (every(), false)] {
             let fixture = fixture(band, 1);
             fixture.orb.core().hangup_monitor().replace_thread();
             let mut checkout = fixture.connect();
@@ -777,8 +775,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("corelane-pool-{}", std::process::id()));
         let server = Orb::builder().listen(format!("shm:{}", path.display())).build().unwrap();
         let endpoint = Endpoint::shared_memory(path);
-        let pool =
-            Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), Band::for_current_thread(), 1));
+        let pool = Arc::new(ConnectionPool::new([endpoint].into(), SocketSettings::default(), ORDINARY(), 1));
         let orb = Orb::builder().build().unwrap();
         let mut checkout = pool.acquire(orb.core(), None, || None, 0).unwrap();
         call(&mut checkout);
@@ -788,7 +785,7 @@ mod tests {
 
     #[test]
     fn oneway_avoids_a_connection_whose_peer_closed() {
-        let fixture = fixture(Band::for_current_thread(), 2);
+        let fixture = fixture(ORDINARY(), 2);
         fixture.orb.core().hangup_monitor().replace_thread();
         let (mut first, second) = (fixture.connect(), fixture.connect());
         let connection_id = second.connection_id;
@@ -806,7 +803,7 @@ mod tests {
 
     #[test]
     fn idle_multiplexed_connections_close() {
-        for band in [Band::for_current_thread(), every()] {
+        for band in [ORDINARY(), every()] {
             let fixture = fixture(band, 1);
             let shared = || fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let first = shared();
@@ -819,13 +816,16 @@ mod tests {
             assert!(first.is_open() && Arc::ptr_eq(&first, &shared()));
             run_maintenance(11);
             assert!(!first.is_open() && first.register().is_err(), "{band:?}");
-            assert!(!Arc::ptr_eq(&first, &shared()), "the pool must make a new connection after the idle one has closed");
+            assert!(
+                !Arc::ptr_eq(&first, &shared()),
+                "the pool must make a new connection after the idle one has closed"
+            );
         }
     }
 
     #[test]
     fn multiplexed_connection_closes_when_the_server_stops_reading() {
-        for band in [Band::for_current_thread(), every()] {
+        for band in [ORDINARY(), every()] {
             let fixture = fixture(band, 1);
             let connection = fixture.pool.multiplexed(fixture.orb.core(), None).unwrap();
             let mut message = Encoder::new();
@@ -866,7 +866,7 @@ mod tests {
 
     #[test]
     fn connect_timeout_starts_when_a_slot_is_free() {
-        let fixture = fixture(Band::for_current_thread(), 1);
+        let fixture = fixture(ORDINARY(), 1);
         let taken = fixture.pool.take_free(0).unwrap();
         let asked = AtomicBool::new(false);
         let who = OnceLock::new();

@@ -19,7 +19,7 @@ use corelane_wire::Limits;
 use super::multiplexed::{CloseCause, Multiplexed, ReadOutcome};
 use crate::event::Event;
 use crate::orb_context::OrbContext;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 
 const STOP_TOKEN: u64 = u64::MAX;
 const INTEREST: Interest = Interest::READABLE.union(Interest::HANG_UP).union(Interest::EDGE);
@@ -48,7 +48,7 @@ pub(super) struct Registration {
 
 /// The reader thread of a band.
 struct RunningReader {
-    band: Band,
+    band: ConnectionBand,
     reader: Arc<ReplyReader>,
     thread: JoinHandle<()>,
 }
@@ -67,7 +67,12 @@ impl ReplyReaders {
     }
 
     /// Makes the reader of `band` read `connection` until it ends.
-    pub(crate) fn attach(&self, orb: &OrbContext, band: Band, connection: &Arc<Multiplexed>) -> io::Result<()> {
+    pub(crate) fn attach(
+        &self,
+        orb: &OrbContext,
+        band: ConnectionBand,
+        connection: &Arc<Multiplexed>,
+    ) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
         };
@@ -88,7 +93,7 @@ impl ReplyReaders {
     }
 
     /// Returns the reader of a band, and an event to report after the lock is released.
-    fn reader(&self, orb: &OrbContext, band: Band) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
+    fn reader(&self, orb: &OrbContext, band: ConnectionBand) -> io::Result<(Arc<ReplyReader>, Option<Event>)> {
         let mut threads = self.threads.lock();
         if threads.stopped {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the ORB has been shut down"));
@@ -117,7 +122,7 @@ impl ReplyReaders {
     fn start(
         &self,
         orb: &OrbContext,
-        band: Band,
+        band: ConnectionBand,
         reader: &Arc<ReplyReader>,
     ) -> io::Result<(JoinHandle<()>, Option<Event>)> {
         let name = format!("orb/r{}", band.id());

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use corelane_net::Endpoint;
 
 use super::pool::ConnectionPool;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 use crate::rt::protocol::SocketSettings;
 
 /// The connection pools of one server, one for each priority band. Bands are few and never removed,
@@ -21,7 +21,7 @@ pub(crate) struct ServerPools {
 
 #[derive(Debug)]
 struct BandPool {
-    band: Band,
+    band: ConnectionBand,
     pool: Arc<ConnectionPool>,
     next: OnceLock<Box<BandPool>>,
 }
@@ -34,7 +34,7 @@ impl ServerPools {
     }
 
     #[inline]
-    pub(crate) fn pool(&self, band: Band) -> &Arc<ConnectionPool> {
+    pub(crate) fn pool(&self, band: ConnectionBand) -> &Arc<ConnectionPool> {
         match self.first.get() {
             Some(first) if first.band == band => &first.pool,
             _ => self.find(band),
@@ -42,7 +42,7 @@ impl ServerPools {
     }
 
     #[cold]
-    fn find(&self, band: Band) -> &Arc<ConnectionPool> {
+    fn find(&self, band: ConnectionBand) -> &Arc<ConnectionPool> {
         let mut place = &self.first;
         loop {
             // If several threads reach the end of the list, the first one appends an entry and the
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn each_band_has_a_pool_of_its_own() {
         let bands = ServerPools::new(&[Endpoint::tcp("127.0.0.1", 1)], SocketSettings::default(), 2);
-        let range = |low, high| Band::for_range(PriorityBand::new(low, high).unwrap());
+        let range = |low, high| ConnectionBand::for_range(PriorityBand::new(low, high).unwrap());
         let [first, second, third] = [range(0, 4), range(5, 98), range(99, 99)];
         let pools = [first, second, third].map(|band| Arc::clone(bands.pool(band)));
         assert!(!Arc::ptr_eq(&pools[0], &pools[1]) && !Arc::ptr_eq(&pools[1], &pools[2]));

@@ -11,6 +11,6 @@ mod request;
 mod servant;
 
 pub use dyn_any::{Component, DynAny, DynAnyError};
-pub use multiple::Responses;
+pub use multiple::PendingResponses;
 pub use request::{DeferredRequest, DynamicRequest, DynamicResponse, RequestError};
 pub use servant::{DynamicServant, ServerRequest};

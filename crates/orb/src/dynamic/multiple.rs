@@ -30,7 +30,7 @@ impl DynamicRequest {
     }
 
     /// Sends requests, to any objects, without waiting for the replies
-    /// (`send_multiple_requests_deferred`). The [`Responses`] return the results in the order of
+    /// (`send_multiple_requests_deferred`). The [`PendingResponses`] return the results in the order of
     /// arrival.
     ///
     /// ```no_run
@@ -48,13 +48,15 @@ impl DynamicRequest {
     /// # Errors
     /// NO_RESOURCES if the process has no descriptors left. For a request that cannot be sent, the
     /// error is its response.
-    pub fn send_all_deferred(requests: impl IntoIterator<Item = DynamicRequest>) -> Result<Responses, SystemException> {
+    pub fn send_all_deferred(
+        requests: impl IntoIterator<Item = DynamicRequest>,
+    ) -> Result<PendingResponses, SystemException> {
         let wakeup = EventFd::new().map_err(|error| {
             let exception = SystemException::new(SystemExceptionKind::NoResources, 0, Completion::No);
-            exception.because(format!("no descriptor to wait with: {error}"))
+            exception.because(format!("no descriptor is free for the wait: {error}"))
         })?;
         let mut responses =
-            Responses { waiting: Vec::new(), ready: VecDeque::new(), wakeup: Arc::new(wakeup), count: 0 };
+            PendingResponses { waiting: Vec::new(), ready: VecDeque::new(), wakeup: Arc::new(wakeup), count: 0 };
         for request in requests {
             match request.send_deferred() {
                 Ok(deferred) => {
@@ -78,7 +80,7 @@ impl DynamicRequest {
 /// TIMEOUT, so `next` returns in bounded time if every request has a deadline. If the references
 /// have several [`Canceller`]s, only the first one ends a wait of `next`; the others take effect
 /// when a response arrives. Dropping the iterator abandons the outstanding responses.
-pub struct Responses {
+pub struct PendingResponses {
     /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,
     ready: VecDeque<(usize, ReadyResponse)>,
@@ -92,7 +94,7 @@ enum ReadyResponse {
     SendError(SystemException),
 }
 
-impl Responses {
+impl PendingResponses {
     /// Adds a request that was sent earlier, and returns its number.
     pub fn add(&mut self, request: DeferredRequest) -> usize {
         let index = self.next_index();
@@ -150,7 +152,7 @@ impl Responses {
     }
 }
 
-impl Iterator for Responses {
+impl Iterator for PendingResponses {
     type Item = (usize, Result<DynamicResponse, RequestError>);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -173,10 +175,10 @@ impl Iterator for Responses {
     }
 }
 
-impl ExactSizeIterator for Responses {}
+impl ExactSizeIterator for PendingResponses {}
 
-impl fmt::Debug for Responses {
+impl fmt::Debug for PendingResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Responses").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+        f.debug_struct("PendingResponses").field("outstanding", &self.outstanding()).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use crate::any::{Any, Kind, TypeCode};
 use crate::cancel::Canceller;
 use crate::context::Context;
 use crate::exception::{Completion, SystemException, SystemExceptionKind};
-use crate::invocation::{Deferred, Operation, Reply};
+use crate::invocation::{DeferredCall, Operation, Reply};
 use crate::object::ObjectRef;
 
 /// A request that is built at run time: an operation, its arguments and the types of its results.
@@ -253,7 +253,7 @@ fn write(arguments: &[Any], context: Option<&Context>, encoder: &mut Encoder<'_>
 #[derive(Debug)]
 pub struct DeferredRequest {
     request: DynamicRequest,
-    deferred: Deferred,
+    deferred: DeferredCall,
 }
 
 impl DeferredRequest {

@@ -17,9 +17,9 @@ use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
 use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::Checkout;
-use crate::exception::{Completion, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{CallPhase, Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::BytesSent;
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 
 static OPERATION: Operation<'_> = Operation::new("_bind_priority_band");
 
@@ -80,7 +80,9 @@ impl<'r> Invocation<'r, '_, '_> {
             // The declaration is the first request on this connection, so a reply to another
             // request is a fault.
             Ok(head) if head.request_id == id => head,
-            Ok(_) => return Err(call.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())),
+            Ok(_) => {
+                return Err(call.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into()));
+            }
             Err(fault) => return Err(call.on_no_reply(route, &mut connection, id, fault.into())),
         };
         if head.status == ReplyStatus::SystemException {
@@ -134,7 +136,7 @@ fn before_request(error: AttemptError) -> Box<AttemptError> {
             detail,
         ),
         AttemptError::Failed(MachineInput::DeadlinePassed(_), detail) => {
-            AttemptError::Failed(MachineInput::DeadlinePassed(Phase::Connect), detail)
+            AttemptError::Failed(MachineInput::DeadlinePassed(CallPhase::Connect), detail)
         }
         other => other,
     })

@@ -29,9 +29,11 @@ use crate::client::connection::{ClientConnection, MIN_OWNED_BYTES, ReceivedMessa
 use crate::client::context::ClientContext;
 use crate::client::pool::Checkout;
 use crate::clock;
-use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind, no_such_object};
+use crate::exception::{
+    CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind, no_such_object,
+};
 use crate::exchange::{BytesSent, ExchangeError};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::memory::over_budget;
 use crate::nested_wait;
 use crate::policy::{CallDeadline, SyncScope, Timeout};
@@ -152,7 +154,7 @@ pub(super) struct ReplyHead {
 
 impl ReplyHead {
     #[inline]
-    pub(super) fn parse(octets: &[u8], header: &Header, limits: &Limits) -> Result<Self, Fault> {
+    pub(super) fn parse(octets: &[u8], header: &Header, limits: &Limits) -> Result<Self, PeerFault> {
         match header.kind {
             MessageKind::Reply => {
                 let reply = giop::Reply::parse(octets, header, limits)?;
@@ -164,12 +166,12 @@ impl ReplyHead {
                 })
             }
             MessageKind::LocateReply => Self::of_locate(&giop::LocateReply::parse(octets, header)?),
-            kind => Err(Fault::Unexpected(kind)),
+            kind => Err(PeerFault::Unexpected(kind)),
         }
     }
 
     #[cold]
-    fn of_locate(reply: &giop::LocateReply<'_>) -> Result<Self, Fault> {
+    fn of_locate(reply: &giop::LocateReply<'_>) -> Result<Self, PeerFault> {
         let status = match reply.status {
             LocateStatus::UnknownObject | LocateStatus::ObjectHere => ReplyStatus::NoException,
             LocateStatus::ObjectForward | LocateStatus::ObjectForwardPerm => ReplyStatus::LocationForward,
@@ -204,7 +206,7 @@ pub(super) enum AttemptError {
     /// The server wants another form of target address.
     NeedsAddressing(AddressingMode),
     /// The attempt failed before a reply arrived.
-    Failed(MachineInput, Detail),
+    Failed(MachineInput, FailureDetail),
     /// The call cannot be made, or its reply cannot be read.
     Refused(SystemException),
 }
@@ -656,7 +658,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         if !connection.accept_late_reply() {
             // The message is a fault. If such messages were skipped, a server could prolong the
             // call without end.
-            return Ok(Err(self.on_no_reply(route, &mut connection, id, Fault::Unexpected(header.kind).into())));
+            return Ok(Err(self.on_no_reply(route, &mut connection, id, PeerFault::Unexpected(header.kind).into())));
         }
         // A late reply to an abandoned call must not restart this call's time.
         self.due = self.due.to_absolute();
@@ -734,7 +736,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
             ExchangeError::Cancelled => {
-                let detail = self.detail(endpoint, Phase::Wait, "cancelled by the caller".into());
+                let detail = self.detail(endpoint, CallPhase::Wait, "cancelled by the caller".into());
                 refuse(
                     SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::Maybe)
                         .with_detail(detail),
@@ -754,7 +756,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         broken: ExchangeError,
     ) -> Box<AttemptError> {
         let final_message = match &broken {
-            ExchangeError::Fault(Fault::Unexpected(kind)) => Some(*kind),
+            ExchangeError::Fault(PeerFault::Unexpected(kind)) => Some(*kind),
             ExchangeError::Io(_) if bytes_sent != BytesSent::None && !connection.has_begun_reply(id) => {
                 connection.final_message(id, &self.context.config().limits)
             }
@@ -779,19 +781,19 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         broken: &ExchangeError,
         last_message: LastMessage,
     ) -> Box<AttemptError> {
-        let phase = if bytes_sent == BytesSent::All { Phase::Wait } else { Phase::Send };
+        let phase = if bytes_sent == BytesSent::All { CallPhase::Wait } else { CallPhase::Send };
         if let ExchangeError::OverBudget(refusal) = broken {
             let setting = "OrbBuilder::max_reply_memory";
-            let mut exception = over_budget("the reply does not fit", *refusal, setting, Completion::Maybe);
+            let mut exception = over_budget("the reply exceeds the memory limit", *refusal, setting, Completion::Maybe);
             if let Some(known) = exception.detail() {
                 let detail = self.detail(endpoint, phase, known.message.clone());
-                exception = exception.with_detail(Detail { elapsed: None, ..detail });
+                exception = exception.with_detail(FailureDetail { elapsed: None, ..detail });
             }
             return refuse(exception);
         }
         let is_end = matches!(
             broken,
-            ExchangeError::Fault(Fault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError))
+            ExchangeError::Fault(PeerFault::Unexpected(MessageKind::CloseConnection | MessageKind::MessageError))
         );
         let message = match broken {
             ExchangeError::Fault(fault) if !is_end => format!("the server broke the protocol: {fault}"),
@@ -804,7 +806,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             _ if last_message == LastMessage::MessageError => {
                 "the server sent MessageError: it could not read the request".to_owned()
             }
-            ExchangeError::TimedOut if phase == Phase::Wait => self.nested_wait_hint(),
+            ExchangeError::TimedOut if phase == CallPhase::Wait => self.nested_wait_hint(),
             ExchangeError::TimedOut | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => String::new(),
             ExchangeError::Io(error) => error.to_string(),
             ExchangeError::Fault(fault) => fault.to_string(),
@@ -837,9 +839,9 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         )
     }
 
-    fn detail(&self, endpoint: &Endpoint, phase: Phase, message: String) -> Detail {
+    fn detail(&self, endpoint: &Endpoint, phase: CallPhase, message: String) -> FailureDetail {
         let elapsed = self.due.elapsed(self.callee.timeout());
-        Detail { endpoint: Some(endpoint.to_string()), phase: Some(phase), elapsed, message }
+        FailureDetail { endpoint: Some(endpoint.to_string()), phase: Some(phase), elapsed, message }
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Resul
 ///
 /// A collocated call has already run when
 /// [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
-pub struct Deferred {
+pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,
     arguments: OwnedArgumentWriter,
@@ -48,7 +48,7 @@ enum DeferredState {
     Finished,
 }
 
-impl Deferred {
+impl DeferredCall {
     /// Sends the request of a deferred call.
     pub(crate) fn send(
         callee: Callee,
@@ -77,7 +77,15 @@ impl Deferred {
         let (timeout, first_new_connection) = (callee.timeout(), callee.context().peek_connection_id());
         let (due, sends_deadline) =
             (CallDeadline::from_timeout(timeout).to_absolute(), matches!(timeout, Timeout::Precise(_)));
-        Deferred { callee, operation: operation.into(), arguments, due, first_new_connection, sends_deadline, state }
+        DeferredCall {
+            callee,
+            operation: operation.into(),
+            arguments,
+            due,
+            first_new_connection,
+            sends_deadline,
+            state,
+        }
     }
 
     fn invocation<'s: 'c, 'c>(&'s self, request: RequestSpec<'c, 'static>) -> Invocation<'s, 'c, 'static> {
@@ -156,7 +164,7 @@ fn request<'c>(operation: &'c Operation<'c>, arguments: &'c OwnedArgumentWriter)
     RequestSpec::Call { operation, response: ResponseExpected::Target, arguments: &**arguments }
 }
 
-impl Drop for Deferred {
+impl Drop for DeferredCall {
     fn drop(&mut self) {
         let DeferredState::Sent { target, profile, sent } = &self.state else { return };
         sent.abandon();
@@ -169,9 +177,9 @@ impl Drop for Deferred {
     }
 }
 
-impl fmt::Debug for Deferred {
+impl fmt::Debug for DeferredCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deferred").field("operation", &self.operation).field("ready", &self.is_ready()).finish()
+        f.debug_struct("DeferredCall").field("operation", &self.operation).field("ready", &self.is_ready()).finish()
     }
 }
 

@@ -21,9 +21,9 @@ use crate::client::multiplexed::Multiplexed;
 use crate::client::pool::{AcquireError, Checkout, ConnectionPool};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
-use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 use crate::nested_wait;
-use crate::policy::{CallPolicies, PoolExhausted, RebindMode};
+use crate::policy::{CallPolicies, PoolExhaustedAction, RebindMode};
 
 /// The connection for a request.
 enum CallConnection {
@@ -69,7 +69,7 @@ pub(super) struct Driver<'r, 'c, 'a> {
     use_multiplexed: bool,
     /// True if a profile was skipped because the rebind policy forbids its change of policies.
     was_rebind_refused: bool,
-    last_failure: Detail,
+    last_failure: FailureDetail,
     /// The system exception in the last reply.
     last_exception: Option<SystemException>,
 }
@@ -85,7 +85,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             forwarded.as_ref().unwrap_or(original).try_order(call.context),
             forwarded.is_some(),
             original.try_order(call.context),
-            policies.retry_transient.unwrap_or(0),
+            policies.max_transient_retries.unwrap_or(0),
         );
         Driver {
             call,
@@ -102,7 +102,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             was_multiplexed: false,
             use_multiplexed: false,
             was_rebind_refused: false,
-            last_failure: Detail::default(),
+            last_failure: FailureDetail::default(),
             last_exception: None,
         }
     }
@@ -190,7 +190,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// deadline would pass during the pause, the step raises the TRANSIENT.
     fn retry(&mut self, attempt: u32) -> NextAction {
         let now = clock::now();
-        // The number need not be random: different values for different calls and attempts suffice.
+        // `random` need not be unpredictable: different values for different calls and attempts
+        // suffice.
         let random =
             (now.as_nanos() ^ self.call.first_new_connection.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
         let moment = now + machine::pause(attempt, random);
@@ -356,13 +357,13 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let (context, min_connection_id) = (self.call.context, self.min_connection_id);
         let outcome = match context.config().on_pool_exhausted {
             _ if self.use_multiplexed => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
-            PoolExhausted::Multiplex => match pool.take_free(min_connection_id) {
+            PoolExhaustedAction::Multiplex => match pool.take_free(min_connection_id) {
                 Some(free) => {
                     pool.ensure_connected(free, context, until(), min_connection_id).map(CallConnection::Exclusive)
                 }
                 None => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
             },
-            PoolExhausted::Wait => {
+            PoolExhaustedAction::Wait => {
                 pool.acquire(context, self.call.due.latest(), until, min_connection_id).map(CallConnection::Exclusive)
             }
         };
@@ -419,29 +420,31 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     ) -> MachineInput {
         let endpoint = self.pool.as_ref().and_then(|pool| pool.endpoints().first()).map(ToString::to_string);
         let elapsed = Some(now.since(start));
-        let detail = |phase, message| Detail { endpoint, phase: Some(phase), elapsed, message };
+        let detail = |phase, message| FailureDetail { endpoint, phase: Some(phase), elapsed, message };
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);
         match outcome {
             Ok(_) if over => {
                 // The connection is returned unused, because no time remains to wait for the reply.
-                self.last_failure = detail(Phase::Connect, String::new());
-                MachineInput::DeadlinePassed(Phase::Connect)
+                self.last_failure = detail(CallPhase::Connect, String::new());
+                MachineInput::DeadlinePassed(CallPhase::Connect)
             }
             Ok(connection) => {
                 self.connection = Some(connection);
                 MachineInput::Connected
             }
             Err(AcquireError::AllBusy) => {
-                self.last_failure =
-                    detail(Phase::Acquire, "all connections that the maximum permits to the server are in use".into());
-                MachineInput::DeadlinePassed(Phase::Acquire)
+                self.last_failure = detail(
+                    CallPhase::Acquire,
+                    "all connections that the maximum permits to the server are in use".into(),
+                );
+                MachineInput::DeadlinePassed(CallPhase::Acquire)
             }
             Err(AcquireError::TimedOut) => {
-                self.last_failure = detail(Phase::Connect, String::new());
-                if over { MachineInput::DeadlinePassed(Phase::Connect) } else { self.timeout_input() }
+                self.last_failure = detail(CallPhase::Connect, String::new());
+                if over { MachineInput::DeadlinePassed(CallPhase::Connect) } else { self.timeout_input() }
             }
             Err(AcquireError::ConnectFailed(error)) => {
-                self.last_failure = detail(Phase::Connect, error.to_string());
+                self.last_failure = detail(CallPhase::Connect, error.to_string());
                 MachineInput::ConnectFailed
             }
         }
@@ -504,8 +507,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     /// Adds the details of the last failure to the exception.
     fn with_last_failure(&mut self, mut exception: SystemException) -> SystemException {
         if self.was_rebind_refused && exception.kind() == Kind::Transient && exception.completed() == Completion::No {
-            exception = SystemException::new(Kind::Rebind, 0, Completion::No)
-                .because("the remaining profiles have other policies, and the rebind policy NO_REBIND forbids the change");
+            exception = SystemException::new(Kind::Rebind, 0, Completion::No).because(
+                "the remaining profiles have other policies, and the rebind policy NO_REBIND forbids the change",
+            );
         }
         let mut detail = std::mem::take(&mut self.last_failure);
         if let Some(known) = exception.detail()

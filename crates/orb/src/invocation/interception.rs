@@ -4,14 +4,14 @@ use corelane_net::Peer;
 use corelane_wire::giop::ResponseExpected;
 
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, RequestSpec, refuse};
-use crate::interceptor::{AddedContexts, RequestInfo, RequestOutcome};
+use crate::interceptor::{AddedServiceContexts, RequestInfo, RequestOutcome};
 
 /// An attempt for which the interceptors have been called before sending.
 #[derive(Debug)]
 pub(super) struct InterceptedAttempt {
     number: u64,
     peer: Peer,
-    contexts: AddedContexts,
+    contexts: AddedServiceContexts,
 }
 
 impl InterceptedAttempt {
@@ -36,7 +36,7 @@ impl Invocation<'_, '_, '_> {
         // The deadline is absolute from now on, so that the interceptors' time counts as time of
         // the call.
         self.due = self.due.to_absolute();
-        let (number, mut contexts) = (points.next_number(), AddedContexts::default());
+        let (number, mut contexts) = (points.next_number(), AddedServiceContexts::default());
         let Some(request) = self.describe(route, number, peer) else { return Ok(None) };
         points.send_request(&request, &mut contexts).map_err(refuse)?;
         Ok(Some(InterceptedAttempt { number, peer: peer.clone(), contexts }))

@@ -13,7 +13,7 @@ use crate::client::pool::ConnectionPool;
 use crate::client::server_pools::ServerPools;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::orb_context::OrbContext;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 use crate::rt::caller_priority;
 use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
@@ -70,7 +70,7 @@ impl LaneSelector {
     /// DATA_CONVERSION 2 if the ORB's priority transform refuses the priority.
     #[inline(never)]
     pub(crate) fn select(&self, orb: &OrbContext) -> Result<PoolSelection<'_>, SystemException> {
-        let thread = Band::for_current_thread();
+        let thread = ConnectionBand::for_current_thread();
         if !self.is_propagated() {
             return self.select_for(None, thread);
         }
@@ -86,7 +86,7 @@ impl LaneSelector {
     /// # Errors
     /// The errors of [`select`](Self::select).
     pub(crate) fn select_at(&self, orb: &OrbContext, priority: Priority) -> Result<PoolSelection<'_>, SystemException> {
-        self.select_for(Some(priority), Band::for_priority(&orb.config().rt, priority)?)
+        self.select_for(Some(priority), ConnectionBand::for_priority(&orb.config().rt, priority)?)
     }
 
     fn is_propagated(&self) -> bool {
@@ -102,7 +102,11 @@ impl LaneSelector {
         )
     }
 
-    fn select_for(&self, clients: Option<Priority>, thread: Band) -> Result<PoolSelection<'_>, SystemException> {
+    fn select_for(
+        &self,
+        clients: Option<Priority>,
+        thread: ConnectionBand,
+    ) -> Result<PoolSelection<'_>, SystemException> {
         let propagated = self.is_propagated();
         let own = if propagated { clients } else { self.server_priority };
         let bands = self.bands.as_ref().map_err(|conflict| unreachable_error(*conflict))?;
@@ -123,7 +127,7 @@ impl LaneSelector {
         let (_, server) = exact
             .or_else(|| self.endpoints.iter().find(|(endpoint, _)| serves(*endpoint)))
             .ok_or_else(|| self.no_endpoint(priority))?;
-        let shared = band.map_or(thread, Band::for_range);
+        let shared = band.map_or(thread, ConnectionBand::for_range);
         Ok(PoolSelection { pool: server.pool(shared), priority: propagated.then(|| priority.get()) })
     }
 }
@@ -131,7 +135,7 @@ impl LaneSelector {
 /// Returns the priority that a nested call carries. If the ORB has a priority transform, it is
 /// called with the id of the object whose servant makes the call.
 fn outbound_priority(orb: &OrbContext, priority: Option<Priority>) -> Result<Option<Priority>, SystemException> {
-    match (&orb.config().rt.transform, priority) {
+    match (&orb.config().rt.priority_transform, priority) {
         (Some(transform), Some(priority)) => transform_outbound(&**transform, priority),
         (_, priority) => Ok(priority),
     }

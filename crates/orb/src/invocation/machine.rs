@@ -16,7 +16,7 @@ use corelane_wire::exception::{Completion, SystemExceptionKind as Kind};
 use corelane_wire::giop::MessageKind;
 
 use crate::client::try_order::{AttemptTime, Attempts, TryOrder};
-use crate::exception::{Phase, SystemException};
+use crate::exception::{CallPhase, SystemException};
 use crate::exchange::BytesSent;
 
 /// Maximum number of LOCATION_FORWARDs that one invocation follows.
@@ -54,7 +54,7 @@ pub(crate) enum MachineInput {
     },
     /// The server wants another form of target address.
     NeedsAddressing,
-    DeadlinePassed(Phase),
+    DeadlinePassed(CallPhase),
 }
 
 /// A server's last message about a request before the connection ended.
@@ -151,17 +151,17 @@ pub(crate) struct InvocationMachine {
     has_readdressed: bool,
     forwards: u8,
     retries: u8,
-    retry_transient: u8,
+    max_transient_retries: u8,
     pauses: u32,
 }
 
 impl InvocationMachine {
     /// Makes the machine of an invocation on a target whose usable profiles are tried in `order`.
     /// `forwarded` is true if an earlier invocation was forwarded to this target; `original` is
-    /// then the try order of the original target. `retry_transient` is the number of retries after
+    /// then the try order of the original target. `max_transient_retries` is the number of retries after
     /// TRANSIENT that the policy permits (0 by default).
     #[must_use]
-    pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, retry_transient: u8) -> Self {
+    pub(crate) fn new(order: TryOrder, forwarded: bool, original: TryOrder, max_transient_retries: u8) -> Self {
         InvocationMachine {
             order,
             attempts: Attempts::new(order),
@@ -172,7 +172,7 @@ impl InvocationMachine {
             has_readdressed: false,
             forwards: 0,
             retries: 0,
-            retry_transient,
+            max_transient_retries,
             pauses: 0,
         }
     }
@@ -234,8 +234,10 @@ impl InvocationMachine {
             }
             MachineInput::DeadlinePassed(phase) => {
                 let (code, completed) = match phase {
-                    Phase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
-                    Phase::Acquire | Phase::Connect | Phase::Send => (minor::timeout::REQUEST_END_TIME, Completion::No),
+                    CallPhase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
+                    CallPhase::Acquire | CallPhase::Connect | CallPhase::Send => {
+                        (minor::timeout::REQUEST_END_TIME, Completion::No)
+                    }
                 };
                 MachineAction::Fail(SystemException::new(Kind::Timeout, code, completed))
             }
@@ -276,8 +278,8 @@ impl InvocationMachine {
         if completed != Completion::No {
             return MachineAction::Deliver;
         }
-        if kind == Kind::Transient && self.retry_transient > 0 {
-            self.retry_transient -= 1;
+        if kind == Kind::Transient && self.max_transient_retries > 0 {
+            self.max_transient_retries -= 1;
             let (attempt, attempt_time) = (self.pauses, self.attempts.attempt_time());
             self.pauses += 1;
             return MachineAction::Retry { attempt, attempt_time };
@@ -332,9 +334,9 @@ mod tests {
     }
 
     /// Makes a machine that has started, for this number of profiles.
-    fn started(profiles: usize, forwarded: bool, original: usize, retry_transient: u8) -> InvocationMachine {
+    fn started(profiles: usize, forwarded: bool, original: usize, max_transient_retries: u8) -> InvocationMachine {
         let (order, original) = (TryOrder::new(profiles, 0, 0), TryOrder::new(original, 0, 0));
-        let mut machine = InvocationMachine::new(order, forwarded, original, retry_transient);
+        let mut machine = InvocationMachine::new(order, forwarded, original, max_transient_retries);
         let _ = machine.start();
         machine
     }
@@ -480,9 +482,11 @@ mod tests {
 
     #[test]
     fn timeout_reports_whether_the_request_may_have_run() {
-        for (phase, completed) in
-            [(Phase::Connect, Completion::No), (Phase::Send, Completion::No), (Phase::Wait, Completion::Maybe)]
-        {
+        for (phase, completed) in [
+            (CallPhase::Connect, Completion::No),
+            (CallPhase::Send, Completion::No),
+            (CallPhase::Wait, Completion::Maybe),
+        ] {
             let MachineAction::Fail(exception) = started(1, false, 1, 0).step(MachineInput::DeadlinePassed(phase))
             else {
                 panic!()

@@ -18,7 +18,7 @@ mod reply;
 pub(crate) mod target;
 pub(crate) mod thread_policies;
 
-pub use deferred::Deferred;
+pub use deferred::DeferredCall;
 pub(crate) use deferred::OwnedArgumentWriter;
 pub use operation::Operation;
 pub(crate) use reply::ReplyBody;

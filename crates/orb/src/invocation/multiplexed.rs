@@ -13,7 +13,7 @@ use super::reply::ReplyBody;
 use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::{BytesSent, ExchangeError};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 
 #[derive(Debug)]
 pub(super) struct SentRequest {
@@ -170,7 +170,7 @@ impl<'r> Invocation<'r, '_, '_> {
             }
             Err(ReplyError { error: broken, reply_begun }) => {
                 let final_message = match &broken {
-                    ExchangeError::Fault(Fault::Unexpected(kind)) => Some(*kind),
+                    ExchangeError::Fault(PeerFault::Unexpected(kind)) => Some(*kind),
                     _ => None,
                 };
                 let error = self.attempt_failed(

@@ -14,7 +14,7 @@ use super::thread_policies::with_thread_policies;
 use crate::client::pool::{AcquireError, Checkout};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
-use crate::exception::{Completion, Detail, Phase, SystemException, SystemExceptionKind as Kind};
+use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
 /// Makes sure that `count` connections exist for calls at each of `priorities`, with their bands
 /// declared.
@@ -31,7 +31,7 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
     if callee.binding().may_be_local(context) {
         return Ok(());
     }
-    let bad = || SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority is 0 to 32767");
+    let bad = || SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority must be 0 to 32767");
     let priorities: Vec<Priority> =
         priorities.iter().map(|priority| Priority::new(*priority).ok_or_else(bad)).collect::<Result<_, _>>()?;
     let target = callee.binding().forwarded().unwrap_or_else(|| Arc::clone(callee.binding().original(context)));
@@ -69,7 +69,9 @@ fn connect_at(
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
-            return Err(exception.because("the maximum number of connections to the server does not permit a further one"));
+            return Err(
+                exception.because("the maximum number of connections to the server does not permit a further one")
+            );
         };
         let connection = chosen.pool.ensure_connected(free, call.context, until, 0).map_err(no_connection)?;
         made.push(match chosen.pool.band().range().filter(|_| connection.needs_band_declaration()) {
@@ -88,7 +90,7 @@ fn no_connection(why: AcquireError) -> SystemException {
         AcquireError::ConnectFailed(error) => transient(&error.to_string()),
         AcquireError::AllBusy => transient("all connections that the maximum permits to the server are in use"),
         AcquireError::TimedOut => {
-            let detail = Detail { phase: Some(Phase::Connect), ..Detail::default() };
+            let detail = FailureDetail { phase: Some(CallPhase::Connect), ..FailureDetail::default() };
             SystemException::new(Kind::Timeout, minor::timeout::REQUEST_END_TIME, Completion::No).with_detail(detail)
         }
     }

@@ -185,11 +185,11 @@ fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>,
     let (at, place) = (decoder.offset(), trail::place("", decoder));
     match meter.refusal().filter(|_| error == CdrError::MemoryBudgetExceeded) {
         Some(refusal) => {
-            over_budget("the results do not fit", refusal, "OrbBuilder::max_reply_memory", Completion::Yes)
+            over_budget("the results exceed the memory limit", refusal, "OrbBuilder::max_reply_memory", Completion::Yes)
         }
         None => SystemException::from(error)
             .because(format!("{}{place}, at octet {at} of the {of} of the reply", error.text()))
-            .completed_as(Completion::Yes),
+            .with_completion(Completion::Yes),
     }
 }
 

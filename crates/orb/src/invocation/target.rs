@@ -20,7 +20,7 @@ use crate::client::server_pools::ServerPools;
 use crate::client::try_order::{MAX_TRIED, TryOrder};
 use crate::exception::SystemException;
 use crate::object_key::ObjectKey;
-use crate::rt::band::Band;
+use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
@@ -343,7 +343,7 @@ impl UsableProfile {
     #[inline]
     pub(crate) fn select_pool(&self, context: &ClientContext) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
-            None => Ok(PoolSelection { pool: self.pools.pool(Band::for_current_thread()), priority: None }),
+            None => Ok(PoolSelection { pool: self.pools.pool(ConnectionBand::for_current_thread()), priority: None }),
             Some(lanes) => lanes.select(context),
         }
     }
@@ -359,7 +359,7 @@ impl UsableProfile {
     ) -> Result<PoolSelection<'_>, SystemException> {
         match &self.lanes {
             None => Ok(PoolSelection {
-                pool: self.pools.pool(Band::for_priority(&context.config().rt, priority)?),
+                pool: self.pools.pool(ConnectionBand::for_priority(&context.config().rt, priority)?),
                 priority: None,
             }),
             Some(lanes) => lanes.select_at(context, priority),

@@ -8,7 +8,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::call::{self, ArgumentWriter, ResultReader};
 use crate::invocation::callee::Callee;
 use crate::invocation::thread_policies::{has_thread_policies, with_thread_policies};
-use crate::invocation::{Deferred, Operation, OwnedArgumentWriter, Reply};
+use crate::invocation::{DeferredCall, Operation, OwnedArgumentWriter, Reply};
 use crate::policy::SyncScope;
 
 /// The error of an operation that declares no exceptions.
@@ -61,15 +61,15 @@ fn send_deferred(
     callee: &Callee,
     operation: &str,
     arguments: OwnedArgumentWriter,
-) -> Result<Deferred, SystemException> {
+) -> Result<DeferredCall, SystemException> {
     callee.context().check_usable()?;
     let callee = with_thread_policies(callee);
     if !callee.stays_in_process() {
-        return Deferred::send(callee, operation, arguments);
+        return DeferredCall::send(callee, operation, arguments);
     }
     let reply = crate::poa::invoke_local(callee.context(), &callee, &Operation::new(operation), &*arguments);
     let reply = reply.map(Reply::detach);
-    Ok(Deferred::completed(callee, operation, arguments, reply))
+    Ok(DeferredCall::completed(callee, operation, arguments, reply))
 }
 
 impl ObjectRef {
@@ -213,7 +213,7 @@ impl ObjectRef {
     /// The errors of [`call`](Self::call).
     #[doc(hidden)]
     #[inline]
-    pub fn run<'a>(
+    pub fn call_void<'a>(
         &self,
         operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
@@ -228,7 +228,7 @@ impl ObjectRef {
     /// The errors of [`call_raising`](Self::call_raising).
     #[doc(hidden)]
     #[inline]
-    pub fn run_raising<'a, E>(
+    pub fn call_void_raising<'a, E>(
         &self,
         operation: &Operation<'_>,
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
@@ -268,7 +268,7 @@ impl ObjectRef {
         value.ok_or_else(|| SystemException::new(Kind::Internal, 0, Completion::Yes).into())
     }
 
-    /// Calls `operation` without waiting for the reply, which [`Deferred::reply`] returns.
+    /// Calls `operation` without waiting for the reply, which [`DeferredCall::reply`] returns.
     /// `arguments` is called again if the request must be sent again.
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl ObjectRef {
         &self,
         operation: &str,
         arguments: impl Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync + 'static,
-    ) -> Result<Deferred, SystemException> {
+    ) -> Result<DeferredCall, SystemException> {
         send_deferred(self.callee(), operation, Box::new(arguments))
     }
 
@@ -315,7 +315,7 @@ impl ObjectRef {
     /// For generated code: calls the servant directly, if the object is collocated and its servant
     /// implements `I`. Otherwise returns `None`.
     #[inline]
-    pub fn collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
+    pub fn call_collocated<I: ?Sized + Send + Sync + 'static, T, E: From<SystemException>>(
         &self,
         operation: &'static Operation<'static>,
         call: impl FnOnce(&I) -> Result<T, E>,

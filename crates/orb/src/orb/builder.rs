@@ -22,7 +22,7 @@ use crate::interceptor::{InterceptionPoints, Interceptor, InterceptorChain};
 use crate::listen_address;
 use crate::orb_context::OrbContext;
 use crate::poa::Poa;
-use crate::policy::{CallPolicies, PoolExhausted, Timeout};
+use crate::policy::{CallPolicies, PoolExhaustedAction, Timeout};
 use crate::rt::{RtConfig, start_cpu_monitor};
 use crate::server::config::PoolConfig;
 use crate::server::strategy::Lane;
@@ -55,7 +55,7 @@ pub struct OrbBuilder {
     spin_policy: Option<SpinPolicy>,
     drain_timeout: Duration,
     locks_memory: bool,
-    on_pool_exhausted: PoolExhausted,
+    on_pool_exhausted: PoolExhaustedAction,
     idle_connection_timeout: Duration,
     version: Version,
     native_char_set: CharSet,
@@ -106,7 +106,7 @@ impl OrbBuilder {
             spin_policy: None,
             drain_timeout: Duration::from_secs(2),
             locks_memory: false,
-            on_pool_exhausted: PoolExhausted::Wait,
+            on_pool_exhausted: PoolExhaustedAction::Wait,
             idle_connection_timeout: Duration::from_secs(180),
             version: Version::HIGHEST,
             native_char_set: CharSet::Utf8,
@@ -202,7 +202,7 @@ impl OrbBuilder {
 
     /// Sets what a call does if its server already has the maximum number of connections and all
     /// are in use. By default the call waits.
-    pub fn on_pool_exhausted(mut self, reaction: PoolExhausted) -> Self {
+    pub fn on_pool_exhausted(mut self, reaction: PoolExhaustedAction) -> Self {
         self.on_pool_exhausted = reaction;
         self
     }
@@ -409,7 +409,7 @@ impl OrbBuilder {
         }
         let parse = |address: &String| parse_address(address, &self.transports);
         let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-        let client_policies = self.rt.client.check().map_err(OrbError::Client)?;
+        let client_policies = self.rt.client_policies.check().map_err(OrbError::Client)?;
         let config = Config {
             client_policies,
             limits: self.limits,

@@ -43,7 +43,12 @@ impl fmt::Display for OrbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OrbError::Address(text) => {
-                write!(f, "\"{text}\" is not an address: {}{}", listen_address::scheme_error(text), listen_address::SYNTAX)
+                write!(
+                    f,
+                    "\"{text}\" is not an address: {}{}",
+                    listen_address::scheme_error(text),
+                    listen_address::SYNTAX
+                )
             }
             OrbError::Listen { endpoint, error } => write!(f, "cannot listen at {endpoint}: {error}"),
             OrbError::Guarantee { name, why } => {

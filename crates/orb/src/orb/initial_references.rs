@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_before_arguments_and_arguments_before_the_program() {
+    fn registered_objects_override_arguments_and_arguments_override_the_program() {
         let orb = Orb::new().unwrap();
         let object = orb.string_to_object("corbaloc::h/K").unwrap().unwrap();
         let mut initial = InitialReferences::default();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn orb_options_are_taken_and_others_are_left() {
+    fn orb_options_are_taken_and_other_arguments_are_returned() {
         let mut initial = InitialReferences::default();
         let arguments =
             ["a", "-ORBInitRef", "N=corbaloc::h/N", "b", "-ORBDefaultInitRef", "corbaloc::g", "-ORBid", "x"];

@@ -22,11 +22,11 @@ use crate::server_context::ServerContext;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A servant whose only operation runs a closure. The servant keeps a value until it is dropped.
-struct Does<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
+struct ClosureServant<F, K>(F, #[allow(dead_code, reason = "kept to be dropped")] K);
 
-impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Does<F, K> {
+impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for ClosureServant<F, K> {
     fn repository_ids(&self) -> &'static [&'static str] {
-        &["IDL:test/Does:1.0"]
+        &["IDL:test/ClosureServant:1.0"]
     }
 
     fn dispatch(&self, operation: &[u8], _call: &mut ServerCall<'_>) -> Result<(), SystemException> {
@@ -38,12 +38,12 @@ impl<F: Fn() + Send + Sync + 'static, K: Send + Sync + 'static> Skeleton for Doe
     }
 }
 
-fn does(act: impl Fn() + Send + Sync + 'static) -> Servant {
-    Servant::new(Does(act, ()))
+fn closure_servant(act: impl Fn() + Send + Sync + 'static) -> Servant {
+    Servant::new(ClosureServant(act, ()))
 }
 
 fn keeps(kept: impl Send + Sync + 'static) -> Servant {
-    Servant::new(Does(|| {}, kept))
+    Servant::new(ClosureServant(|| {}, kept))
 }
 
 fn call(object: &ObjectRef) -> Result<(), SystemException> {
@@ -59,7 +59,7 @@ fn serving(dispatch: Dispatch) -> Orb {
 }
 
 /// Returns another ORB, and a reference of this ORB to the same object.
-fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
+fn client_with_reference(object: &ObjectRef) -> (Orb, ObjectRef) {
     let client = Orb::new().unwrap();
     let reference = client.string_to_object(&object.to_string()).unwrap().unwrap();
     (client, reference)
@@ -67,7 +67,7 @@ fn from_afar(object: &ObjectRef) -> (Orb, ObjectRef) {
 
 /// Waits until no thread or table keeps the server context, which all internal parts of an ORB
 /// keep.
-fn gone(server: &Weak<ServerContext>) {
+fn wait_until_dropped(server: &Weak<ServerContext>) {
     let began = Instant::now();
     while server.strong_count() > 0 {
         assert!(began.elapsed() < PATIENCE, "{} owners still keep the ORB's internal state", server.strong_count());
@@ -100,15 +100,15 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         let orb = serving(dispatch);
         let server = Arc::downgrade(orb.core().server());
         let owner = owned();
-        let servant = does({
+        let servant = closure_servant({
             let owner = Arc::clone(&owner);
             move || drop_it(&owner)
         });
-        let (client, object) = from_afar(&orb.root_poa().activate(&servant).unwrap());
+        let (client, object) = client_with_reference(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
         // The request that shuts its ORB down still gets its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
-        gone(&server);
+        wait_until_dropped(&server);
         drop(client);
     }
 }
@@ -123,7 +123,7 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let id = Arc::new(OnceLock::new());
         // The object's own request deactivates it. The servant is then dropped after the request,
         // outside any upcall.
-        let servant = Servant::new(Does(
+        let servant = Servant::new(ClosureServant(
             {
                 let (poa, id) = (poa.clone(), Arc::clone(&id));
                 move || poa.deactivate_object(id.get().unwrap()).unwrap()
@@ -131,13 +131,13 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
             Arc::clone(&owner),
         ));
         let _ = id.set(poa.activate_object(&servant).unwrap());
-        let (client, object) = from_afar(&poa.id_to_reference(id.get().unwrap()).unwrap());
+        let (client, object) = client_with_reference(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
         // The ORB may close the connection before the reply is sent, because its own servant caused
         // the shutdown.
         let _ = call(&object);
-        gone(&server);
+        wait_until_dropped(&server);
         drop(client);
     }
 }
@@ -152,7 +152,7 @@ fn orb_dropped_in_its_event_handler_shuts_down() {
     *owner.lock() = Some(orb);
     let mut peer = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut peer, b"this is no GIOP").unwrap();
-    gone(&server);
+    wait_until_dropped(&server);
 }
 
 /// A servant locator and adapter activator that keeps a value.
@@ -160,7 +160,7 @@ struct Keeper(#[allow(dead_code, reason = "kept to be dropped")] Mutex<Vec<Box<d
 
 impl ServantLocator for Keeper {
     fn preinvoke(&self, _: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {
-        Ok((Some(does(|| {})), Box::new(())))
+        Ok((Some(closure_servant(|| {})), Box::new(())))
     }
 
     fn postinvoke(&self, _: &ObjectId, _: &Poa, _: &str, _: Cookie, _: &Servant) -> Result<(), SystemException> {
@@ -183,8 +183,8 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     let orb = serving(Dispatch::LeaderFollowers { threads: 2 });
     let server = Arc::downgrade(orb.core().server());
     let root = orb.root_poa();
-    let object = root.activate(&does(|| {})).unwrap();
-    let (client, afar) = from_afar(&object);
+    let object = root.activate(&closure_servant(|| {})).unwrap();
+    let (client, afar) = client_with_reference(&object);
     call(&afar).unwrap();
 
     orb.register_initial_reference("Self", &object).unwrap();
@@ -208,7 +208,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     };
     let default = root.create_poa("default", Some(root.manager()), policies).unwrap();
     default.set_servant(&keeps((object.clone(), default.clone()))).unwrap();
-    let own = located.create_reference("IDL:test/Does:1.0").unwrap();
+    let own = located.create_reference("IDL:test/ClosureServant:1.0").unwrap();
     call(&own).unwrap();
     assert!(Arc::strong_count(orb.core().adapter()) > 1);
 
@@ -216,7 +216,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
     // A remaining reference does not keep the ORB alive.
     assert_eq!(call(&object).unwrap_err().kind(), Kind::BadInvOrder);
     drop((object, own, located, default));
-    gone(&server);
+    wait_until_dropped(&server);
     assert_eq!(forgotten.strong_count(), 0);
     drop((root, client));
 }
@@ -225,7 +225,7 @@ fn references_held_by_callbacks_do_not_keep_the_orb_alive() {
 fn ended_orb_refuses_keys_and_initial_references() {
     let orb = Orb::new().unwrap();
     let server = Arc::downgrade(orb.core().server());
-    let object = orb.root_poa().create_reference("IDL:test/Does:1.0").unwrap();
+    let object = orb.root_poa().create_reference("IDL:test/ClosureServant:1.0").unwrap();
     let root = orb.root_poa();
     orb.shutdown(true).unwrap();
     let refused = [orb.register_initial_reference("Late", &object), orb.bind_key("late", &object)];
@@ -235,7 +235,7 @@ fn ended_orb_refuses_keys_and_initial_references() {
     }
     root.set_activator(Some(keeper((object.clone(), root.clone()))));
     drop((orb, object, root));
-    gone(&server);
+    wait_until_dropped(&server);
 }
 
 #[test]

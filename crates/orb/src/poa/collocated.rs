@@ -449,7 +449,7 @@ fn run_on_other_thread(
                 std::mem::replace(&mut *handover.state.lock(), HandoverState::Abandoned),
                 HandoverState::Waiting
             );
-            return Err(timed_out().completed_as(if began { Completion::Maybe } else { Completion::No }));
+            return Err(timed_out().with_completion(if began { Completion::Maybe } else { Completion::No }));
         }
     }
 }

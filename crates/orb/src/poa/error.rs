@@ -17,7 +17,7 @@ pub enum PoaError {
     AdapterNonExistent,
     /// The POA manager is inactive, which is permanent.
     AdapterInactive,
-    /// The policies conflict. The field is the index in [`PoaPolicies::LIST`] of a policy that
+    /// The policies conflict. The field is the index in [`PoaPolicies::NAMES`] of a policy that
     /// conflicts with others.
     InvalidPolicy(PolicyIndex),
     /// A POA manager with this id already exists.
@@ -65,7 +65,7 @@ impl fmt::Display for PoaError {
             PoaError::AdapterNonExistent => "there is no POA of this name",
             PoaError::AdapterInactive => "the POA manager is permanently inactive",
             PoaError::InvalidPolicy(index) => {
-                let policy = PoaPolicies::LIST.get(usize::from(*index)).unwrap_or(&"policy");
+                let policy = PoaPolicies::NAMES.get(usize::from(*index)).unwrap_or(&"policy");
                 return write!(f, "the {policy} conflicts with the other policies");
             }
             PoaError::ManagerAlreadyExists => "a POA manager of this name exists already",

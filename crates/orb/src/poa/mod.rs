@@ -57,8 +57,8 @@ pub(crate) use lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor
 pub use manager::{ManagerState, PoaManager, PoaManagerFactory};
 pub(crate) use parked::ParkResult;
 pub use policies::{
-    IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, OnPanic, PoaPolicies, PolicyIndex,
-    RequestProcessing, ServantRetention, Threading,
+    IdAssignment, IdUniqueness, ImplicitActivation, KeyHints, Lifespan, PoaPolicies, PolicyIndex, RequestProcessing,
+    ServantPanicAction, ServantRetention, Threading,
 };
 pub use servant_manager::{
     AdapterActivator, Cookie, ServantActivator, ServantLocator, ServantManager, ServantManagerError, ServantResult,

@@ -102,7 +102,7 @@ pub struct PoaPolicies {
     /// The treatment of requests for objects that are not in the map: RequestProcessingPolicy (22).
     pub request_processing: RequestProcessing,
     /// The treatment of an object whose servant panicked.
-    pub on_panic: OnPanic,
+    pub on_panic: ServantPanicAction,
     /// Slot hints in the references of a persistent POA.
     pub key_hints: KeyHints,
 }
@@ -125,7 +125,7 @@ pub enum KeyHints {
 /// The treatment of an object whose servant panicked. The client gets UNKNOWN, COMPLETED_MAYBE, in
 /// any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum OnPanic {
+pub enum ServantPanicAction {
     /// The object stays active.
     #[default]
     Keep,
@@ -133,7 +133,7 @@ pub enum OnPanic {
     Deactivate,
 }
 
-/// The index of a policy in [`PoaPolicies::LIST`], as
+/// The index of a policy in [`PoaPolicies::NAMES`], as
 /// [`PoaError::InvalidPolicy`](super::PoaError::InvalidPolicy) reports it.
 pub type PolicyIndex = u16;
 
@@ -147,13 +147,13 @@ impl PoaPolicies {
         implicit_activation: ImplicitActivation::Implicit,
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
-        on_panic: OnPanic::Keep,
+        on_panic: ServantPanicAction::Keep,
         key_hints: KeyHints::None,
     };
 
     /// The names of all policies, in the order of the policy types. The index in InvalidPolicy is a
     /// position in this list.
-    pub const LIST: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 13] = [
         "ThreadPolicy",
         "LifespanPolicy",
         "IdUniquenessPolicy",
@@ -172,7 +172,7 @@ impl PoaPolicies {
     /// Checks that the policies are a valid combination.
     ///
     /// # Errors
-    /// The index into [`PoaPolicies::LIST`] of the policy that conflicts with the others.
+    /// The index into [`PoaPolicies::NAMES`] of the policy that conflicts with the others.
     pub fn check(&self) -> Result<(), PolicyIndex> {
         let retains = self.servant_retention == ServantRetention::Retain;
         match self.request_processing {

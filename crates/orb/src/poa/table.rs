@@ -100,7 +100,8 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", Scope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // The target may keep its servant (`with_poa_bypass`), so the drop may run code of the application.
+            // The target may keep its servant (`with_poa_bypass`), so its drop may run code of the
+            // application.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -643,7 +644,8 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // The target may keep its servant (`with_poa_bypass`), so the drop may run code of the application.
+            // The target may keep its servant (`with_poa_bypass`), so its drop may run code of the
+            // application.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }

@@ -191,7 +191,7 @@ impl NewPoa<'_> {
         });
         let (Ok(_), Some(core)) = (inserted, made) else {
             let exception = SystemException::new(Kind::NoResources, 0, Completion::No);
-            return Err(exception.because("the ORB has as many POAs as it can"));
+            return Err(exception.because("the ORB has the maximum number of POAs"));
         };
         if persistent {
             adapters.insert_poa(&core)?;

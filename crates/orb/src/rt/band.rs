@@ -10,17 +10,17 @@ use crate::exception::SystemException;
 /// the calls of all threads with one native priority. Through references with priority bands, a set
 /// has the calls of one priority band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Band(u32);
+pub(crate) struct ConnectionBand(u32);
 
 /// Flag of a band that is a range of priorities. The lower bits hold the two ends of the range, 15
 /// bits each.
 const RANGE_FLAG: u32 = 1 << 31;
 
-impl Band {
+impl ConnectionBand {
     /// Returns the band of calls that the calling thread makes.
     #[inline]
     pub(crate) fn for_current_thread() -> Self {
-        Band(thread::native_priority().into())
+        ConnectionBand(thread::native_priority().into())
     }
 
     /// Returns the band for the calls of threads at `priority`.
@@ -29,14 +29,14 @@ impl Band {
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.
     pub(crate) fn for_priority(rt: &RtConfig, priority: Priority) -> Result<Self, SystemException> {
         let native = rt.scheduling_for(priority)?;
-        Ok(native.map_or_else(Self::for_current_thread, |native| Band(native.priority().into())))
+        Ok(native.map_or_else(Self::for_current_thread, |native| ConnectionBand(native.priority().into())))
     }
 
     /// Returns the band for calls with a range of priorities. References with the same range share
     /// the connections of the band.
     pub(crate) fn for_range(range: PriorityBand) -> Self {
         let number = |priority: Priority| u32::from(priority.get().unsigned_abs());
-        Band(RANGE_FLAG | number(range.low) << 15 | number(range.high))
+        ConnectionBand(RANGE_FLAG | number(range.low) << 15 | number(range.high))
     }
 
     /// Returns the priority that represents the band: the highest priority of a range, otherwise
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn ranges_differ_by_both_ends() {
-        let band = |low, high| Band::for_range(PriorityBand::new(low, high).unwrap());
+        let band = |low, high| ConnectionBand::for_range(PriorityBand::new(low, high).unwrap());
         assert_eq!((band(5, 15).range(), band(0, 32767).range()), (Some((5, 15)), Some((0, 32767))));
         assert_ne!(band(5, 15), band(5, 16));
-        assert_eq!((Band(0).range(), Band(99).range()), (None, None));
+        assert_eq!((ConnectionBand(0).range(), ConnectionBand(99).range()), (None, None));
     }
 }

@@ -10,7 +10,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// Real-time policies of a client, for a reference
 /// ([`ObjectRef::with_rt_policies`](crate::ObjectRef::with_rt_policies)), a thread
 /// ([`with_client_policies`](super::with_client_policies)) or the ORB
-/// ([`RtConfig::client`](super::RtConfig::client)).
+/// ([`RtConfig::client_policies`](super::RtConfig::client_policies)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtClientPolicies {
     /// PriorityBandedConnectionPolicy (45): the low and the high end of each band. Calls of one

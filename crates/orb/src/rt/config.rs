@@ -70,13 +70,13 @@ pub enum OverrunAction {
 pub struct RtConfig {
     /// Mapping between CORBA priorities and native priorities. Default: linear over the native
     /// priorities 1 to 99.
-    pub mapping: Arc<dyn PriorityMapping>,
+    pub priority_mapping: Arc<dyn PriorityMapping>,
     /// Transform of the priorities that requests carry: of received requests, and of requests that
     /// servants send. Default: `None`.
-    pub transform: Option<Arc<dyn PriorityTransform>>,
+    pub priority_transform: Option<Arc<dyn PriorityTransform>>,
     /// Mapping from a priority to the code point (DSCP) of its packets. With `None` the ORB sets no
     /// code points. Default: `None`.
-    pub network: Option<Arc<dyn NetworkPriorityMapping>>,
+    pub network_mapping: Option<Arc<dyn NetworkPriorityMapping>>,
     /// Scheduling class of threads with a priority.
     /// Default: SCHED_FIFO.
     pub scheduling: SchedulingClass,
@@ -88,31 +88,31 @@ pub struct RtConfig {
     /// Client policies, for references and threads that do not set their own. With priority bands,
     /// calls to objects without a priority model raise INV_POLICY. Default:
     /// [`RtClientPolicies::default`].
-    pub client: RtClientPolicies,
+    pub client_policies: RtClientPolicies,
 }
 
 impl Default for RtConfig {
     fn default() -> Self {
         RtConfig {
-            mapping: Arc::new(LinearMapping(NativeRange::FIXED)),
-            transform: None,
-            network: None,
+            priority_mapping: Arc::new(LinearMapping(NativeRange::FIXED)),
+            priority_transform: None,
+            network_mapping: None,
             scheduling: SchedulingClass::Fifo,
             expired_requests: ExpiredRequestAction::Run,
             overruns: OverrunAction::Run,
-            client: RtClientPolicies::default(),
+            client_policies: RtClientPolicies::default(),
         }
     }
 }
 
 setters!(RtConfig {
-    mapping: Arc<dyn PriorityMapping>,
-    transform: Option<Arc<dyn PriorityTransform>>,
-    network: Option<Arc<dyn NetworkPriorityMapping>>,
+    priority_mapping: Arc<dyn PriorityMapping>,
+    priority_transform: Option<Arc<dyn PriorityTransform>>,
+    network_mapping: Option<Arc<dyn NetworkPriorityMapping>>,
     scheduling: SchedulingClass,
     expired_requests: ExpiredRequestAction,
     overruns: OverrunAction,
-    client: RtClientPolicies,
+    client_policies: RtClientPolicies,
 });
 
 impl RtConfig {
@@ -126,7 +126,7 @@ impl RtConfig {
             SchedulingClass::Fifo => Scheduling::Fifo,
             SchedulingClass::RoundRobin => Scheduling::RoundRobin,
         };
-        let native = self.mapping.to_native(priority).and_then(|native| u8::try_from(native).ok());
+        let native = self.priority_mapping.to_native(priority).and_then(|native| u8::try_from(native).ok());
         match native.filter(|native| Scheduling::PRIORITIES.contains(native)) {
             Some(native) => Ok(Some(class(native))),
             None => Err(unmappable().because(format!("CORBA priority {priority} has no native priority here"))),
@@ -137,7 +137,7 @@ impl RtConfig {
     /// a fixed priority.
     pub(crate) fn corba_priority(&self, native: Scheduling) -> Option<Priority> {
         match native {
-            Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.mapping.to_corba(native.into()),
+            Scheduling::Fifo(native) | Scheduling::RoundRobin(native) => self.priority_mapping.to_corba(native.into()),
             Scheduling::Other | Scheduling::Idle | Scheduling::Deadline(_) => None,
         }
     }
@@ -339,7 +339,7 @@ pub enum UnmatchedPriority {
     /// priority and under the endpoint's ceiling. This serves clients such as TAO's, which choose a
     /// lane's endpoint by their own bands without declaring the bands to the server. A request that
     /// arrived at an endpoint of the builder's pools is refused.
-    ServeInReachedLane,
+    ServeInArrivalLane,
 }
 
 /// The configuration of a thread pool with lanes.

@@ -34,8 +34,10 @@ impl RtCurrent {
     /// INITIALIZE if no priority has been set.
     pub fn the_priority(&self) -> Result<i16, SystemException> {
         let priority = thread_priority(self.context()?.stamp());
-        let unset =
-            || SystemException::new(Kind::Initialize, 0, Completion::No).because("no priority has been set for this thread");
+        let unset = || {
+            SystemException::new(Kind::Initialize, 0, Completion::No)
+                .because("no priority has been set for this thread")
+        };
         priority.map(Priority::get).ok_or_else(unset)
     }
 
@@ -48,7 +50,9 @@ impl RtCurrent {
     pub fn set_priority(&self, priority: i16) -> Result<(), SystemException> {
         let context = self.context()?;
         let Some(priority) = Priority::new(priority) else {
-            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority is 0 to 32767"));
+            return Err(
+                SystemException::new(Kind::BadParam, 0, Completion::No).because("a priority must be 0 to 32767")
+            );
         };
         if let Some(native) = context.config().rt.scheduling_for(priority)? {
             set_scheduling(native)?;

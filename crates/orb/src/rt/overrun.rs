@@ -107,7 +107,7 @@ impl OverrunMonitor {
             OverrunAction::Reject if call.has_raised() => result,
             OverrunAction::Reject => result.and_then(|()| {
                 let exception = SystemException::new(Kind::Timeout, crate::minor::OVERRUN, Completion::Yes);
-                Err(exception.because("the operation took more processor time than it declares"))
+                Err(exception.because("the operation used more processor time than it declares"))
             }),
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     /// Regression test: a nested operation that could start no budget stopped the budget of the
     /// enclosing operation for good.
     #[test]
-    fn enclosing_budget_goes_on_where_none_is_started() {
+    fn enclosing_budget_continues_during_an_operation_without_a_budget() {
         const LOW: i16 = 335;
         let config = RtConfig::default().overruns(OverrunAction::LowerPriority(LOW));
         let orb = Orb::builder().real_time(config).build().unwrap();

@@ -187,7 +187,7 @@ impl RtPoa {
                     .because(format!("the object has priority {assigned} already"))
             }
             Err(AssignError::Full) => SystemException::new(Kind::NoResources, 0, Completion::No)
-                .because("too many objects of the POA have priorities of their own"),
+                .because("too many objects of the POA have their own priorities"),
         };
         Err(exception.into())
     }
@@ -236,7 +236,7 @@ impl RtPoa {
             // implied priority must not refuse the call, so the request runs without it.
             Err(_) if is_implied => (None, self.rules().choose(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
-                (asked, self.place_in_reached_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
+                (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
             }
             placed => (asked, placed),
         };
@@ -252,9 +252,9 @@ impl RtPoa {
         {
             return RequestPlacement::Refused(above_ceiling_error(found, ceiling));
         }
-        let station = thread_context::current_lane(orb.stamp());
+        let identity = thread_context::current_lane(orb.stamp());
         let Some(pool) = &self.pool else {
-            return if station.serves_default_pool() {
+            return if identity.serves_default_pool() {
                 RequestPlacement::CurrentThread(priority)
             } else {
                 place_in_default_pool(orb, priority)
@@ -262,7 +262,7 @@ impl RtPoa {
         };
         let index = lane.unwrap_or(0);
         match pool.lanes.get(index) {
-            Some(_) if station.serves(pool.id.number(), index) => {
+            Some(_) if identity.serves(pool.id.number(), index) => {
                 RequestPlacement::CurrentThread(priority.or_else(|| pool.lanes.get(index).map(|lane| lane.priority())))
             }
             Some(lane) => RequestPlacement::OtherLane(Arc::clone(lane)),
@@ -277,12 +277,12 @@ impl RtPoa {
     }
 
     /// Returns the lane at whose endpoint a request arrived, if the pool has
-    /// [`UnmatchedPriority::ServeInReachedLane`].
+    /// [`UnmatchedPriority::ServeInArrivalLane`].
     #[cold]
-    fn place_in_reached_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
-        let (pool, (number, index)) = (self.pool.as_ref()?, origin?.station);
+    fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
+        let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);
         let lane = usize::try_from(index).ok()?;
-        let serves = pool.unmatched_priority == UnmatchedPriority::ServeInReachedLane && pool.id.number() == number;
+        let serves = pool.unmatched_priority == UnmatchedPriority::ServeInArrivalLane && pool.id.number() == number;
         let priority = pool.priorities.get(lane).copied().filter(|_| serves)?;
         let in_band = self.bands.as_ref().is_none_or(|bands| bands.band_of(priority).is_some());
         in_band.then_some(LaneChoice { lane: Some(lane), priority: Some(priority) })
@@ -406,7 +406,7 @@ pub(crate) fn place_in_default_pool(orb: &ServerContext, priority: Option<Priori
 /// Applies the ORB's priority transform, if there is one, to the requested priority of a request
 /// for the object `id`.
 fn inbound_priority(orb: &OrbContext, asked: Option<Priority>, id: &[u8]) -> Result<Option<Priority>, Unmappable> {
-    match (&orb.config().rt.transform, asked) {
+    match (&orb.config().rt.priority_transform, asked) {
         (Some(transform), Some(asked)) => transform.inbound(asked, id).map(Some).ok_or(Unmappable),
         (_, asked) => Ok(asked),
     }

@@ -9,7 +9,7 @@ use super::protocol::Protocol;
 use crate::poa::PolicyIndex;
 use crate::thread_context::ThreadpoolId;
 
-/// Positions of policies in [`PoaPolicies::LIST`](crate::poa::PoaPolicies::LIST).
+/// Positions of policies in [`PoaPolicies::NAMES`](crate::poa::PoaPolicies::NAMES).
 pub(crate) mod policy_index {
     use crate::poa::PolicyIndex;
 

@@ -202,7 +202,7 @@ fn lane_role(
     };
     let ceiling = lane.ceiling.map(allowed).transpose()?;
     let cores: CpuSet = lane.cores.iter().copied().collect();
-    let rules = OverloadRules {
+    let overload_rules = OverloadRules {
         dynamic_threads: lane.dynamic_threads,
         borrowing: config.allow_borrowing,
         buffering: config.buffering,
@@ -217,8 +217,8 @@ fn lane_role(
         scheduling: lane_scheduling(adapter, config, lane, priority)?,
         cores: (!cores.is_empty()).then_some(cores),
         static_threads: lane.static_threads,
-        rules,
-        idle_time: config.idle_thread_timeout,
+        overload_rules,
+        idle_thread_timeout: config.idle_thread_timeout,
     })
 }
 
@@ -272,7 +272,7 @@ fn open_lane(
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let pool = pool.spin_policy(lane.spin_policy.or(config.spin_policy).or(adapter.config().spin_policy));
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload = if role.rules.need_overload_thread() {
+    let overload = if role.overload_rules.need_overload_thread() {
         Some(OverloadThread::new::<ObjectAdapter>().map_err(failed)?)
     } else {
         None

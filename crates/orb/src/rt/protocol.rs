@@ -18,7 +18,7 @@ pub struct TcpProperties {
     /// True to send small messages at once (`TCP_NODELAY`).
     pub no_delay: bool,
     /// True to mark packets with the code point of their priority, if
-    /// [`RtConfig::network`](super::RtConfig::network) is set.
+    /// [`RtConfig::network_mapping`](super::RtConfig::network_mapping) is set.
     pub enable_network_priority: bool,
 }
 

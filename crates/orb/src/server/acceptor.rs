@@ -186,10 +186,10 @@ impl<S: Architecture<S>> Lane<S> {
         let origin = ConnectionOrigin {
             id: handler.context().allocate_connection_id(),
             accepted_at: clock::now(),
-            station: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
+            lane_numbers: self.role.as_ref().map_or((DEFAULT_POOL, 0), |role| (role.pool, role.index)),
             ceiling,
             sends_in_slices: mixed && !self.role.as_ref().is_some_and(|role| role.is_lane && role.is_highest),
-            sets_dscp: handler.context().config().rt.network.is_some()
+            sets_dscp: handler.context().config().rt.network_mapping.is_some()
                 && self.role.as_ref().is_some_and(|role| !role.is_lane)
                 && self.allows_dscp(&*stream),
             has_mixed_priorities: mixed,

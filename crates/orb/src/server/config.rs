@@ -32,8 +32,8 @@ pub enum Dispatch {
         /// Number of threads.
         threads: usize,
     },
-    /// One thread reads requests into a bounded queue, and other threads run them. Needs the feature
-    /// `half-sync`, which is on by default.
+    /// One thread reads requests into a bounded queue, and other threads run them. Needs the
+    /// feature `half-sync`, which is on by default.
     ///
     /// The queue is full when it has `max_queued` requests or
     /// [`ConnectionLimits::max_queued_bytes`]. Connections take turns in it.

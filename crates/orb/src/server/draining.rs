@@ -31,7 +31,7 @@ use super::final_messages;
 use super::lane::{Lane, LaneTask};
 use crate::clock;
 use crate::event::Event;
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::orb_context::OrbContext;
 
 type ConnectionHandle = (u32, u32);
@@ -176,12 +176,12 @@ impl<S: Architecture<S>> Lane<S> {
         &self,
         context: &OrbContext,
         connection: &Arc<Connection>,
-        fault: Fault,
+        fault: PeerFault,
         told: &[u8],
     ) {
         context.events().report(&Event::ProtocolFault { peer: connection.stream.peer().clone(), fault });
         let rest = match fault {
-            Fault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
+            PeerFault::Protocol(ProtocolFault::TooLarge { size, .. }) => usize::try_from(size).unwrap_or(usize::MAX),
             _ => 0,
         };
         connection.queue_last_message_and_discard(told, rest, clock::now(), self.closing_time);

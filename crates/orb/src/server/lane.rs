@@ -26,6 +26,7 @@ use super::admission;
 use super::architecture::{Architecture, MessagePlacement};
 use super::config::PoolConfig;
 use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
+use super::connection_lane::ConnectionLane;
 use super::draining::DrainingConnections;
 use super::handler::RequestHandler;
 use super::idle_eviction::IdleTracker;
@@ -35,7 +36,6 @@ use super::message::Message;
 use super::parked_request::ResumeOn;
 pub(crate) use super::ready_list::LaneTask;
 use super::ready_list::ReadyList;
-use super::ready_queue::ReadyQueue;
 use super::spinning::may_spin;
 use super::worker::{ReadResult, Worker};
 use crate::clock;
@@ -554,8 +554,8 @@ impl<S: Architecture<S>> Lane<S> {
         self.run_message(handler, worker, &connection, detached, more)
     }
 
-    /// Runs a message that the calling thread has read, or leaves it to another thread. Returns true
-    /// if the calling thread is to read the connection's next message.
+    /// Runs a message that the calling thread has read, or leaves it to another thread. Returns
+    /// true if the calling thread must read the connection's next message.
     #[inline(always)]
     pub(super) fn run_message<H: RequestHandler>(
         &self,
@@ -847,7 +847,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
-impl<S: Architecture<S>> ReadyQueue for Lane<S> {
+impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn list_for_reading(&self, handle: (u32, u32)) {
         self.push(LaneTask::ReadSocket(handle));
@@ -871,7 +871,7 @@ impl<S: Architecture<S>> ReadyQueue for Lane<S> {
 
 /// Records that another thread saw new input during this thread's turn.
 fn clear_drained(mut turn: PendingLockGuard<'_, ReadState>) -> PendingLockGuard<'_, ReadState> {
-    turn.with(|reading| reading.drained = false);
+    turn.with(|reading| reading.is_drained = false);
     turn
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct LaneRole {
     /// Number of threads with which the lane starts.
     pub(crate) static_threads: u32,
     /// Rules for requests that arrive while all threads are busy.
-    pub(crate) rules: OverloadRules,
+    pub(crate) overload_rules: OverloadRules,
     /// Time for which a dynamic thread waits for work before it ends.
-    pub(crate) idle_time: Duration,
+    pub(crate) idle_thread_timeout: Duration,
 }

@@ -14,7 +14,7 @@ use super::connection::{Connection, ReadState};
 use super::final_messages;
 use super::handler::RequestHandler;
 use super::message::{Message, RequestMemory, wants_reply};
-use crate::fault::Fault;
+use crate::fault::PeerFault;
 use crate::orb_context::OrbContext;
 use crate::receive::{MAX_RETAINED_BYTES, ReceiveBuffer};
 
@@ -62,7 +62,7 @@ pub(crate) enum ReadResult {
     /// Another thread has already found the end of the connection, or a fault.
     AlreadyEnded,
     /// The peer broke the protocol. The fields are the fault, and the last message to the peer.
-    Fault(Fault, Vec<u8>),
+    Fault(PeerFault, Vec<u8>),
 }
 
 impl Worker {
@@ -114,7 +114,7 @@ impl Worker {
     ) -> ReadResult {
         let limits = &context.config().limits;
         let mut received = false;
-        if reading.over {
+        if reading.is_over {
             return ReadResult::AlreadyEnded;
         }
         loop {
@@ -134,7 +134,7 @@ impl Worker {
                     ControlFlow::Break(read) => return read,
                 }
             };
-            if received && reading.drained && wait == Wait::Now {
+            if received && reading.is_drained && wait == Wait::Now {
                 return self.suspend(reading, connection);
             }
             let buffer = match &mut reading.partial {
@@ -151,7 +151,7 @@ impl Worker {
                 Ok(count) => {
                     corelane_sys::probe!("octets read");
                     received = true;
-                    reading.drained = count < size && !connection.is_hung_up();
+                    reading.is_drained = count < size && !connection.is_hung_up();
                     buffer.filled(count);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -185,7 +185,7 @@ impl Worker {
                         self.in_place_header = header;
                         return ControlFlow::Break(in_place(reading, connection));
                     }
-                    let more = !reading.drained || holds_message(surplus);
+                    let more = !reading.is_drained || holds_message(surplus);
                     let surplus = !surplus.is_empty();
                     let read = self.split_off(reading, header, length, surplus, more);
                     if !matches!(read, ReadResult::EndOfStream) {
@@ -201,7 +201,7 @@ impl Worker {
                 }
                 Ok(FramingStep::Assembled { header, message, fragment_starts: breaks, len }) => {
                     buffer.consume(len);
-                    let more = !reading.drained || !buffer.is_empty();
+                    let more = !reading.is_drained || !buffer.is_empty();
                     self.store_rest(reading);
                     record_progress(reading, connection);
                     ReadResult::Message { message: Message::Assembled(header, message, breaks), more }
@@ -210,7 +210,7 @@ impl Worker {
                     let told =
                         final_messages::fault_reply(fault, reading.framer.faulty_message(buffer.unread()), limits);
                     self.discard_input();
-                    reading.over = true;
+                    reading.is_over = true;
                     ReadResult::Fault(fault.into(), told)
                 }
             };
@@ -264,7 +264,7 @@ impl Worker {
     #[cold]
     fn end_input(&mut self, reading: &mut ReadState) -> ReadResult {
         self.discard_input();
-        reading.over = true;
+        reading.is_over = true;
         ReadResult::EndOfStream
     }
 
@@ -425,7 +425,7 @@ fn in_place(reading: &ReadState, connection: &Connection) -> ReadResult {
     if connection.has_partial_message() {
         record_progress(reading, connection);
     }
-    ReadResult::InPlace { more: !reading.drained }
+    ReadResult::InPlace { more: !reading.is_drained }
 }
 
 /// Records the number of bytes of unfinished messages that stay with the connection, so that the
@@ -492,7 +492,7 @@ mod tests {
         let memory_budget = MemoryBudget::new(100);
         let (connection, orb) = (detached_connection(&memory_budget, false), Orb::new().unwrap());
         let mut worker = Worker::new();
-        let mut reading = ReadState { framer: Default::default(), partial: None, drained: true, over: false };
+        let mut reading = ReadState { framer: Default::default(), partial: None, is_drained: true, is_over: false };
         let message = |kind: MessageKind, more_fragments, body: &[u8]| {
             let size = u32::try_from(body.len()).unwrap();
             let header = Header { more_fragments, kind, size, ..header(0) };
@@ -560,7 +560,7 @@ mod tests {
             assert!(held(&worker) <= MAX_RETAINED_BYTES, "{kind}");
         }
         assert!(worker.buffer.append(&large));
-        let mut reading = ReadState { framer: Default::default(), partial: None, drained: false, over: false };
+        let mut reading = ReadState { framer: Default::default(), partial: None, is_drained: false, is_over: false };
         let read = worker.read_now(&mut reading, &connection, orb.core().adapter());
         assert!(matches!(read, ReadResult::Fault(..)) && held(&worker) <= MAX_RETAINED_BYTES);
     }

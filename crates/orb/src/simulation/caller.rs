@@ -103,7 +103,7 @@ pub(super) fn plans(
         let policies = CallPolicies {
             timeout: Some(if random.percent(50) { Timeout::Precise(timeout) } else { Timeout::Coarse(timeout) }),
             connect_timeout: random.percent(30).then(|| Duration::from_nanos(random.between(500_000, 4_000_000))),
-            retry_transient: random.percent(30).then_some(2),
+            max_transient_retries: random.percent(30).then_some(2),
             ..CallPolicies::NONE
         };
         let response = if random.percent(10) { ResponseExpected::None } else { ResponseExpected::Target };

@@ -20,7 +20,7 @@ use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
 };
-use crate::policy::{CallPolicies, PoolExhausted};
+use crate::policy::{CallPolicies, PoolExhaustedAction};
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{Connection, WaitingRequest};
@@ -73,7 +73,7 @@ pub(super) fn core(
         max_connections_per_server: 2,
         oneway_batch: crate::OnewayBatch::default(),
         spin_policy: None,
-        on_pool_exhausted: PoolExhausted::Wait,
+        on_pool_exhausted: PoolExhaustedAction::Wait,
         idle_connection_timeout: Duration::from_secs(60),
         drain_timeout: Duration::from_nanos(CLOSING_TIME),
         publish,

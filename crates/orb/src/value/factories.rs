@@ -8,7 +8,7 @@ use corelane_sys::lock::Scope;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::{CdrError, Decoder};
 
-use super::object::{Implementation, ValueInfo, ValueObject, ValueType};
+use super::object::{ValueImplementation, ValueInfo, ValueObject, ValueType};
 
 type Read = dyn Fn(&mut Decoder<'_>) -> Result<Box<dyn ValueObject>, CdrError> + Send + Sync;
 
@@ -80,7 +80,7 @@ impl ValueFactories {
 
     /// Registers `factory`, which makes an implementation from the state of each received value of
     /// the type `T`.
-    pub fn register_with<T: ValueType>(&self, factory: impl Fn(T) -> Implementation<T> + Send + Sync + 'static) {
+    pub fn register_with<T: ValueType>(&self, factory: impl Fn(T) -> ValueImplementation<T> + Send + Sync + 'static) {
         self.register_custom(move |d: &mut Decoder<'_>| T::decode_state(d).map(&factory));
     }
 
@@ -88,7 +88,7 @@ impl ValueFactories {
     /// custom value type whose implementation writes another state than the declared one.
     pub fn register_custom<T: ValueType>(
         &self,
-        factory: impl Fn(&mut Decoder<'_>) -> Result<Implementation<T>, CdrError> + Send + Sync + 'static,
+        factory: impl Fn(&mut Decoder<'_>) -> Result<ValueImplementation<T>, CdrError> + Send + Sync + 'static,
     ) {
         let read = move |d: &mut Decoder<'_>| factory(d).map(|made| made.object);
         self.add(ValueFactory { info: T::description(), read: Some(Arc::new(read)) });

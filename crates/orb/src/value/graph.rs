@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::object::{Implementation, ValueType};
+use super::object::{ValueImplementation, ValueType};
 use super::region::ValueRegion;
 use super::{RegionLink, ValueRef};
 
@@ -50,13 +50,13 @@ impl ValueGraph {
 
     /// Gives a declared value its state or implementation. Returns false if the value is already
     /// defined, or belongs to another graph.
-    pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<Implementation<T>>) -> bool {
+    pub fn define<T: ValueType>(&self, value: &ValueRef<T>, state: impl Into<ValueImplementation<T>>) -> bool {
         let own = value.region().is_some_and(|region| Arc::ptr_eq(&region, &self.region));
         own && self.region.define(value.index(), T::description(), state.into().object)
     }
 
     /// Creates a value of the graph.
-    pub fn add<T: ValueType>(&self, state: impl Into<Implementation<T>>) -> ValueRef<T> {
+    pub fn add<T: ValueType>(&self, state: impl Into<ValueImplementation<T>>) -> ValueRef<T> {
         let value = self.declare();
         self.define(&value, state);
         value

@@ -27,7 +27,7 @@ pub(crate) use codec::FUNCTIONS;
 pub use codec::{read_value, write_value};
 pub use factories::ValueFactories;
 pub use graph::ValueGraph;
-pub use object::{Implementation, Inherits, ValueBase, ValueInfo, ValueKind, ValueObject, ValueType};
+pub use object::{Inherits, ValueBase, ValueImplementation, ValueInfo, ValueKind, ValueObject, ValueType};
 #[cfg(feature = "any")]
 pub use typed::TypedValue;
 
@@ -172,7 +172,7 @@ impl<T: ValueType> ValueRef<T> {
     /// If [`try_get`](Self::try_get) returns `None`.
     #[must_use]
     pub fn get(&self) -> ValueState<T> {
-        self.try_get().expect("a value of a graph is read when it is defined and before the graph is gone")
+        self.try_get().expect("the value has a state: its graph has defined it and still exists")
     }
 
     /// Returns the value's state as [`get`](Self::get) does, or `None` for a value without a state.
@@ -219,7 +219,7 @@ impl<T: 'static> Deref for ValueState<T> {
 
     fn deref(&self) -> &T {
         let part = self.place.part(TypeId::of::<T>()).and_then(|part| part.downcast_ref());
-        part.expect("the part was there when the state was made, and a state does not change")
+        part.expect("a state keeps the part with which it was made")
     }
 }
 

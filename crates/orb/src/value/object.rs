@@ -111,17 +111,17 @@ pub trait ValueObject: Any + fmt::Debug + Send + Sync {
 }
 
 /// An implementation of the value type `T`. Generated code makes it from an implementor of the
-/// type's operations, for [`value`](Implementation::value) or a value factory.
-pub struct Implementation<T> {
+/// type's operations, for [`value`](ValueImplementation::value) or a value factory.
+pub struct ValueImplementation<T> {
     pub(crate) object: Box<dyn ValueObject>,
     kind: PhantomData<fn() -> T>,
 }
 
-impl<T: ValueType> Implementation<T> {
+impl<T: ValueType> ValueImplementation<T> {
     /// For generated code: wraps an implementor of the operations.
     #[doc(hidden)]
     pub fn new(object: impl ValueObject) -> Self {
-        Implementation { object: Box::new(object), kind: PhantomData }
+        ValueImplementation { object: Box::new(object), kind: PhantomData }
     }
 
     /// Creates a value whose operations this implementation runs.
@@ -132,13 +132,13 @@ impl<T: ValueType> Implementation<T> {
 }
 
 /// Converts a state without operations.
-impl<T: ValueType> From<T> for Implementation<T> {
+impl<T: ValueType> From<T> for ValueImplementation<T> {
     fn from(state: T) -> Self {
-        Implementation::new(state)
+        ValueImplementation::new(state)
     }
 }
 
-impl<T> fmt::Debug for Implementation<T> {
+impl<T> fmt::Debug for ValueImplementation<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.object.fmt(f)
     }

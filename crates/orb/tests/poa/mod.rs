@@ -80,7 +80,7 @@ static OPERATION: Operation = Operation::new("value");
 
 /// Calls the operation `value`. A call to an object of the same ORB is direct.
 pub(crate) fn call(object: &ObjectRef) -> Result<i32, SystemException> {
-    if let Some(result) = object.collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
+    if let Some(result) = object.call_collocated(&OPERATION, |servant: &dyn Value| servant.value()) {
         return result;
     }
     call_marshalled(object)

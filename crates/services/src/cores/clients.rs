@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use corelane::{Interceptor, Peer, ReceivedContexts, RequestInfo, RequestOutcome, SystemException};
+use corelane::{Interceptor, Peer, RequestInfo, RequestOutcome, RequestServiceContexts, SystemException};
 
 use super::books::ClientName;
 
@@ -22,7 +22,11 @@ thread_local! {
 pub struct ClientIdentityInterceptor;
 
 impl Interceptor for ClientIdentityInterceptor {
-    fn receive_request(&self, request: &RequestInfo<'_>, _: &ReceivedContexts<'_>) -> Result<(), SystemException> {
+    fn receive_request(
+        &self,
+        request: &RequestInfo<'_>,
+        _: &RequestServiceContexts<'_>,
+    ) -> Result<(), SystemException> {
         CLIENT.set(Some(name(request.peer())));
         Ok(())
     }

@@ -383,7 +383,7 @@ mod tests {
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
         let naming = naming.serve(&server).unwrap();
         let client = Orb::new().unwrap();
-        let watched = client.reference(&naming.reference().as_object().to_string()).unwrap();
+        let watched = client.string_to_reference(&naming.reference().as_object().to_string()).unwrap();
         Scene { _server: server, naming, _client: client, watched }
     }
 

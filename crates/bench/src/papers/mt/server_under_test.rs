@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::rt::{RtClientPolicies, RtConfig};
-use corelane::{Orb, PoolExhausted};
+use corelane::{Orb, PoolExhaustedAction};
 use corelane_sys::thread::Scheduling;
 
 use crate::Failure;
@@ -171,7 +171,7 @@ pub(super) fn single(
             let orb = Orb::builder()
                 .limits(limits())
                 .max_connections_per_server(1)
-                .on_pool_exhausted(PoolExhausted::Multiplex);
+                .on_pool_exhausted(PoolExhaustedAction::Multiplex);
             orb.build().map_err(|error| Failure::new(error.to_string()))?
         }
     };
@@ -203,7 +203,7 @@ pub(super) fn banded(priorities: Vec<i16>, options: &BenchOptions) -> Result<Ser
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_bands(&priorities, &placement)?;
     let references = listed(&mut server, "references")?;
-    let rt = RtConfig::default().mapping(Arc::new(levels::MAPPING));
+    let rt = RtConfig::default().priority_mapping(Arc::new(levels::MAPPING));
     // Permits a connection for each client, even if all of them are in one band.
     let orb = Orb::builder().real_time(rt).limits(limits()).max_connections_per_server(priorities.len().max(1)).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;

@@ -70,7 +70,9 @@ impl fmt::Display for DynAnyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DynAnyError::TypeMismatch => f.write_str("the value has another type"),
-            DynAnyError::InvalidValue => f.write_str("the value is out of range for its type, or there is no current component"),
+            DynAnyError::InvalidValue => {
+                f.write_str("the value is out of range for its type, or there is no current component")
+            }
             DynAnyError::MustTruncate => {
                 f.write_str("a contained value had an unknown type and was truncated to a known type")
             }

@@ -328,7 +328,7 @@ mod tests {
     use crate::dynamic::DynAny;
 
     #[test]
-    fn unreachable_parts_are_forgotten() {
+    fn unreachable_parts_are_removed() {
         let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
         let next = TypeCode::recursive("IDL:Link:1.0");
         let state = [member("names", TypeCode::sequence(TypeCode::STRING, 0).unwrap()), member("next", next)];

@@ -185,7 +185,7 @@ impl Connection {
             // run any more.
             let answers = if terms.last_message.is_some() { &self.late_requests } else { &self.waiting_requests };
             let answers = self.is_peer_half_closed() && answers.load(Ordering::SeqCst) > 0;
-            match graceful_close::stage(answers, writing.closing.is_some(), self.is_closed()) {
+            match graceful_close::retired_stage(answers, writing.closing.is_some(), self.is_closed()) {
                 RetiredStage::AwaitingReplies => DrainProgress::Pending,
                 RetiredStage::Closed => DrainProgress::Finished,
                 RetiredStage::Closing => {

@@ -2,8 +2,8 @@
 //! Then the stream is shut down for writing, and the peer's last bytes are read. Unread bytes would
 //! make the kernel reset the connection before the peer has read the last message.
 //!
-//! [`GracefulClose`] and [`stage`] decide, and the connection carries out the decision. Both are
-//! pure: times are arguments.
+//! [`GracefulClose`] and [`retired_stage`] decide, and the connection carries out the decision.
+//! Both are pure: times are arguments.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) enum RetiredStage {
 /// still to be answered. `finished` is true if the last message has been queued, `closed` if the
 /// stream is shut down.
 #[must_use]
-pub(crate) fn stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
+pub(crate) fn retired_stage(answers: bool, finished: bool, closed: bool) -> RetiredStage {
     match (closed, finished, answers) {
         (true, ..) => RetiredStage::Closed,
         (false, false, true) => RetiredStage::AwaitingReplies,
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn connection_does_not_close_while_replies_are_due() {
-        assert_eq!(stage(true, false, false), RetiredStage::AwaitingReplies);
-        assert_eq!([stage(false, false, false), stage(true, true, false)], [RetiredStage::Closing; 2]);
-        assert_eq!([stage(true, false, true), stage(true, true, true)], [RetiredStage::Closed; 2]);
+        assert_eq!(retired_stage(true, false, false), RetiredStage::AwaitingReplies);
+        assert_eq!([retired_stage(false, false, false), retired_stage(true, true, false)], [RetiredStage::Closing; 2]);
+        assert_eq!([retired_stage(true, false, true), retired_stage(true, true, true)], [RetiredStage::Closed; 2]);
     }
 
     #[test]

@@ -29,8 +29,8 @@ use corelane_sys::pending_lock::PendingLock;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
 
+use super::connection_lane::ConnectionLane;
 use super::memory_budget::{MemoryBudget, MemoryUse};
-use super::ready_queue::ReadyQueue;
 use crate::ceiling::Ceiling;
 use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
@@ -69,7 +69,7 @@ pub(crate) struct Connection {
     /// The code sets that the client announced, packed; 0 before the announcement.
     code_sets: AtomicU64,
     /// The lane that serves the connection.
-    pub(crate) lane: Weak<dyn ReadyQueue>,
+    pub(crate) lane: Weak<dyn ConnectionLane>,
     /// Slot and generation in the lane's slab.
     pub(crate) handle: (u32, u32),
     /// Time of the last whole message, on the lane's coarse clock; [`eviction_rank::NO_MESSAGE`]
@@ -103,7 +103,7 @@ pub(crate) struct ConnectionOrigin {
     /// Time at which the connection was accepted.
     pub(crate) accepted_at: Monotonic,
     /// Numbers of the pool and of the lane at which the connection arrived.
-    pub(crate) station: (u32, u32),
+    pub(crate) lane_numbers: (u32, u32),
     /// The highest priority that requests of the connection may ask for.
     pub(crate) ceiling: Ceiling,
     /// True if long replies are sent in slices. During one system call with a long reply, the
@@ -119,7 +119,7 @@ pub(crate) struct ConnectionOrigin {
 impl Connection {
     pub(crate) fn new(
         stream: Box<dyn Stream>,
-        lane: Weak<dyn ReadyQueue>,
+        lane: Weak<dyn ConnectionLane>,
         handle: (u32, u32),
         request_bounds: RequestBounds,
         memory_budget: Arc<MemoryBudget>,
@@ -130,8 +130,8 @@ impl Connection {
             read_state: PendingLock::new(ReadState {
                 framer: Framer::new(),
                 partial: None,
-                drained: false,
-                over: false,
+                is_drained: false,
+                is_over: false,
             }),
             lane,
             handle,
@@ -376,7 +376,7 @@ pub(super) mod tests {
             ConnectionOrigin {
                 id: 0,
                 accepted_at: Monotonic::from_nanos(0),
-                station: (0, 0),
+                lane_numbers: (0, 0),
                 ceiling: Ceiling::NONE,
                 sends_in_slices: false,
                 sets_dscp: false,

@@ -327,7 +327,7 @@ mod tests {
     use crate::server::memory_budget::MemoryBudget;
 
     #[test]
-    fn waiting_sender_lends_its_priority_to_the_lock_holder() {
+    fn lock_holder_inherits_the_priority_of_a_waiting_sender() {
         let connection = detached_connection(&MemoryBudget::new(usize::MAX), true);
         let own = Arc::clone(&connection);
         assert!(inherits_priority(

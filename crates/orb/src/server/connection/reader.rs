@@ -23,9 +23,9 @@ pub(crate) struct ReadState {
     /// fill the buffer counts as taking all input. Urgent data over TCP and descriptors over a Unix
     /// socket also end a read early, but no ORB sends them. A peer that does send them only delays
     /// its own messages.
-    pub(crate) drained: bool,
+    pub(crate) is_drained: bool,
     /// True if reading has ended, because the peer has closed the connection or broke the protocol.
-    pub(crate) over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Connection {

@@ -288,7 +288,7 @@ impl<S: HasOverloadThread> Lane<S> {
             return Ok(true);
         }
         overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
-        let mut until = dynamic.then(|| Monotonic::now() + role.idle_time);
+        let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
             // A task was listed before the thread marked itself idle, and its lister did not find
             // the thread idle. So the thread must not wait.
@@ -386,7 +386,7 @@ impl<S: HasOverloadThread> Lane<S> {
     ) -> io::Result<()> {
         let now = self.lane_load(overload);
         if self.ready.has_request() {
-            match role.rules.decide(now, 0) {
+            match role.overload_rules.decide(now, 0) {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
@@ -400,7 +400,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Buffer | OverloadAction::Refuse => {}
             }
         }
-        if !role.rules.may_read(now) {
+        if !role.overload_rules.may_read(now) {
             poll::wait_readable(overload.wake.as_fd(), None)?;
             overload.wake.drain();
             return Ok(());
@@ -442,7 +442,7 @@ impl<S: HasOverloadThread> Lane<S> {
     ) {
         let (Some(overload), Some(role)) = (self.overload(), &self.role) else { return };
         let octets = message.parts().1.len() as u64;
-        if role.rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
+        if role.overload_rules.decide(self.lane_load(overload), octets) == OverloadAction::Refuse {
             return worker.reject_overloaded(handler, connection, &message);
         }
         // All requests of a lane have one priority. In a pool without lanes, requests with a higher

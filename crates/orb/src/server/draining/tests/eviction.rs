@@ -88,7 +88,11 @@ fn close_connection_closes_while_a_request_waits() {
     let handle = run.connection.upgrade().unwrap().handle;
     lane.retire_connection(orb.core().adapter(), handle);
     assert!(run.stream.0.lock().closed);
-    assert_eq!((lane.draining.len(), lane.memory_budget.connections()), (0, 1), "the waiting request keeps the descriptor");
+    assert_eq!(
+        (lane.draining.len(), lane.memory_budget.connections()),
+        (0, 1),
+        "the waiting request keeps the descriptor"
+    );
     run.happen(Begin(0));
     assert_eq!(run.answer(0), Some(SendResult::Failed(SendError::ConnectionLost)));
     run.happen(Out(0));

@@ -248,7 +248,10 @@ impl<'l> DrainHarness<'l> {
         self.work();
         if event == Read {
             let received = self.stream.0.lock().received.len();
-            assert!(received >= self.answers.len(), "the drain did not send all output that the peer has room for: {received} octets");
+            assert!(
+                received >= self.answers.len(),
+                "the drain did not send all output that the peer has room for: {received} octets"
+            );
         }
     }
 
@@ -265,7 +268,10 @@ impl<'l> DrainHarness<'l> {
         assert_eq!(answers, self.answers);
         if self.closed {
             assert!(rest.is_empty() || rest == final_messages::close_connection(), "{rest:?}");
-            assert!(self.begun == requests || !rest.is_empty(), "a request was neither answered nor followed by a last message");
+            assert!(
+                self.begun == requests || !rest.is_empty(),
+                "a request was neither answered nor followed by a last message"
+            );
         } else {
             assert_eq!((self.begun, rest), (requests, &[][..]));
         }

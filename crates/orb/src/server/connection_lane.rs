@@ -5,7 +5,7 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 /// The operations of a lane that its connections call. Connections call them only on slow paths.
-pub(crate) trait ReadyQueue: Any + Send + Sync {
+pub(crate) trait ConnectionLane: Any + Send + Sync {
     /// Makes a thread of the lane read the connection at `handle`, if input is there that epoll
     /// does not report.
     fn list_for_reading(&self, handle: (u32, u32));
