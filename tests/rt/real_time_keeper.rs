@@ -13,7 +13,7 @@ use corelane_tests::real_time::{Answer, RawClient, Reporter, ask, fair_orb, fifo
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
 use corelane_wire::ior::TaggedComponent;
-use corelane_wire::rt::{deadline_context, priority_context};
+use corelane_wire::rt::{encode_deadline_context, encode_priority_context};
 use std::sync::Arc;
 
 const REFUSED: Answer = Answer::Raised(Kind::Transient, OMG | 1);
@@ -264,7 +264,7 @@ fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
 }
 
 fn within(client: &mut RawClient, remaining: Duration) -> u32 {
-    let data = deadline_context(remaining);
+    let data = encode_deadline_context(remaining);
     client.send_with("who", Some((context_id::REMAINING_DEADLINE, &data[..])), None)
 }
 
@@ -342,7 +342,7 @@ fn late_request_runs_in_the_lane_of_its_own_priority_at_a_lower_one() {
     };
     let bands = Some(vec![(8, 15), (16, 30)]);
     let late = |client: &mut RawClient, priority: i16| {
-        let (deadline, priority) = (deadline_context(Duration::ZERO), priority_context(priority));
+        let (deadline, priority) = (encode_deadline_context(Duration::ZERO), encode_priority_context(priority));
         let contexts =
             [(context_id::REMAINING_DEADLINE, &deadline[..]), (context_id::RT_CORBA_PRIORITY, &priority[..])];
         client.send_all("who", &contexts, None);
@@ -391,7 +391,7 @@ fn the_round_trip_time_of_another_orbs_client_is_read() {
     let mut client = RawClient::to(&object);
     let mut answer = |policy: u32, hundreds: u64| {
         // The layout of this ORB's own context: byte order, 7 octets of padding, and a number.
-        let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
+        let value = encode_deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
         client.receive().2

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_net::Peer;
-use corelane_wire::giop::Contexts;
+use corelane_wire::giop::ReceivedServiceContexts;
 
 use crate::exception::{Completion, Detail, SystemException, SystemExceptionKind as Kind};
 
@@ -185,7 +185,7 @@ impl AddedContexts {
 
 /// The service contexts of a received request.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceivedContexts<'m>(pub(crate) Contexts<'m>);
+pub struct ReceivedContexts<'m>(pub(crate) ReceivedServiceContexts<'m>);
 
 impl<'m> ReceivedContexts<'m> {
     /// Returns the data of the first context with this id.

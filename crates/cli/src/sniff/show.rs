@@ -161,7 +161,7 @@ impl<'a, 'o> Show<'a, 'o> {
     ) -> Option<String> {
         let operation = String::from_utf8_lossy(request.operation);
         self.unless_filtered(Some(operation.as_ref()))?;
-        let response = match request.response {
+        let response = match request.response_expected {
             ResponseExpected::None => "none",
             ResponseExpected::Server => "server",
             ResponseExpected::Target => "target",

@@ -303,7 +303,7 @@ impl Multiplexed {
             Ok(id) => Ok((id, pending)),
             // The server has left requests without replies, so this request takes another
             // connection.
-            Err(_) if requests.waiting.abandoned() > 0 => {
+            Err(_) if requests.waiting.abandoned_count() > 0 => {
                 requests.is_closed = true;
                 Err(RegisterError::Closed)
             }
