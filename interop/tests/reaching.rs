@@ -173,7 +173,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let (reference, server) = odd_server(move |_, header, message, reply| {
             let request = Request::parse(message, header, &LIMITS).unwrap();
             let (version, id) = (request.version, request.request_id);
-            if request.target.mode() == wanted {
+            if request.target.addressing_mode() == wanted {
                 giop::begin_reply(reply, version, id, ReplyStatus::NoException, &[]).unwrap();
                 reply.write_u32(42);
                 reply.write_i64(43);
