@@ -12,7 +12,7 @@ mod valuetypes;
 pub use generated::generated;
 pub use valuetypes::valuetypes;
 
-pub use corelane_idl::fuzz::{source as idl, source_of_many, tokens as idl_tokens, tokens_of_many};
+pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
 pub use corelane_rio::fuzz::rio_frames;
 pub use corelane_services::naming::fuzz::naming_records;
 pub use corelane_sniff::fuzz::sniff;

@@ -17,8 +17,8 @@ use corelane_interop::suite::values::{Random, Sample, SampleOptions};
 use corelane_wire::codeset::{CodeSetContext, CodeSetInfo};
 use corelane_wire::exception::{Completion, SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
-    self, Header, LocateRequest, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected,
-    ServiceContext, Target, context_id,
+    self, Header, LocateRequest, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHeader,
+    ResponseExpected, ServiceContext, Target, context_id,
 };
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedComponent, TaggedProfile};
 use corelane_wire::{Cdr, CdrError, CharSet, CodeSets, Decoder, Encoder, Endian, Limits, Scratch, Version, WideOrder};
@@ -205,10 +205,10 @@ impl RawClient {
         let data = CodeSetContext::from(self.code_sets).data();
         let context = [ServiceContext { id: context_id::CODE_SETS, data: &data }];
         let negotiates = self.version != Version::GIOP_1_0;
-        let head = RequestHead {
+        let head = RequestHeader {
             version: self.version,
             request_id: self.next_id,
-            response: ResponseExpected::Target,
+            response_expected: ResponseExpected::Target,
             target: Target::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: if negotiates { &context } else { &[] },
@@ -217,7 +217,7 @@ impl RawClient {
         giop::write_request_header(&mut e, &head).unwrap();
         a.encode(&mut e).unwrap();
         b.encode(&mut e).unwrap();
-        giop::finish(&mut e).unwrap();
+        giop::finish_message(&mut e).unwrap();
         let mut message = e.to_vec();
         if let Some(size) = self.fragment {
             message = fragmented(&message, size, self.next_id);
@@ -350,7 +350,7 @@ fn answer_request(request: &Request<'_>, code_sets: CodeSets, reply: &mut Encode
         };
     }
     every_echo!(operation);
-    giop::finish(reply).unwrap();
+    giop::finish_message(reply).unwrap();
 }
 
 fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
@@ -378,7 +378,7 @@ fn serve_connection(mut socket: TcpStream, fragment: Option<usize>) {
             MessageKind::LocateRequest => {
                 let request = LocateRequest::parse(&message, &header, &LIMITS).unwrap();
                 giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
-                giop::finish(&mut reply).unwrap();
+                giop::finish_message(&mut reply).unwrap();
             }
             _ => return,
         }
@@ -404,7 +404,7 @@ fn raw_server(version: Version, fragment: Option<usize>) -> String {
     });
     let components = [TaggedComponent::code_sets(&CodeSetInfo::for_native(CharSet::Utf8)).unwrap()];
     let address = ProfileAddress::Inet { host: "127.0.0.1", port };
-    let profile = TaggedProfile::of(version, address, b"suite", &components).unwrap();
+    let profile = TaggedProfile::encode(version, address, b"suite", &components).unwrap();
     let ior = Ior { type_id: "IDL:corelane/Interop/Suite:1.0".into(), profiles: vec![profile] };
     ior.to_text().unwrap()
 }

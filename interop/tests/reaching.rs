@@ -19,7 +19,7 @@ use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
 use corelane_wire::giop::{
-    self, AddressingMode, Header, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHead,
+    self, AddressingMode, Header, LocateStatus, MessageKind, Reply, ReplyStatus, Request, RequestHeader,
     ResponseExpected, Target,
 };
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
@@ -161,13 +161,13 @@ fn odd_server(
             let mut reply = Encoder::new();
             answer(count, &header, &message, &mut reply);
             count += 1;
-            giop::finish(&mut reply).unwrap();
+            giop::finish_message(&mut reply).unwrap();
             socket.write_all(&reply.to_vec()).unwrap();
         }
         count
     });
     let address = ProfileAddress::Inet { host: "127.0.0.1", port };
-    let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"odd", &[]).unwrap();
+    let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"odd", &[]).unwrap();
     let ior = Ior { type_id: SuiteRef::REPOSITORY_ID.into(), profiles: vec![profile] };
     (ior.to_text().unwrap(), thread)
 }
@@ -178,7 +178,7 @@ fn corelane_changes_to_the_addressing_mode_that_a_server_needs() {
         let (reference, server) = odd_server(move |_, header, message, reply| {
             let request = Request::parse(message, header, &LIMITS).unwrap();
             let (version, id) = (request.version, request.request_id);
-            if request.target.mode() == wanted {
+            if request.target.addressing_mode() == wanted {
                 giop::begin_reply(reply, version, id, ReplyStatus::NoException, &[]).unwrap();
                 reply.write_u32(42);
                 reply.write_i64(43);
@@ -214,16 +214,16 @@ fn corelane_serves_every_addressing_mode() {
     let mut socket = TcpStream::connect((host.as_str(), *port)).unwrap();
     for (request_id, target) in (1..).zip(targets) {
         let mut e = Encoder::new();
-        let head = RequestHead {
+        let head = RequestHeader {
             version: Version::GIOP_1_2,
             request_id,
-            response: ResponseExpected::Target,
+            response_expected: ResponseExpected::Target,
             target,
             operation: b"_get_implementation",
             contexts: &[],
         };
         giop::write_request_header(&mut e, &head).unwrap();
-        giop::finish(&mut e).unwrap();
+        giop::finish_message(&mut e).unwrap();
         socket.write_all(&e.to_vec()).unwrap();
         let (header, message) = receive(&mut socket).unwrap();
         let reply = Reply::parse(&message, &header, &LIMITS).unwrap();
@@ -232,7 +232,7 @@ fn corelane_serves_every_addressing_mode() {
 
         let mut e = Encoder::new();
         giop::write_locate_request(&mut e, Version::GIOP_1_2, request_id + 100, &target).unwrap();
-        giop::finish(&mut e).unwrap();
+        giop::finish_message(&mut e).unwrap();
         socket.write_all(&e.to_vec()).unwrap();
         let (header, message) = receive(&mut socket).unwrap();
         let reply = giop::LocateReply::parse(&message, &header).unwrap();

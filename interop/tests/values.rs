@@ -298,13 +298,13 @@ fn in_any<T: Typed>(
     type_code: Option<&'static mapping::TypeDescription>,
     look: impl Fn(T),
 ) {
-    let type_code = type_code.map_or_else(|| value.dynamic_type_code(), TypeCode::described);
+    let type_code = type_code.map_or_else(|| value.dynamic_type_code(), TypeCode::from_description);
     let any = Any::with_type(&type_code, value).unwrap();
     let nested = Any::new(&Any::new(&any).unwrap()).unwrap();
     let (result, inout, out) = suite.echo_any(&any, &nested).unwrap();
     let innermost: Any = out.extract::<Any>().unwrap().extract().unwrap();
     for found in [result, inout, innermost] {
-        assert_eq!(found.type_code().resolved().id(), type_code.resolved().id());
+        assert_eq!(found.type_code().unaliased().id(), type_code.unaliased().id());
         look(found.extract().unwrap());
     }
 }
@@ -562,7 +562,7 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
 
     // The sequence has one value twice.
     let list: NodeSeq = vec![Some(node.clone()), None, Some(node.clone())];
-    let any = Any::with_type(&TypeCode::described(&NODE_SEQ_TYPE), &list).unwrap();
+    let any = Any::with_type(&TypeCode::from_description(&NODE_SEQ_TYPE), &list).unwrap();
     let (result, ..) = suite.echo_any(&any, &any).unwrap();
     let found: NodeSeq = result.extract().unwrap();
     assert_eq!((found.len(), &found[0], &found[1]), (3, &found[2], &None));
@@ -572,7 +572,7 @@ fn anys(suite: &ValueSuiteRef, random: &mut Random) {
     let (result, _, out) = suite.echo_any(&plain_any, &Any::new(&None::<NodeRef>).unwrap()).unwrap();
     assert_eq!(*result.extract::<Option<BaseRef>>().unwrap().unwrap().get(), plain);
     assert_eq!(out.extract::<Option<NodeRef>>().unwrap(), None);
-    assert_eq!(out.type_code().id(), TypeCode::described(&NODE_TYPE).id());
+    assert_eq!(out.type_code().id(), TypeCode::from_description(&NODE_TYPE).id());
 }
 
 /// Checks values of a derived type in `any`.

@@ -7,7 +7,7 @@ use corelane_net::SharedMemory;
 use corelane_sys::counters;
 use corelane_tests::real_time::fifo_orb;
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -258,17 +258,17 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let longs: Vec<i32> = (0..1024).collect();
     let mut encoder = Encoder::new();
     encoder.set_endian(Endian::from_flag(Endian::NATIVE.to_flag() ^ 1));
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: 1,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(&key),
         operation: b"sum",
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
     longs.encode(&mut encoder).unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     let request = encoder.to_vec();
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

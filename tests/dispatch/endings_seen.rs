@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Endpoint};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
 fn port(server: &Server) -> u16 {
@@ -24,17 +24,17 @@ fn request(server: &Server, id: u32, operation: &str, argument: i32, response: R
     let profile = server.probe.as_object().ior().profiles.iter().find(|profile| profile.tag == 0).unwrap();
     let key = profile.parse().unwrap().object_key.to_vec();
     let mut message = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: id,
-        response,
+        response_expected: response,
         target: Target::Key(&key),
         operation: operation.as_bytes(),
         contexts: &[],
     };
     giop::write_request_header(&mut message, &head).unwrap();
     message.write_i32(argument);
-    giop::finish(&mut message).unwrap();
+    giop::finish_message(&mut message).unwrap();
     message.to_vec()
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use corelane::{Dispatch, NestedWait, Orb, PoolConfig};
 use corelane_tests::{ProbeRef, Server, serve, serve_with};
-use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, Target};
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 use corelane_wire::{Cdr, Encoder, Limits, Version};
 
@@ -79,16 +79,16 @@ fn receive(socket: &mut TcpStream) -> (Header, Vec<u8>) {
 }
 
 fn send(socket: &mut TcpStream, mut message: Encoder<'_>) {
-    giop::finish(&mut message).unwrap();
+    giop::finish_message(&mut message).unwrap();
     socket.write_all(&message.to_vec()).unwrap();
 }
 
 fn request(key: &[u8], request_id: u32, operation: &str) -> Encoder<'static> {
     let mut e = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(key),
         operation: operation.as_bytes(),
         contexts: &[],
@@ -111,7 +111,7 @@ fn thread_of_a_connection_serves_the_connection_while_it_waits() {
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = ProfileAddress::Inet { host: "127.0.0.1", port: listener.local_addr().unwrap().port() };
-    let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"callback", &[]).unwrap();
+    let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"callback", &[]).unwrap();
     let callback = Ior { type_id: ProbeRef::REPOSITORY_ID.into(), profiles: vec![profile] };
 
     let mut outer = request(&key, 1, "call_back");

@@ -10,7 +10,7 @@ use corelane::{Dispatch, Encoder, Endpoint};
 use corelane_sys::counters;
 use corelane_tests::{Server, client, serve};
 use corelane_wire::Version;
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 
 /// A number of requests that is large enough to start burst mode in a pool of four threads.
 ///
@@ -34,17 +34,17 @@ impl Requests {
     fn add(&mut self, operation: &str, response: ResponseExpected, argument: i32) {
         self.count += 1;
         let mut request = Encoder::new();
-        let head = RequestHead {
+        let head = RequestHeader {
             version: Version::GIOP_1_2,
             request_id: self.count,
-            response,
+            response_expected: response,
             target: Target::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: &[],
         };
         giop::write_request_header(&mut request, &head).unwrap();
         request.write_i32(argument);
-        giop::finish(&mut request).unwrap();
+        giop::finish_message(&mut request).unwrap();
         self.octets.extend(request.to_vec());
     }
 }

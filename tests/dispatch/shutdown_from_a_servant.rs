@@ -11,7 +11,7 @@ use corelane::poa::{
     IdAssignment, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator, ServantManager, ServantResult,
 };
 use corelane::{Endpoint, Orb, Servant, ShutdownHandle, SystemException};
-use corelane_wire::giop::{self, Header, MessageKind, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, MessageKind, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
 /// A servant that shuts down its ORB.
@@ -60,16 +60,16 @@ fn clients_get_close_connection_although_main_drops_the_orb() {
     let mut idle = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut caller = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut request = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: 1,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(b"Ender"),
         operation: b"end",
         contexts: &[],
     };
     giop::write_request_header(&mut request, &head).unwrap();
-    giop::finish(&mut request).unwrap();
+    giop::finish_message(&mut request).unwrap();
     let clients = std::thread::spawn(move || {
         caller.write_all(&request.to_vec()).unwrap();
         let kinds = [kinds(&mut caller), kinds(&mut idle)];

@@ -53,7 +53,7 @@ fn every_type(echo: &EchoRef) {
     through(echo, &vec!["a".to_owned(), String::new()]);
     through(echo, &Octets::from(vec![9; 10_000]));
     through(echo, &[[1.0f64, 2.0], [3.0, 4.0]]);
-    through(echo, &TypeCode::described(&corelane_tests::any::dynamic::EVERYTHING_TYPE));
+    through(echo, &TypeCode::from_description(&corelane_tests::any::dynamic::EVERYTHING_TYPE));
     through(echo, &Colour::Blue);
     through(echo, &Point { x: 1, y: -0.5 });
     through(echo, &vec![Point { x: 1, y: 2.0 }]);
@@ -114,7 +114,7 @@ fn extraction_needs_an_equivalent_type() {
     assert_eq!(kind(Any::new(&"7".to_owned()).unwrap().extract()), SystemExceptionKind::BadOperation);
     assert_eq!(kind(Any::null().extract()), SystemExceptionKind::BadOperation);
     // Types are equivalent if they differ only in aliases, bounds and the width of characters.
-    let names = TypeCode::described(&WIDE_NAMES_TYPE);
+    let names = TypeCode::from_description(&WIDE_NAMES_TYPE);
     let any = Any::with_type(&names, &vec!["€".to_owned()]).unwrap();
     assert_eq!((any.extract::<Vec<String>>().unwrap(), any.type_code()), (vec!["€".to_owned()], &names));
     assert!(!any.is::<Vec<i32>>() && !any.is::<String>() && any.is::<Vec<String>>());

@@ -83,7 +83,7 @@ fn elements_of_sequences_and_arrays_can_be_read_and_changed() {
     assert_eq!(list.set_elements(&[dyn_any(&1i16)]), Err(DynAnyError::TypeMismatch));
     list.set_length(0).unwrap();
     assert!(list.current_component().unwrap().is_none());
-    let mut bounded = DynAny::from_type_code(&TypeCode::described(&dynamic::KEY_TYPE)).unwrap();
+    let mut bounded = DynAny::from_type_code(&TypeCode::from_description(&dynamic::KEY_TYPE)).unwrap();
     bounded.set_length(16).unwrap();
     assert_eq!(bounded.set_length(17), Err(DynAnyError::InvalidValue));
     let mut array = dyn_any(&[1i32, 2, 3]);

@@ -15,7 +15,7 @@ fn dyn_any<T: Typed>(value: &T) -> DynAny {
 }
 
 fn of_type(type_code: &'static corelane_wire::typecode::TypeDescription) -> DynAny {
-    DynAny::from_type_code(&TypeCode::described(type_code)).unwrap()
+    DynAny::from_type_code(&TypeCode::from_description(type_code)).unwrap()
 }
 
 fn out<T: Typed>(value: &DynAny) -> T {
@@ -210,7 +210,7 @@ fn value_keeps_its_own_type() {
     let base = Base { tag: 1, label: "a label".to_owned() };
     let derived: BaseRef = ValueRef::new(Derived { base: base.clone(), extra: 0.5, graph: Some(ring()) }).widen();
     let mut value = dyn_any(&Some(derived));
-    assert_eq!(value.type_code(), &TypeCode::described(&DERIVED_TYPE));
+    assert_eq!(value.type_code(), &TypeCode::from_description(&DERIVED_TYPE));
     let members = value.members().unwrap();
     let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["tag", "label", "extra", "graph"]);
@@ -220,13 +220,14 @@ fn value_keeps_its_own_type() {
     let found = out::<Option<DerivedRef>>(&value).unwrap();
     assert_eq!(found.get().graph.as_ref().unwrap().get().right.as_ref().unwrap().get().id, 6);
     // A derived value can be used where its base is expected, but not the other way round.
-    let list = TypeCode::sequence(TypeCode::described(&BASE_TYPE), 0).unwrap();
+    let list = TypeCode::sequence(TypeCode::from_description(&BASE_TYPE), 0).unwrap();
     let mut list = DynAny::from_type_code(&list).unwrap();
     let plain = dyn_any(&Some(ValueRef::new(base)));
     list.set_elements(&[value.clone(), plain.clone(), value.clone()]).unwrap();
     let found = out::<Vec<Option<BaseRef>>>(&list);
     assert_eq!((&found[0], found[0].as_ref().unwrap().get().tag), (&found[2], 1));
-    let mut list = DynAny::from_type_code(&TypeCode::sequence(TypeCode::described(&DERIVED_TYPE), 0).unwrap()).unwrap();
+    let mut list =
+        DynAny::from_type_code(&TypeCode::sequence(TypeCode::from_description(&DERIVED_TYPE), 0).unwrap()).unwrap();
     assert_eq!(list.set_elements(std::slice::from_ref(&plain)), Err(DynAnyError::TypeMismatch));
     assert_eq!(plain.clone().assign(&value), Err(DynAnyError::TypeMismatch));
     // Every valuetype can be used where a ValueBase is expected. No value has the type ValueBase
@@ -241,7 +242,7 @@ fn value_keeps_its_own_type() {
     assert!(matches!(of_type(&LETTER_TYPE).set_to_value(), Err(DynAnyError::System(_))));
     let circle: ShapeRef = ValueRef::new(Circle { radius: 2.0 }).widen();
     let circle = dyn_any(&Some(circle));
-    assert_eq!((circle.get::<f64>(), circle.type_code()), (Ok(2.0), &TypeCode::described(&CIRCLE_TYPE)));
+    assert_eq!((circle.get::<f64>(), circle.type_code()), (Ok(2.0), &TypeCode::from_description(&CIRCLE_TYPE)));
 }
 
 #[test]
@@ -275,7 +276,7 @@ fn value_boxes_can_be_read_and_changed() {
 fn truncation_is_reported() {
     let base = Base { tag: 1, label: "a label".to_owned() };
     let derived: BaseRef = ValueRef::new(Derived { base: base.clone(), extra: 0.5, graph: None }).widen();
-    let base_type = TypeCode::described(&BASE_TYPE);
+    let base_type = TypeCode::from_description(&BASE_TYPE);
     let received = |types: &[&TypeCode], value: &BaseRef| {
         let mut e = Encoder::new();
         e.set_code_sets(CodeSets::UTF8_UTF16);
@@ -283,7 +284,7 @@ fn truncation_is_reported() {
         write_value(&mut e, Some(value)).unwrap();
         let (octets, space) = (e.to_vec(), ValueReadState::new());
         let d = Decoder::new(&octets, Endian::NATIVE).with_code_sets(CodeSets::UTF8_UTF16);
-        Any::decode(&mut d.with_values(&space)).unwrap()
+        Any::decode(&mut d.with_value_read_state(&space)).unwrap()
     };
     for types in [&[&base_type][..], &[&TypeCode::ANY, &base_type]] {
         let cut = received(types, &derived);
@@ -292,7 +293,7 @@ fn truncation_is_reported() {
         let whole = received(types, &ValueRef::new(base.clone()));
         assert_eq!(DynAny::without_truncation(&whole).unwrap(), DynAny::new(&whole).unwrap());
     }
-    let whole = received(&[&TypeCode::described(&DERIVED_TYPE)], &derived);
+    let whole = received(&[&TypeCode::from_description(&DERIVED_TYPE)], &derived);
     assert!(DynAny::without_truncation(&whole).is_ok());
     assert!(DynAny::without_truncation(&Any::with_type(&base_type, &Some(derived)).unwrap()).is_ok());
 }

@@ -46,7 +46,7 @@ fn around(any: &Any) -> Any {
 #[test]
 fn cyclic_value_survives_any() {
     let any = Any::new(&Some(ring())).unwrap();
-    assert_eq!(any.type_code(), &TypeCode::described(&NODE_TYPE));
+    assert_eq!(any.type_code(), &TypeCode::from_description(&NODE_TYPE));
     assert_ring(&any.extract::<Option<NodeRef>>().unwrap().unwrap());
     assert_ring(&around(&around(&any)).extract::<Option<NodeRef>>().unwrap().unwrap());
     assert!(any.is::<Option<AnyValueRef>>() && !any.is::<Option<BaseRef>>());
@@ -60,7 +60,7 @@ fn value_in_any_keeps_its_own_type() {
     let derived = Derived { base: base.clone(), extra: 0.5, graph: Some(ring()) };
     let handle: BaseRef = ValueRef::new(derived.clone()).widen();
     let any = around(&Any::new(&Some(handle.clone())).unwrap());
-    assert_eq!(any.type_code(), &TypeCode::described(&DERIVED_TYPE));
+    assert_eq!(any.type_code(), &TypeCode::from_description(&DERIVED_TYPE));
     let found = any.extract::<Option<DerivedRef>>().unwrap().unwrap();
     assert_eq!((&found.get().base, found.get().extra), (&base, 0.5));
     assert_ring(found.get().graph.as_ref().unwrap());
@@ -96,8 +96,8 @@ fn trees_that_do_not_match_their_type_are_refused() {
     assert_eq!(refused(&|ring| ring.state[2] = Value::InstanceRef(7)), bad);
     assert_eq!(refused(&|ring| ring.state.truncate(3)), bad);
     assert_eq!(refused(&|ring| ring.state[2] = ring.state[1].clone()), bad);
-    assert_eq!(refused(&|ring| ring.type_code = TypeCode::described(&BASE_TYPE)), bad);
-    assert_eq!(refused(&|ring| ring.type_code = TypeCode::described(&SHAPE_TYPE)), bad);
+    assert_eq!(refused(&|ring| ring.type_code = TypeCode::from_description(&BASE_TYPE)), bad);
+    assert_eq!(refused(&|ring| ring.type_code = TypeCode::from_description(&SHAPE_TYPE)), bad);
     assert_eq!(refused(&|ring| ring.state[1] = Value::Long(1)), bad);
     assert!(Any::from_value(&TypeCode::VALUE_BASE, &any.value().unwrap()).is_ok());
 }
@@ -105,7 +105,7 @@ fn trees_that_do_not_match_their_type_are_refused() {
 #[test]
 fn types_of_idl_4_survive_any() {
     let ages: Ages = BTreeMap::from([("Ada".to_owned(), 36), ("Bob".to_owned(), 7)]);
-    let any = around(&Any::with_type(&TypeCode::described(&AGES_TYPE), &ages).unwrap());
+    let any = around(&Any::with_type(&TypeCode::from_description(&AGES_TYPE), &ages).unwrap());
     assert_eq!(any.extract::<Ages>().unwrap(), ages);
     assert_eq!(around(&Any::new(&ages).unwrap()).extract::<Ages>().unwrap(), ages);
     let any = Any::new(&(Rights::READ | Rights::TYPE)).unwrap();
@@ -142,7 +142,7 @@ fn custom_values_pass_through_a_server_without_their_code() {
     let echo: EchoRef = client.string_to_reference(&echo.as_object().to_string()).unwrap();
     let letter = || Some(LetterOperations::implementation(Backwards("a letter".to_owned())).value());
     let any = Any::new(&letter()).unwrap();
-    assert_eq!(any.type_code(), &TypeCode::described(&LETTER_TYPE));
+    assert_eq!(any.type_code(), &TypeCode::from_description(&LETTER_TYPE));
     assert_eq!(any.value().unwrap_err().kind(), SystemExceptionKind::NoImplement);
     let text = |any: &Any| any.extract::<Option<LetterRef>>().unwrap().unwrap().get().text.clone();
     for shift in 0..9usize {
@@ -180,18 +180,18 @@ fn indirections_lead_into_an_any_and_out_of_it() {
         write_value(e, Some(&ring))
     });
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
-    let first = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_env(&factories);
+    let first = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
     let (factories, space) = (ValueFactories::new(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space).with_env(&factories);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space).with_env(&factories);
     assert_ring(&read_value::<Node>(&mut d).unwrap().unwrap());
-    let second = corelane_wire::AnyValue::decode_value(TypeCode::described(&NODE_TYPE), &mut d).unwrap();
+    let second = corelane_wire::AnyValue::decode_value(TypeCode::from_description(&NODE_TYPE), &mut d).unwrap();
     assert_eq!((first == second, d.remaining()), (true, 0));
     let mut e = Encoder::new();
     second.encode(&mut e).unwrap();
     let octets = e.to_vec();
     let space = ValueReadState::new();
-    let any = Any::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_values(&space)).unwrap();
+    let any = Any::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space)).unwrap();
     assert_ring(&any.extract::<Option<NodeRef>>().unwrap().unwrap());
 }

@@ -9,7 +9,7 @@ use corelane::{ConnectionLimits, Dispatch, Endpoint, Event, Limits, Orb, PoolCon
 use corelane_net::Peer;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
 /// The names and peers of the events so far.
@@ -100,17 +100,17 @@ fn reads_nothing(server: &Server, stream: &mut TcpStream) {
     let key = server.probe.as_object().ior().known_profiles().next().unwrap().object_key.to_vec();
     let data = vec![7; 512 << 10];
     let mut encoder = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: 1,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(&key),
         operation: b"mirror",
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
     encoder.write_octets(&data).unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     let request = encoder.slices().collect::<Vec<_>>().concat();
     while stream.write_all(&request).is_ok() {}
 }

@@ -13,7 +13,7 @@ use corelane::{Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, S
 use corelane_sys::clock;
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::probe;
-use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
 
 /// Waits up to a minute until `is_so` returns true.
@@ -162,10 +162,17 @@ impl Client {
             let mut message = Encoder::new();
             let (target, operation) = (Target::Key(&self.key), operation.as_bytes());
             let version = Version::GIOP_1_2;
-            let head = RequestHead { version, request_id: id, response, target, operation, contexts: &[] };
+            let head = RequestHeader {
+                version,
+                request_id: id,
+                response_expected: response,
+                target,
+                operation,
+                contexts: &[],
+            };
             giop::write_request_header(&mut message, &head).unwrap();
             message.write_u32(number + id * u32::from(response == ResponseExpected::Target));
-            giop::finish(&mut message).unwrap();
+            giop::finish_message(&mut message).unwrap();
             octets.extend(message.to_vec());
         }
         self.stream.write_all(&octets).unwrap();
@@ -179,7 +186,8 @@ impl Client {
         message.resize(header.total_len(), 0);
         self.stream.read_exact(&mut message[12..]).unwrap();
         let reply = Reply::parse(&message, &header, &Limits::DEFAULT).unwrap();
-        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        let mut body =
+            Decoder::new(&message, header.endian).at_position(reply.body_offset).with_version(header.version);
         let result = (reply.status == ReplyStatus::NoException).then(|| body.read_u32().unwrap());
         (reply.request_id, result)
     }

@@ -10,7 +10,7 @@ use corelane::{CallPolicies, Event, Orb, PoolConfig, SystemExceptionKind as Kind
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_tests::scripted::{self, REPLY};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, raw, serve_with};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, ServiceContext, Target, context_id};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext, Target, context_id};
 use corelane_wire::{Cdr, Encoder, Version, rt};
 
 /// Text with line ends, terminal control sequences and a change of the direction of writing.
@@ -26,18 +26,18 @@ fn assert_plain(line: &str, what: &str) {
 
 /// Makes a request that is refused for its invalid priority.
 fn refused(key: &[u8], id: u32, operation: &[u8]) -> Vec<u8> {
-    let data = rt::priority_context(-7);
+    let data = rt::encode_priority_context(-7);
     let mut encoder = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: id,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(key),
         operation,
         contexts: &[ServiceContext { id: context_id::RT_CORBA_PRIORITY, data: &data }],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     encoder.slices().collect::<Vec<_>>().concat()
 }
 
@@ -112,7 +112,7 @@ fn host_names_of_references_are_one_short_line() {
         let orb = Orb::new().unwrap();
         let mut ior = corelane_wire::ior::Ior { type_id: String::new(), profiles: Vec::new() };
         let address = corelane_wire::ior::ProfileAddress::Inet { host: &host, port: 1 };
-        let profile = corelane_wire::ior::TaggedProfile::of(Version::GIOP_1_2, address, b"Key", &[]).unwrap();
+        let profile = corelane_wire::ior::TaggedProfile::encode(Version::GIOP_1_2, address, b"Key", &[]).unwrap();
         ior.profiles.push(profile);
         let mut encoder = Encoder::new();
         encoder.set_endian(corelane_wire::Endian::Little);

@@ -21,7 +21,8 @@ use corelane_wire::giop::context_id::{
 };
 use corelane_wire::ior::{ProfileAddress, ProfileEndpoint, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag};
 use corelane_wire::rt::{
-    PriorityModelValue, deadline_context, encode_bands, policy_type, priority_context, range_context,
+    PriorityModelValue, encode_bands, encode_deadline_context, encode_priority_context, encode_range_context,
+    policy_type,
 };
 use corelane_wire::{Ior, Limits, Version};
 
@@ -101,7 +102,11 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         // A priority is a short, in which 32768 to 65535 are negative. The only valid negative
         // number is -1, with which TAO says that the request has no priority.
         for priority in [-2, -3, -100, -32767, i16::MIN] {
-            assert_eq!(refused(RT_CORBA_PRIORITY, &priority_context(priority)), (Kind::BadParam, 0), "{priority}");
+            assert_eq!(
+                refused(RT_CORBA_PRIORITY, &encode_priority_context(priority)),
+                (Kind::BadParam, 0),
+                "{priority}"
+            );
         }
         for data in [&[][..], &[1], &[1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]] {
             assert_eq!(refused(REMAINING_DEADLINE, data).0, Kind::Marshal, "{data:?}");
@@ -111,10 +116,10 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         for data in [&[][..], &[1, 0, 0], &many, &cut.data] {
             assert_eq!(refused(INVOCATION_POLICIES, data).0, Kind::Marshal, "{data:?}");
         }
-        let longest = deadline_context(Duration::MAX);
+        let longest = encode_deadline_context(Duration::MAX);
         let round_trip = (policy_type::RELATIVE_ROUND_TRIP_TIMEOUT, longest.to_vec());
         let round_trip = TaggedComponent::policies(&[round_trip]).unwrap();
-        let (none, highest) = (priority_context(-1), priority_context(i16::MAX));
+        let (none, highest) = (encode_priority_context(-1), encode_priority_context(i16::MAX));
         for (id, data) in [
             (RT_CORBA_PRIORITY, &none[..]),
             (RT_CORBA_PRIORITY, &highest),
@@ -134,7 +139,7 @@ fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
     let reporter = Reporter::new(&orb);
     let object = object(&orb, "late", &model(CLIENT, 7, Some(lanes(&orb, [(7, Some(9))]))), &reporter);
     let mut client = RawClient::for_object(&object);
-    let (now, above) = (deadline_context(Duration::ZERO), priority_context(10));
+    let (now, above) = (encode_deadline_context(Duration::ZERO), encode_priority_context(10));
     client.send_with_contexts("who", &[(REMAINING_DEADLINE, &now)], None);
     assert_eq!(client.receive_reply().2, RawReply::Raised(Kind::Timeout, OMG | 2));
     let both = [(REMAINING_DEADLINE, &now[..]), (RT_CORBA_PRIORITY, &above)];
@@ -149,7 +154,7 @@ fn first_of_two_priority_contexts_counts_for_the_ceiling() {
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)), &reporter);
     let mut client = RawClient::connect(&object, decode_reference(&object).lanes[0].0);
-    let [low, high] = [10, 20].map(priority_context);
+    let [low, high] = [10, 20].map(encode_priority_context);
     let both = |first, second| [(RT_CORBA_PRIORITY, first), (RT_CORBA_PRIORITY, second)];
     assert_eq!(served(&mut client, &told, &both(&low[..], &high[..])).lane, 0);
     assert_eq!(refused(&mut client, &told, "who", &both(&high[..], &low[..])), (Kind::NoPermission, 0));
@@ -162,7 +167,7 @@ fn priority_without_a_lane_or_band_is_refused_with_an_event() {
     let laned = object(&orb, "lanes", &model(CLIENT, 10, Some(pool)), &reporter);
     let bands = RtPolicies { priority_bands: Some(vec![(5, 15)]), ..model(CLIENT, 10, Some(pool)) };
     let banded = object(&orb, "bands", &bands, &reporter);
-    let between = priority_context(16);
+    let between = encode_priority_context(16);
     for (object, expected) in [(&laned, (Kind::Transient, OMG | 2)), (&banded, (Kind::InvPolicy, OMG | 1))] {
         let mut client = RawClient::for_object(object);
         assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &between)]), expected);
@@ -170,7 +175,7 @@ fn priority_without_a_lane_or_band_is_refused_with_an_event() {
 }
 
 fn bind(client: &mut RawClient, (low, high): (i16, i16)) -> Option<(Kind, u32)> {
-    client.send_with_context(BIND, Some((RT_CORBA_PRIORITY_RANGE, &range_context(low, high))), None);
+    client.send_with_context(BIND, Some((RT_CORBA_PRIORITY_RANGE, &encode_range_context(low, high))), None);
     client.receive_void_reply()
 }
 
@@ -182,11 +187,11 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     let mut client = RawClient::for_object(&object);
     let ends = [(-1, 5), (9, 5), (i16::MIN, i16::MAX), (i16::MAX, 0), (-5, -1), (0, -1)];
     for (low, high) in ends {
-        let data = range_context(low, high);
+        let data = encode_range_context(low, high);
         let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, &data)]);
         assert_eq!(answer, (Kind::BadParam, 0), "{low} to {high}");
     }
-    let outside = range_context(11, 19);
+    let outside = encode_range_context(11, 19);
     let answer = refused(&mut client, &told, BIND, &[(RT_CORBA_PRIORITY_RANGE, &outside)]);
     assert_eq!(answer, (Kind::InvPolicy, OMG | 1));
     for data in [&[][..], &[1], &[1, 0, 5, 0], &[1, 0, 5, 0, 9]] {
@@ -199,7 +204,7 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
     // A refused context has no effect on later requests. With another operation the context has no
     // meaning.
-    let (between, all) = (priority_context(15), range_context(0, i16::MAX));
+    let (between, all) = (encode_priority_context(15), encode_range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));
     assert_eq!(refused(&mut client, &told, "who", &both[..1]), (Kind::Transient, OMG | 2));
@@ -218,13 +223,13 @@ fn no_band_leads_to_a_lane_above_the_ceiling() {
     let banded = RtPolicies { priority_bands: bands, ..model(CLIENT, 10, Some(pool)) };
     let banded = object(&orb, "banded", &banded, &reporter);
     let [low, high] = [0, 1].map(|lane| decode_reference(&plain).lanes[lane].0);
-    let within = priority_context(15);
+    let within = encode_priority_context(15);
     for object in [&plain, &banded] {
         let mut client = RawClient::connect(object, low);
         assert_eq!(bind(&mut client, (13, 40)), None);
         let answer = refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &within)]);
         assert_eq!(answer, (Kind::NoPermission, 0));
-        assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &priority_context(10))]).lane, 0);
+        assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &encode_priority_context(10))]).lane, 0);
         // Without a ceiling the band leads to the lane.
         let mut client = RawClient::connect(object, high);
         assert_eq!(bind(&mut client, (13, 40)), None);
@@ -253,8 +258,8 @@ fn servers_own_transform_may_raise_a_request_above_the_ceiling() {
     let pool = lanes(&orb, [(10, Some(15)), (20, None)]);
     let object = object(&orb, "raised", &model(CLIENT, 10, Some(pool)), &Reporter::new(&orb));
     let mut client = RawClient::connect(&object, decode_reference(&object).lanes[0].0);
-    assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &priority_context(10))]).priority, 20);
-    let above = priority_context(16);
+    assert_eq!(served(&mut client, &told, &[(RT_CORBA_PRIORITY, &encode_priority_context(10))]).priority, 20);
+    let above = encode_priority_context(16);
     assert_eq!(refused(&mut client, &told, "who", &[(RT_CORBA_PRIORITY, &above)]), (Kind::NoPermission, 0));
 }
 
@@ -305,7 +310,7 @@ fn saying(object: &ObjectRef, endpoints: TaggedComponent, policies: &[(u32, Vec<
     let ProfileEndpoint::Inet { host, port } = profile.endpoints()[0].clone() else { panic!("no address") };
     let components = [endpoints, TaggedComponent::policies(policies).unwrap()];
     let address = ProfileAddress::Inet { host: &host, port };
-    let profile = TaggedProfile::of(Version::GIOP_1_2, address, profile.object_key, &components).unwrap();
+    let profile = TaggedProfile::encode(Version::GIOP_1_2, address, profile.object_key, &components).unwrap();
     Ior { type_id: String::new(), profiles: vec![profile] }.to_text().unwrap()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane::Endpoint;
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve};
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Endian, Version};
 
 /// Number of damaged messages for each dispatch architecture.
@@ -41,17 +41,17 @@ fn request(key: &[u8], version: Version, endian: Endian) -> Vec<u8> {
     let mut encoder = Encoder::new();
     encoder.set_endian(endian);
     encoder.set_version(version);
-    let head = RequestHead {
+    let head = RequestHeader {
         version,
         request_id: 9,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(key),
         operation: b"echo",
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
     encoder.write_str("a text of some length").unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     encoder.slices().collect::<Vec<_>>().concat()
 }
 

@@ -362,7 +362,7 @@ fn an_abstract_interface_is_an_object_or_a_value() {
     assert_eq!(found.describe(1).unwrap(), "thing");
     let nil = Any::with_type(any.type_code(), &None::<DescribedRef>).unwrap();
     assert_eq!(nil.extract::<Option<ThingRef>>().unwrap(), None);
-    let null = Any::with_type(&TypeCode::described(&CIRCLE_TYPE), &None::<DescribedRef>).unwrap();
+    let null = Any::with_type(&TypeCode::from_description(&CIRCLE_TYPE), &None::<DescribedRef>).unwrap();
     assert_eq!(null.extract::<Option<CircleRef>>().unwrap(), None);
     assert!(Any::with_type(any.type_code(), &Some(value)).is_err());
     assert!(Any::with_type(null.type_code(), &Some(object)).is_err());

@@ -36,7 +36,7 @@ fn raise(stream: &mut TcpStream, id: u32, kind: Kind, minor: u32) {
     let mut message = Encoder::new();
     giop::begin_reply(&mut message, Version::GIOP_1_2, id, ReplyStatus::SystemException, &[]).unwrap();
     SystemExceptionBody { kind, minor, completed: Completion::No }.write(&mut message);
-    giop::finish(&mut message).unwrap();
+    giop::finish_message(&mut message).unwrap();
     stream.write_all(&message.to_vec()).unwrap();
 }
 
@@ -62,7 +62,7 @@ fn reference(client: &Orb, port: u16, bands: &[(i16, i16)]) -> ObjectRef {
     let policies = [(policy_type::PRIORITY_MODEL, model)];
     let components = [TaggedComponent::policies(&policies).unwrap()];
     let address = ProfileAddress::Inet { host: "127.0.0.1", port };
-    let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
+    let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"key", &components).unwrap();
     let ior = Ior { type_id: String::new(), profiles: vec![profile] };
     let object = client.string_to_object(&ior.to_text().unwrap()).unwrap().unwrap();
     let policies = RtClientPolicies { priority_bands: Some(bands.to_vec()), ..RtClientPolicies::default() };

@@ -15,7 +15,7 @@ use corelane_tests::real_time::{
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
 use corelane_wire::ior::TaggedComponent;
-use corelane_wire::rt::{deadline_context, priority_context};
+use corelane_wire::rt::{encode_deadline_context, encode_priority_context};
 use std::sync::Arc;
 
 const REFUSED: RawReply = RawReply::Raised(Kind::Transient, OMG | 1);
@@ -268,7 +268,7 @@ fn late(late: ExpiredRequestAction) -> (Orb, ObjectRef, Arc<Reporter>) {
 }
 
 fn within(client: &mut RawClient, remaining: Duration) -> u32 {
-    let data = deadline_context(remaining);
+    let data = encode_deadline_context(remaining);
     client.send_with_context("who", Some((context_id::REMAINING_DEADLINE, &data[..])), None)
 }
 
@@ -347,7 +347,7 @@ fn late_request_runs_at_a_lower_priority_in_the_lane_of_its_own_priority() {
     };
     let bands = Some(vec![(8, 15), (16, 30)]);
     let late = |client: &mut RawClient, priority: i16| {
-        let (deadline, priority) = (deadline_context(Duration::ZERO), priority_context(priority));
+        let (deadline, priority) = (encode_deadline_context(Duration::ZERO), encode_priority_context(priority));
         let contexts =
             [(context_id::REMAINING_DEADLINE, &deadline[..]), (context_id::RT_CORBA_PRIORITY, &priority[..])];
         client.send_with_contexts("who", &contexts, None);
@@ -397,7 +397,7 @@ fn round_trip_timeout_of_another_orbs_client_is_read() {
     let mut answer = |policy: u32, hundreds: u64| {
         // The value has the layout of Corelane's own deadline context: byte order, 7 octets of
         // padding, and a number.
-        let value = deadline_context(Duration::from_nanos(hundreds)).to_vec();
+        let value = encode_deadline_context(Duration::from_nanos(hundreds)).to_vec();
         let policies = TaggedComponent::policies(&[(policy, value)]).unwrap();
         client.send_with_context("who", Some((context_id::INVOCATION_POLICIES, &policies.data)), None);
         client.receive_reply().2

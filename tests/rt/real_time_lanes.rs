@@ -20,7 +20,7 @@ use corelane_tests::real_time::{
 };
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id;
-use corelane_wire::rt::{priority_context, range_context};
+use corelane_wire::rt::{encode_priority_context, encode_range_context};
 
 const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
 const SERVER: PriorityModel = PriorityModel::ServerDeclared;
@@ -346,11 +346,11 @@ fn invalid_priority_contexts_are_refused_and_valid_ones_returned_in_the_reply() 
         assert!(matches!(answer, RawReply::Raised(Kind::Marshal, _)), "{malformed:?}: {answer:?}");
         assert_eq!(echo, None);
     }
-    assert_eq!(call(Some(&priority_context(-2))).1, raised(Kind::BadParam, 0));
+    assert_eq!(call(Some(&encode_priority_context(-2))).1, raised(Kind::BadParam, 0));
     // The number is big-endian, the byte order of a peer on another machine.
     let (echo, answer) = call(Some(&[0, 0, 0x03, 0xe8]));
     assert_eq!((echo, answer.who().priority), (Some(1000), 1000));
-    let (echo, answer) = call(Some(&priority_context(-1)));
+    let (echo, answer) = call(Some(&encode_priority_context(-1)));
     assert_eq!((echo, answer.who().priority), (Some(-1), 7));
     assert_eq!(call(None).0, None);
 }
@@ -552,7 +552,7 @@ fn band_is_bound_only_if_it_contains_a_lane() {
         let mut client = RawClient::for_object(object);
         client.send_with_context(
             "_bind_priority_band",
-            Some((context_id::RT_CORBA_PRIORITY_RANGE, &range_context(low, high)[..])),
+            Some((context_id::RT_CORBA_PRIORITY_RANGE, &encode_range_context(low, high)[..])),
             None,
         );
         client.receive_void_reply()

@@ -122,7 +122,7 @@ pub fn everything(who: &EchoRef) -> Everything {
         numbered: Number::Other('q', "rest".into()),
         who: Some(who.clone()),
         target: Some(who.as_object().clone()),
-        r#type: TypeCode::described(&dynamic::TREE_TYPE),
+        r#type: TypeCode::from_description(&dynamic::TREE_TYPE),
         value: Any::new(&inner).expect("an any"),
         values: vec![Any::new(&1u8).expect("an any"), inner, Any::null()],
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use corelane::Endpoint;
-use corelane_wire::giop::{self, RequestHead, ResponseExpected, Target};
+use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
 
 use crate::Server;
@@ -42,17 +42,17 @@ pub fn probe_key(server: &Server) -> Vec<u8> {
 #[must_use]
 pub fn request<'a>(key: &[u8], id: u32, operation: &str, arguments: impl FnOnce(&mut Encoder<'a>)) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: id,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(key),
         operation: operation.as_bytes(),
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).expect("a header");
     arguments(&mut encoder);
-    giop::finish(&mut encoder).expect("a message");
+    giop::finish_message(&mut encoder).expect("a message");
     encoder.slices().collect::<Vec<_>>().concat()
 }
 

@@ -12,7 +12,7 @@ use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::thread::Scheduling;
 use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
-    self, Header, MessageKind, Reply, ReplyStatus, RequestHead, ResponseExpected, ServiceContext, Target, context_id,
+    self, Header, MessageKind, Reply, ReplyStatus, RequestHeader, ResponseExpected, ServiceContext, Target, context_id,
 };
 use corelane_wire::ior::{TaoEndpoint, component_tag};
 use corelane_wire::rt::{self, PriorityModelValue, policy_type};
@@ -272,7 +272,7 @@ pub fn decode_reference(object: &ObjectRef) -> ReferenceContents {
         }
         let Some(data) = profile.components.find(component_tag::POLICIES) else { continue };
         said.policies.clear();
-        for (policy, value) in corelane_wire::ior::policies(data, &Limits::DEFAULT).expect("policies") {
+        for (policy, value) in corelane_wire::ior::parse_policies(data, &Limits::DEFAULT).expect("policies") {
             said.policies.push(policy);
             match policy {
                 policy_type::PRIORITY_MODEL => {
@@ -379,10 +379,10 @@ impl RawClient {
     pub fn send_with_contexts(&mut self, operation: &str, contexts: &[(u32, &[u8])], argument: Option<u32>) -> u32 {
         let mut message = Encoder::new();
         let contexts: Vec<_> = contexts.iter().map(|&(id, data)| ServiceContext { id, data }).collect();
-        let head = RequestHead {
+        let head = RequestHeader {
             version: Version::GIOP_1_2,
             request_id: self.next,
-            response: ResponseExpected::Target,
+            response_expected: ResponseExpected::Target,
             target: Target::Key(&self.key),
             operation: operation.as_bytes(),
             contexts: &contexts,
@@ -391,7 +391,7 @@ impl RawClient {
         if let Some(argument) = argument {
             message.write_u32(argument);
         }
-        giop::finish(&mut message).expect("a message");
+        giop::finish_message(&mut message).expect("a message");
         self.stream.write_all(&message.to_vec()).expect("a request sent");
         self.next += 1;
         self.next - 1
@@ -407,7 +407,8 @@ impl RawClient {
         let reply = Reply::parse(&message, &header, &limits).expect("a reply");
         let echo = reply.contexts.find(context_id::RT_CORBA_PRIORITY);
         let echo = echo.map(|data| rt::parse_priority_context(data).expect("a priority"));
-        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        let mut body =
+            Decoder::new(&message, header.endian).at_position(reply.body_offset).with_version(header.version);
         let answer = match reply.status {
             ReplyStatus::NoException => RawReply::Served(read_who(&mut body)),
             ReplyStatus::SystemException => {
@@ -427,7 +428,8 @@ impl RawClient {
         let (header, message) = self.receive_message();
         let limits = Limits::DEFAULT;
         let reply = Reply::parse(&message, &header, &limits).expect("a reply");
-        let mut body = Decoder::new(&message, header.endian).at(reply.body_at).with_version(header.version);
+        let mut body =
+            Decoder::new(&message, header.endian).at_position(reply.body_offset).with_version(header.version);
         match reply.status {
             ReplyStatus::NoException => None,
             _ => SystemExceptionBody::read(&mut body).ok().map(|exception| (exception.kind, exception.minor)),
@@ -459,14 +461,14 @@ impl RawClient {
 
     /// Calls `who` at `priority`.
     pub fn who(&mut self, priority: Option<i16>) -> RawReply {
-        let data = priority.map(rt::priority_context);
+        let data = priority.map(rt::encode_priority_context);
         self.send("who", data.as_ref().map(<[u8; 4]>::as_slice), None);
         self.receive_reply().2
     }
 
     /// Sends a request at `priority`. Returns its id.
     pub fn send_at_priority(&mut self, operation: &str, priority: i16, argument: Option<u32>) -> u32 {
-        self.send(operation, Some(&rt::priority_context(priority)), argument)
+        self.send(operation, Some(&rt::encode_priority_context(priority)), argument)
     }
 }
 

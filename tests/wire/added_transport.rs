@@ -68,7 +68,7 @@ fn calls_work_over_an_added_transport_in_every_architecture() {
         let pool = || PoolConfig::default().dispatch(dispatch);
         let server = serve_with(with(&folder.pipe()).pool(pool()).listen("pipe:server"));
         assert_eq!(server.orb.endpoints(), [Endpoint::other("pipe", "server").unwrap()]);
-        assert_eq!(addresses(&server.ior), [(profile_tag::OTHER, pipe_endpoint("server"))]);
+        assert_eq!(addresses(&server.ior), [(profile_tag::OTHER_TRANSPORT, pipe_endpoint("server"))]);
         let pipe = folder.pipe();
         let own = serve_with(with(&pipe).pool(pool()).listen("pipe:client"));
         let probe = ProbeRef::from_object(own.orb.string_to_object(&server.ior).unwrap().unwrap());
@@ -114,7 +114,7 @@ fn added_transport_is_preferred_to_tcp_and_optional() {
     let folder = Folder::new("both");
     let server = serve_with(with(&folder.pipe()).listen("tcp:127.0.0.1:0").listen("pipe:x"));
     let tags: Vec<u32> = addresses(&server.ior).into_iter().map(|(tag, _)| tag).collect();
-    assert_eq!(tags, [profile_tag::OTHER, profile_tag::IIOP]);
+    assert_eq!(tags, [profile_tag::OTHER_TRANSPORT, profile_tag::IIOP]);
     let pipe = folder.pipe();
     let orb = with(&pipe).build().unwrap();
     let probe: ProbeRef = orb.string_to_reference(&server.ior).unwrap();
@@ -184,7 +184,7 @@ fn lanes_and_protocol_policies_work_over_an_added_transport() {
     let any = offering("any", &[], &[]);
     let mut profiles = any.ior().known_profiles();
     let listed = profiles.next().unwrap();
-    let [(first, 10), (second, 20)] = &listed.lanes(&Limits::DEFAULT)[..] else { panic!("{listed:?}") };
+    let [(first, 10), (second, 20)] = &listed.lane_endpoints(&Limits::DEFAULT)[..] else { panic!("{listed:?}") };
     assert_eq!(listed.endpoints(), std::slice::from_ref(first));
     assert!(first != second && first.to_string().starts_with("pipe:x-"), "{first} {second}");
     assert_eq!(profiles.next().unwrap().tag, profile_tag::IIOP);

@@ -59,7 +59,7 @@ const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 /// Makes a random value of a type. `depth` is the present depth of nesting, at which values of
 /// recursive types end.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
-    let type_code = type_code.resolved();
+    let type_code = type_code.unaliased();
     let number = random.bits();
     let eight = number.to_ne_bytes();
     let [a, b, c, d, ..] = eight;
@@ -122,7 +122,7 @@ fn some_type(random: &mut Random) -> TypeCode {
 }
 
 fn union(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
-    let discriminator = type_code.discriminator_type().unwrap().resolved();
+    let discriminator = type_code.discriminator_type().unwrap().unaliased();
     let labels: Vec<i128> = (0..type_code.member_count()).filter_map(|arm| type_code.member_label(arm)).collect();
     let label = match (random.below(3), discriminator.kind()) {
         (0, Kind::Enum) => i128::try_from(random.below(discriminator.member_count())).unwrap(),
@@ -145,7 +145,7 @@ fn elements(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
         _ if bound == 0 => random.below(7),
         _ => random.below(bound + 1),
     };
-    if element.resolved().kind() == Kind::Octet {
+    if element.unaliased().kind() == Kind::Octet {
         return Value::Octets(Octets::from(random.octets(count)));
     }
     let is_pair = element.kind() == Kind::Struct && element.id().is_empty();
@@ -251,8 +251,8 @@ fn decoder<'m>(
     place: Place,
     (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
-    let d = Decoder::new(octets, place.endian).at(place.before).with_code_sets(CodeSets::UTF8_UTF16);
-    d.with_values(space).with_env(factories)
+    let d = Decoder::new(octets, place.endian).at_position(place.before).with_code_sets(CodeSets::UTF8_UTF16);
+    d.with_value_read_state(space).with_env(factories)
 }
 
 /// Compares generated code and the dynamic encoder for a type whose values have `==`.

@@ -38,11 +38,11 @@ fn bulk_and_single_elements_have_the_same_octets() {
             let octets = single.into_buffer();
             assert_eq!(bulk.into_buffer(), octets);
             let scratch = Scratch::new();
-            let decoder = || Decoder::new(&octets, endian).at(usize::from(start)).with_scratch(&scratch);
+            let decoder = || Decoder::new(&octets, endian).at_position(usize::from(start)).with_scratch(&scratch);
             assert_eq!(Vec::<Nested>::decode(&mut decoder()).unwrap(), values);
             let mut d = decoder();
             let len = d.read_len(Nested::MIN_SIZE).unwrap();
-            assert_eq!(d.read_plain::<Nested>(len).unwrap(), values);
+            assert_eq!(d.read_bulk::<Nested>(len).unwrap(), values);
             assert_eq!(d.remaining(), 0);
         }
     }
@@ -64,7 +64,7 @@ fn invalid_enumerators_are_refused_in_every_element() {
         assert_eq!(Vec::<Exact>::decode(&mut decoder()), Err(CdrError::EnumOutOfRange));
         let mut d = decoder();
         let len = d.read_len(Exact::MIN_SIZE).unwrap();
-        assert_eq!(d.read_plain::<Exact>(len), Err(CdrError::EnumOutOfRange));
+        assert_eq!(d.read_bulk::<Exact>(len), Err(CdrError::EnumOutOfRange));
     }
 }
 
@@ -91,9 +91,10 @@ fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
     exact(2).encode(&mut e).unwrap();
     message.extend(&e.into_buffer()[12..]);
     let (breaks, scratch) = ([cut], Scratch::new());
-    let decoder = || Decoder::new(&message, Endian::Big).at(12).with_fragment_starts(&breaks).with_scratch(&scratch);
+    let decoder =
+        || Decoder::new(&message, Endian::Big).at_position(12).with_fragment_starts(&breaks).with_scratch(&scratch);
     assert_eq!(Vec::<Exact>::decode(&mut decoder()).unwrap(), [exact(1), exact(2)]);
     let mut d = decoder();
     let len = d.read_len(Exact::MIN_SIZE).unwrap();
-    assert_eq!(d.read_plain::<Exact>(len).unwrap(), [exact(1), exact(2)]);
+    assert_eq!(d.read_bulk::<Exact>(len).unwrap(), [exact(1), exact(2)]);
 }

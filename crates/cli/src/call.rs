@@ -306,7 +306,7 @@ fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &m
         None => word,
     };
     let wants_text = matches!(
-        type_code.resolved().kind(),
+        type_code.unaliased().kind(),
         corelane::Kind::String | corelane::Kind::WString | corelane::Kind::Char | corelane::Kind::WChar
     );
     let json = match serde_json::from_str(word) {

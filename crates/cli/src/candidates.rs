@@ -36,7 +36,7 @@ pub(crate) fn candidates(ior: &Ior) -> Vec<Candidate> {
 }
 
 fn of_profile(number: usize, profile: &Profile<'_>) -> Vec<Candidate> {
-    let lanes = profile.lanes(&Limits::DEFAULT);
+    let lanes = profile.lane_endpoints(&Limits::DEFAULT);
     let priority_of =
         |endpoint: &ProfileEndpoint| lanes.iter().find(|(lane, _)| lane == endpoint).map(|(_, priority)| *priority);
     let own = profile.endpoints();
@@ -63,7 +63,7 @@ fn alone(profile: &Profile<'_>, endpoint: &ProfileEndpoint) -> Result<TaggedProf
     ];
     let kept = profile.components.iter().filter(|(tag, _)| !left_out.contains(tag));
     let kept: Vec<TaggedComponent> = kept.map(|(tag, data)| TaggedComponent { tag, data: data.to_vec() }).collect();
-    TaggedProfile::of(profile.version, endpoint.as_address(), profile.object_key, &kept)
+    TaggedProfile::encode(profile.version, endpoint.as_address(), profile.object_key, &kept)
 }
 
 impl Candidate {
@@ -103,14 +103,14 @@ mod tests {
             TaggedComponent::orb_type(7).unwrap(),
         ];
         let inet = ProfileAddress::Inet { host: "h", port: 1 };
-        let first = TaggedProfile::of(Version::GIOP_1_2, inet, b"k", &components).unwrap();
+        let first = TaggedProfile::encode(Version::GIOP_1_2, inet, b"k", &components).unwrap();
         let shared = ProfileAddress::SharedMemory { host: "m", path: "/a" };
         let components = [TaggedComponent::lane_endpoints(&[lane("/a", None, -1), lane("/b", None, 4)]).unwrap()];
-        let second = TaggedProfile::of(Version::GIOP_1_1, shared, b"j", &components).unwrap();
+        let second = TaggedProfile::encode(Version::GIOP_1_1, shared, b"j", &components).unwrap();
         let unknown = TaggedProfile { tag: 99, data: vec![0] };
         let pipe = ProfileAddress::Other { scheme: "pipe", address: "x" };
         let components = [TaggedComponent::lane_endpoints(&[lane("x", None, 1), lane("y", None, 2)]).unwrap()];
-        let third = TaggedProfile::of(Version::GIOP_1_2, pipe, b"i", &components).unwrap();
+        let third = TaggedProfile::encode(Version::GIOP_1_2, pipe, b"i", &components).unwrap();
         let found = candidates(&Ior { type_id: "IDL:X:1.0".into(), profiles: vec![first, unknown, second, third] });
         let places: Vec<(usize, String)> = found.iter().map(|one| (one.profile, one.address_and_lane())).collect();
         let expected = [

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Command;
-use corelane_idl::ast::{Direction, Flavor, ValueFlavor};
+use corelane_idl::ast::{Direction, InterfaceFlavor, ValueFlavor};
 use corelane_idl::compile::Compilation;
 use corelane_idl::model::{
     Annotation, ConstantValue, DefinitionId, DefinitionKind, Member, OperationDeclaration, Type,
@@ -106,9 +106,9 @@ impl Dump<'_> {
             DefinitionKind::Interface(interface) => json!({
                 "kind": "interface",
                 "flavor": match interface.flavor {
-                    Flavor::Remote => "remote",
-                    Flavor::Local => "local",
-                    Flavor::Abstract => "abstract",
+                    InterfaceFlavor::Remote => "remote",
+                    InterfaceFlavor::Local => "local",
+                    InterfaceFlavor::Abstract => "abstract",
                 },
                 "defined": interface.defined,
                 "bases": self.names(&interface.bases),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use corelane::TypeCode;
-use corelane_idl::ast::{Basic, Flavor, ValueFlavor};
+use corelane_idl::ast::{BasicType, InterfaceFlavor, ValueFlavor};
 use corelane_idl::compile::{Compilation, CompileOptions};
 use corelane_idl::model::{ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union};
 use corelane_wire::typecode::{UnionMember, ValueMember};
@@ -164,9 +164,9 @@ impl<'c> Types<'c> {
             }
             DefinitionKind::Interface(interface) => {
                 let kind = match interface.flavor {
-                    Flavor::Remote => corelane::Kind::ObjRef,
-                    Flavor::Local => corelane::Kind::LocalInterface,
-                    Flavor::Abstract => corelane::Kind::AbstractInterface,
+                    InterfaceFlavor::Remote => corelane::Kind::ObjRef,
+                    InterfaceFlavor::Local => corelane::Kind::LocalInterface,
+                    InterfaceFlavor::Abstract => corelane::Kind::AbstractInterface,
                 };
                 TypeCode::interface(kind, repository_id, name)
             }
@@ -242,24 +242,24 @@ fn of_bits(bits: u32) -> TypeCode {
     }
 }
 
-fn of_basic(basic: Basic) -> TypeCode {
+fn of_basic(basic: BasicType) -> TypeCode {
     match basic {
-        Basic::Void => TypeCode::VOID,
-        Basic::Short => TypeCode::SHORT,
-        Basic::UShort => TypeCode::USHORT,
-        Basic::Long => TypeCode::LONG,
-        Basic::ULong => TypeCode::ULONG,
-        Basic::LongLong => TypeCode::LONG_LONG,
-        Basic::ULongLong => TypeCode::ULONG_LONG,
-        Basic::Int8 | Basic::UInt8 | Basic::Octet => TypeCode::OCTET,
-        Basic::Float => TypeCode::FLOAT,
-        Basic::Double => TypeCode::DOUBLE,
-        Basic::LongDouble => TypeCode::LONG_DOUBLE,
-        Basic::Char => TypeCode::CHAR,
-        Basic::WChar => TypeCode::WCHAR,
-        Basic::Boolean => TypeCode::BOOLEAN,
-        Basic::Any => TypeCode::ANY,
-        Basic::Object => TypeCode::OBJECT,
-        Basic::ValueBase => TypeCode::VALUE_BASE,
+        BasicType::Void => TypeCode::VOID,
+        BasicType::Short => TypeCode::SHORT,
+        BasicType::UShort => TypeCode::USHORT,
+        BasicType::Long => TypeCode::LONG,
+        BasicType::ULong => TypeCode::ULONG,
+        BasicType::LongLong => TypeCode::LONG_LONG,
+        BasicType::ULongLong => TypeCode::ULONG_LONG,
+        BasicType::Int8 | BasicType::UInt8 | BasicType::Octet => TypeCode::OCTET,
+        BasicType::Float => TypeCode::FLOAT,
+        BasicType::Double => TypeCode::DOUBLE,
+        BasicType::LongDouble => TypeCode::LONG_DOUBLE,
+        BasicType::Char => TypeCode::CHAR,
+        BasicType::WChar => TypeCode::WCHAR,
+        BasicType::Boolean => TypeCode::BOOLEAN,
+        BasicType::Any => TypeCode::ANY,
+        BasicType::Object => TypeCode::OBJECT,
+        BasicType::ValueBase => TypeCode::VALUE_BASE,
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn value_to_json(value: &Value, type_code: &TypeCode) -> Json {
 }
 
 fn shown(value: &Value, type_code: &TypeCode) -> Json {
-    let resolved = type_code.resolved();
+    let resolved = type_code.unaliased();
     let float = |number: f64| Number::from_f64(number).map_or_else(|| Json::String(number.to_string()), Json::Number);
     match value {
         Value::Null => Json::Null,
@@ -120,8 +120,8 @@ pub(crate) fn parse_hexadecimal(text: &str) -> Option<Octets> {
 
 /// Returns true if a type is a sequence or an array of octets.
 pub(crate) fn is_of_octets(type_code: &TypeCode) -> bool {
-    let resolved = type_code.resolved();
-    let element = || resolved.content_type().map(|element| element.resolved().kind());
+    let resolved = type_code.unaliased();
+    let element = || resolved.content_type().map(|element| element.unaliased().kind());
     matches!(resolved.kind(), Kind::Sequence | Kind::Array) && element() == Some(Kind::Octet)
 }
 
@@ -139,7 +139,7 @@ fn shown_instance(instance: &ValueInstance) -> Json {
 }
 
 fn shown_union(union: &UnionValue, type_code: &TypeCode) -> Json {
-    let discriminator = type_code.discriminator_type().unwrap_or(TypeCode::NULL).resolved();
+    let discriminator = type_code.discriminator_type().unwrap_or(TypeCode::NULL).unaliased();
     let number = union.discriminator;
     let label = match discriminator.kind() {
         Kind::Boolean => Json::Bool(number != 0),
@@ -203,7 +203,7 @@ fn shortened(json: &Json) -> String {
 }
 
 fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Value, String> {
-    let resolved = type_code.resolved();
+    let resolved = type_code.unaliased();
     let wrong = || no(json, type_code);
     macro_rules! integer {
         ($variant:ident) => {
@@ -274,7 +274,7 @@ fn read(json: &Json, type_code: &TypeCode, types: &mut Types<'_>) -> Result<Valu
             };
             let list = list.iter().enumerate().map(&mut read_element).collect::<Result<Vec<_>, _>>()?;
             let octet = |value: &Value| if let Value::Octet(octet) = value { Some(*octet) } else { None };
-            match element.resolved().kind() {
+            match element.unaliased().kind() {
                 Kind::Octet => Value::Octets(list.iter().filter_map(octet).collect::<Octets>()),
                 _ => Value::List(list),
             }
@@ -308,12 +308,12 @@ fn own_type<'j>(
                 // An abstract type has no state, so the JSON must name a concrete type.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
-                found.retain(|(_, own)| is_concrete(&own.resolved()) && own.can_stand_for(expected));
+                found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.can_stand_for(expected));
                 if found.is_empty() {
                     return Err(format!("{} is no {expected}", excerpt(name)));
                 }
             }
-            Ok(Some((only(name, found)?.resolved(), value)))
+            Ok(Some((only(name, found)?.unaliased(), value)))
         }
         None if is_open => Err(format!("{expected} needs the type of the value: {{\"type\": NAME, \"value\": ...}}")),
         None => Ok(None),
@@ -375,7 +375,7 @@ fn read_union(json: &Json, union: &TypeCode, types: &mut Types<'_>) -> Result<Va
     let named = object.iter().find(|(name, _)| *name != "discriminator");
     let discriminator = match object.get("discriminator") {
         Some(label) => {
-            let of = union.discriminator_type().unwrap_or(TypeCode::NULL).resolved();
+            let of = union.discriminator_type().unwrap_or(TypeCode::NULL).unaliased();
             let number = match of.kind() {
                 Kind::Boolean => label.as_bool().map(i128::from),
                 Kind::Enum => enumerator(label, &of).map(i128::from),

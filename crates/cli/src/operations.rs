@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use corelane_idl::ast::{Direction, Flavor};
+use corelane_idl::ast::{Direction, InterfaceFlavor};
 use corelane_idl::compile::Compilation;
 use corelane_idl::model::{DefinitionId, DefinitionKind, Type};
 use serde_json::{Value as Json, json};
@@ -62,7 +62,7 @@ pub(crate) fn find(
 fn interfaces(compilation: &Compilation) -> Vec<DefinitionId> {
     let model = &compilation.model;
     let is_remote = |id: &DefinitionId| match &model.get(*id).kind {
-        DefinitionKind::Interface(interface) => interface.defined && interface.flavor != Flavor::Local,
+        DefinitionKind::Interface(interface) => interface.defined && interface.flavor != InterfaceFlavor::Local,
         _ => false,
     };
     model.ids().filter(is_remote).collect()

@@ -453,7 +453,7 @@ fn list_prints_operations_of_the_chosen_interfaces() {
     let ior = |type_id: &str| {
         let address = corelane_wire::ior::ProfileAddress::Inet { host: "127.0.0.1", port: 1 };
         let version = corelane_wire::Version { major: 1, minor: 2 };
-        let profile = corelane_wire::ior::TaggedProfile::of(version, address, b"x", &[]).unwrap();
+        let profile = corelane_wire::ior::TaggedProfile::encode(version, address, b"x", &[]).unwrap();
         corelane_wire::Ior { type_id: type_id.into(), profiles: vec![profile] }.to_text().unwrap()
     };
     assert_eq!(list(&[&ior("IDL:test/Shop/Counter:1.0")]), (0, counter.to_owned()));

@@ -48,7 +48,7 @@ pub enum DeclarationKind {
     /// `interface I : B { ... };`
     Interface(Interface),
     /// `interface I;`
-    InterfaceForward(Flavor, Name),
+    InterfaceForward(InterfaceFlavor, Name),
     /// `valuetype V ... { ... };`
     Value(ValueDeclaration),
     /// `valuetype V;`
@@ -82,13 +82,13 @@ pub enum DeclarationKind {
     /// `attribute T a, b;`
     Attribute(Attribute),
     /// `public T a;` in a value type.
-    State(State),
+    State(StateMember),
     /// `factory f (...);` in a value type.
     Factory(Name, Vec<Parameter>, Vec<ScopedName>),
     /// `typeid N "...";`
-    TypeId(ScopedName, Text),
+    TypeId(ScopedName, StringLiteral),
     /// `typeprefix N "...";`
-    TypePrefix(ScopedName, Text),
+    TypePrefix(ScopedName, StringLiteral),
     /// `import N;`
     Import(Span),
     /// An included file begins.
@@ -109,7 +109,7 @@ pub struct Pragma {
 
 /// One or more adjacent string literals after evaluation.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct StringLiteral {
     /// The characters, with escapes replaced.
     pub value: String,
     /// The text's location.
@@ -127,7 +127,7 @@ pub struct Annotation {
 
 /// `abstract`, `local` or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flavor {
+pub enum InterfaceFlavor {
     /// Neither `abstract` nor `local`: objects of the interface may be remote.
     Remote,
     /// `local`.
@@ -140,7 +140,7 @@ pub enum Flavor {
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// `abstract`, `local` or neither.
-    pub flavor: Flavor,
+    pub flavor: InterfaceFlavor,
     /// The interface's name.
     pub name: Name,
     /// The interface's direct bases.
@@ -183,7 +183,7 @@ pub struct ValueDeclaration {
 
 /// One line of state members of a value type: `public T a, b;`.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct StateMember {
     /// True for `public`, false for `private`.
     pub public: bool,
     /// The type of the state members.
@@ -371,7 +371,7 @@ pub struct OperationDeclaration {
     /// `raises (...)`.
     pub raises: Vec<ScopedName>,
     /// `context (...)`.
-    pub context: Vec<Text>,
+    pub context: Vec<StringLiteral>,
 }
 
 /// One or more attributes.
@@ -404,7 +404,7 @@ pub struct Type {
 #[derive(Clone, Debug)]
 pub enum TypeKind {
     /// A type without parameters.
-    Basic(Basic),
+    Basic(BasicType),
     /// `string<n>` or `wstring<n>`; the flag is true for `wstring`.
     String(bool, Option<Box<Expression>>),
     /// `fixed<d,s>`; numbers are absent only in constant declarations.
@@ -422,7 +422,7 @@ pub enum TypeKind {
 /// A type without parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in IDL")]
-pub enum Basic {
+pub enum BasicType {
     Void,
     Short,
     UShort,
@@ -444,7 +444,7 @@ pub enum Basic {
     ValueBase,
 }
 
-impl Basic {
+impl BasicType {
     /// Returns the name of the type in IDL.
     #[must_use]
     pub fn text(self) -> &'static str {
@@ -500,9 +500,9 @@ pub enum ExpressionKind {
     /// The name of a constant or an enumerator.
     Named(ScopedName),
     /// `-x`, `+x`, `~x`.
-    Unary(Unary, Box<Expression>),
+    Unary(UnaryOperator, Box<Expression>),
     /// `x + y` and so on.
-    Binary(Binary, Box<(Expression, Expression)>),
+    Binary(BinaryOperator, Box<(Expression, Expression)>),
     /// An expression that was already refused.
     Faulty,
 }
@@ -510,7 +510,7 @@ pub enum ExpressionKind {
 /// An operator with one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in arithmetic")]
-pub enum Unary {
+pub enum UnaryOperator {
     Plus,
     Minus,
     Complement,
@@ -519,7 +519,7 @@ pub enum Unary {
 /// An operator with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "named as in arithmetic")]
-pub enum Binary {
+pub enum BinaryOperator {
     Or,
     Xor,
     And,
@@ -532,7 +532,7 @@ pub enum Binary {
     Remainder,
 }
 
-impl Binary {
+impl BinaryOperator {
     /// Returns true if the operator also accepts fractional numbers.
     #[must_use]
     pub fn is_arithmetic(self) -> bool {

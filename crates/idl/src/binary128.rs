@@ -1,6 +1,6 @@
 //! Values of type `long double`: IEEE 754 binary128, rounded to nearest, ties to even.
 
-use crate::ast::Binary;
+use crate::ast::BinaryOperator;
 use rustc_apfloat::ieee::{Double, Quad};
 use rustc_apfloat::{Float as _, FloatConvert as _};
 use std::fmt;
@@ -85,12 +85,12 @@ impl Binary128 {
     }
 
     /// Applies an operator. Returns `None` for an operator that binary128 does not support.
-    pub(crate) fn apply(operator: Binary, left: Self, right: Self) -> Option<Self> {
+    pub(crate) fn apply(operator: BinaryOperator, left: Self, right: Self) -> Option<Self> {
         Some(Self(match operator {
-            Binary::Add => (left.0 + right.0).value,
-            Binary::Subtract => (left.0 - right.0).value,
-            Binary::Multiply => (left.0 * right.0).value,
-            Binary::Divide => (left.0 / right.0).value,
+            BinaryOperator::Add => (left.0 + right.0).value,
+            BinaryOperator::Subtract => (left.0 - right.0).value,
+            BinaryOperator::Multiply => (left.0 * right.0).value,
+            BinaryOperator::Divide => (left.0 / right.0).value,
             _ => return None,
         }))
     }
@@ -108,7 +108,7 @@ impl fmt::Display for Binary128 {
 #[cfg(test)]
 mod tests {
     use super::Binary128;
-    use crate::ast::Binary as B;
+    use crate::ast::BinaryOperator as B;
 
     fn bits(text: &str) -> u128 {
         Binary128::of_literal(text).unwrap_or_else(|| panic!("{text}")).bits()

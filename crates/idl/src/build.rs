@@ -2,7 +2,7 @@
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::disk::DiskFiles;
-use crate::lex::Files;
+use crate::lex::FileSource;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -31,11 +31,11 @@ Exit status: 0 all accepted, 1 some refused, 2 wrong usage.
 ";
 
 /// Exit status: every file was accepted.
-pub const ACCEPTED: u8 = 0;
+pub const EXIT_ACCEPTED: u8 = 0;
 /// Exit status: a file was refused, or could not be read or written.
-pub const REFUSED: u8 = 1;
+pub const EXIT_REFUSED: u8 = 1;
 /// Exit status: the arguments are invalid.
-pub const WRONG_USAGE: u8 = 2;
+pub const EXIT_WRONG_USAGE: u8 = 2;
 
 #[derive(Debug, Default)]
 struct CommandArguments {
@@ -49,22 +49,22 @@ struct CommandArguments {
 }
 
 /// Runs the command with the arguments after `corelane idl` and writes messages to `out`. Returns
-/// the exit status: [`ACCEPTED`], [`REFUSED`] or [`WRONG_USAGE`]. The process should exit
-/// afterwards, because the data of the last file is not freed.
+/// the exit status: [`EXIT_ACCEPTED`], [`EXIT_REFUSED`] or [`EXIT_WRONG_USAGE`]. The process should
+/// exit afterwards, because the data of the last file is not freed.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> u8 {
     let arguments = match parse(arguments) {
         Ok(arguments) => arguments,
         Err(message) => {
             let _ = write!(out, "error: {message}\n\n{USAGE}");
-            return WRONG_USAGE;
+            return EXIT_WRONG_USAGE;
         }
     };
     if arguments.help {
         let _ = out.write_all(USAGE.as_bytes());
-        return ACCEPTED;
+        return EXIT_ACCEPTED;
     }
     let styled = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut status = ACCEPTED;
+    let mut status = EXIT_ACCEPTED;
     let mut dependencies = String::new();
     let mut targets = HashMap::new();
     for (at, file) in arguments.files.iter().enumerate() {
@@ -75,22 +75,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
             let (first, name) = (first.display(), name.display());
             let message = format!("`{first}` and `{}` would both become `{name}`", file.display());
             say(&arguments, out, &message);
-            status = REFUSED;
+            status = EXIT_REFUSED;
             continue;
         }
         let last = at + 1 == arguments.files.len();
         match one_file(file, &arguments, styled, last, out) {
             Ok(line) => dependencies.push_str(&line),
-            Err(Refused) => status = REFUSED,
+            Err(Refused) => status = EXIT_REFUSED,
         }
     }
     if let Some(path) = &arguments.depfile
-        && status == ACCEPTED
+        && status == EXIT_ACCEPTED
         && !arguments.check
         && let Err(error) = build::write_if_changed(path, &dependencies)
     {
         say(&arguments, out, &format!("cannot write `{}`: {error}", path.display()));
-        return REFUSED;
+        return EXIT_REFUSED;
     }
     status
 }
@@ -149,11 +149,11 @@ fn finish(
         let _ = out.write_all(shown.as_bytes());
     }
     let left_out = match arguments.json {
-        true => compilation.diagnostics.left_out_json(),
-        false => compilation.diagnostics.left_out(),
+        true => compilation.diagnostics.omission_notice_json(),
+        false => compilation.diagnostics.omission_notice(),
     };
     let _ = out.write_all(left_out.as_bytes());
-    let errors = compilation.diagnostics.errors();
+    let errors = compilation.diagnostics.error_count();
     if errors > 0 {
         if !arguments.json {
             let warnings =
@@ -201,7 +201,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandArgumen
             parsed.files.push(argument.into());
             continue;
         }
-        if parsed.options.take(&argument, &mut arguments)? {
+        if parsed.options.parse_argument(&argument, &mut arguments)? {
             continue;
         }
         let mut value = |name: &str| {

@@ -3,7 +3,7 @@
 use crate::ast::Declaration;
 use crate::diagnostic::Diagnostics;
 use crate::disk::{DiskFiles, read_bounded};
-use crate::lex::preprocessor::{Files, Preprocessed, PreprocessorInputs, preprocess};
+use crate::lex::preprocessor::{FileSource, Preprocessed, PreprocessorInputs, preprocess};
 use crate::limits::CompilerLimits;
 use crate::model::Model;
 use crate::parse::parse;
@@ -23,8 +23,8 @@ pub struct CompileOptions {
     /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
     /// discriminators. Default: `false`.
     pub idl_4: bool,
-    /// Keeps names that differ only in case distinct, with a warning. IDL treats them as one name,
-    /// which is an error. Default: `false`.
+    /// Keeps names that differ only in case distinct, with a warning. Otherwise such names count as
+    /// one name, and two of them in one scope are an error. Default: `false`.
     pub case_sensitive: bool,
     /// Further traits, such as `serde::Serialize`. A generated type derives them if all its parts
     /// are types of Rust's standard library. Default: empty.
@@ -61,7 +61,7 @@ impl CompileOptions {
     /// # Errors
     ///
     /// A message, if the argument needs a value and there is none.
-    pub fn take(&mut self, word: &OsStr, rest: &mut dyn Iterator<Item = OsString>) -> Result<bool, String> {
+    pub fn parse_argument(&mut self, word: &OsStr, rest: &mut dyn Iterator<Item = OsString>) -> Result<bool, String> {
         let text = word.to_string_lossy();
         let mut value = |name: &str| match text.get(name.len()..).filter(|value| !value.is_empty()) {
             Some(value) => Ok(OsString::from(value)),
@@ -105,11 +105,16 @@ impl Compilation {
     /// Preprocesses, parses and resolves a text. For a refused text, the
     /// [`diagnostics`](Self::diagnostics) contain errors and the model is incomplete.
     #[must_use]
-    pub fn of_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn Files) -> Self {
+    pub fn of_text(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn FileSource) -> Self {
         Self::with_tree(path, text, options, files).0
     }
 
-    fn with_tree(path: &Path, text: Vec<u8>, options: &CompileOptions, files: &dyn Files) -> (Self, Vec<Declaration>) {
+    fn with_tree(
+        path: &Path,
+        text: Vec<u8>,
+        options: &CompileOptions,
+        files: &dyn FileSource,
+    ) -> (Self, Vec<Declaration>) {
         let (mut sources, mut symbols) = (SourceMap::default(), Symbols::default());
         let mut diagnostics = Diagnostics::default();
         let limits = &options.limits;
@@ -131,14 +136,14 @@ impl Compilation {
         diagnostics.sort(&sources);
         let (derives, externals) = (options.derives.clone(), options.externals.clone());
         let compilation =
-            Self { sources, symbols, model, diagnostics, text, longest_output: limits.output, derives, externals };
+            Self { sources, symbols, model, diagnostics, text, longest_output: limits.max_output, derives, externals };
         (compilation, tree)
     }
 
     /// Returns true if there are no errors.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        self.diagnostics.errors() == 0
+        self.diagnostics.error_count() == 0
     }
 
     /// Iterates over the files that were read, the main file first, without built-in files.

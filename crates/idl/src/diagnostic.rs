@@ -33,7 +33,7 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// A suggested correction.
     pub help: Option<String>,
-    /// True if a later error about the same name replaces this one.
+    /// True if a later error about the same name replaces this error.
     pub(crate) gives_way: bool,
 }
 
@@ -258,7 +258,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// Maximum number of errors, and maximum number of warnings that are shown.
-    pub const LIMIT: usize = 100;
+    pub const MAX_PER_SEVERITY: usize = 100;
 
     /// Adds a diagnostic, unless it is a duplicate or the limit is reached.
     pub fn push(&mut self, diagnostic: Diagnostic) {
@@ -275,10 +275,10 @@ impl Diagnostics {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
         }
-        // The limit of errors stops compilation. The limit of warnings only hides them, because
-        // later source may contain errors.
-        self.full = self.errors >= Self::LIMIT;
-        if diagnostic.severity == Severity::Error || self.warnings <= Self::LIMIT {
+        // The limit of errors stops compilation. Further warnings are only hidden, because later
+        // source may contain errors.
+        self.full = self.errors >= Self::MAX_PER_SEVERITY;
+        if diagnostic.severity == Severity::Error || self.warnings <= Self::MAX_PER_SEVERITY {
             self.list.push(diagnostic);
         }
     }
@@ -303,11 +303,11 @@ impl Diagnostics {
 
     /// Returns the number of errors.
     #[must_use]
-    pub fn errors(&self) -> usize {
+    pub fn error_count(&self) -> usize {
         self.errors
     }
 
-    /// Returns the diagnostics, without the hidden ones.
+    /// Returns the diagnostics that are not hidden.
     #[must_use]
     pub fn list(&self) -> &[Diagnostic] {
         &self.list
@@ -315,13 +315,13 @@ impl Diagnostics {
 
     /// Returns the notice about messages that are not shown.
     #[must_use]
-    pub fn left_out(&self) -> String {
+    pub fn omission_notice(&self) -> String {
         self.not_shown().iter().map(|(severity, message)| format!("{severity}: {message}\n\n")).collect()
     }
 
-    /// Returns the notice about hidden messages as JSON, one object a line.
+    /// Returns the notice about hidden messages as JSON objects, one on each line.
     #[must_use]
-    pub fn left_out_json(&self) -> String {
+    pub fn omission_notice_json(&self) -> String {
         self.not_shown().iter().map(|(severity, message)| placeless_json(severity, message) + "\n").collect()
     }
 
@@ -330,8 +330,8 @@ impl Diagnostics {
         if self.full {
             said.push(("error", "too many errors, further ones are not shown".to_owned()));
         }
-        if self.warnings > Self::LIMIT {
-            said.push(("warning", format!("{} more warnings are not shown", self.warnings - Self::LIMIT)));
+        if self.warnings > Self::MAX_PER_SEVERITY {
+            said.push(("warning", format!("{} more warnings are not shown", self.warnings - Self::MAX_PER_SEVERITY)));
         }
         said
     }
@@ -343,7 +343,7 @@ impl Diagnostics {
         for diagnostic in &self.list {
             let _ = writeln!(text, "{}\n", diagnostic.render(sources, styled));
         }
-        text.push_str(&self.left_out());
+        text.push_str(&self.omission_notice());
         text
     }
 }

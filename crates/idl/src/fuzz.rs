@@ -4,7 +4,7 @@
 mod words;
 
 use crate::compile::{Compilation, CompileOptions};
-use crate::lex::Files;
+use crate::lex::FileSource;
 use crate::limits::CompilerLimits;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn source(bytes: &[u8]) {
 
 /// Compiles the bytes as [`source`] does, but renders few messages. This is faster for millions of
 /// inputs.
-pub fn source_of_many(bytes: &[u8]) {
+pub fn source_with_few_messages(bytes: &[u8]) {
     drop(of_source(bytes, laid_out(bytes)));
 }
 
@@ -38,7 +38,7 @@ pub fn tokens(bytes: &[u8]) {
 
 /// Compiles the bytes as [`tokens`] does, but renders few messages. This is faster for millions of
 /// inputs.
-pub fn tokens_of_many(bytes: &[u8]) {
+pub fn tokens_with_few_messages(bytes: &[u8]) {
     of_tokens(bytes, laid_out(bytes));
 }
 
@@ -48,11 +48,11 @@ fn of_tokens(bytes: &[u8], messages: usize) {
     compile(messages, text_of(words).into_bytes(), settings & 1 == 1, &files);
 }
 
-/// Files that include each other, reachable by several spellings of a path. One of them is the
-/// second half of the input, if given.
+/// Files that include each other, reachable by several spellings of a path. One file contains the
+/// second half of the input, if the input has one.
 struct Included(Option<String>);
 
-impl Files for Included {
+impl FileSource for Included {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let text = self.0.as_ref()?;
         let text = match path.file_name()?.to_str()? {
@@ -80,9 +80,13 @@ fn text_of(bytes: &[u8]) -> String {
 
 /// Compiles with smaller limits than the defaults, so that an input exceeds a limit within
 /// milliseconds.
-fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn Files) -> Compilation {
-    let limits =
-        CompilerLimits { expanded_tokens: 4_000, inclusions: 6, array_elements: 1 << 16, ..CompilerLimits::default() };
+fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) -> Compilation {
+    let limits = CompilerLimits {
+        max_expanded_tokens: 4_000,
+        max_inclusions: 6,
+        max_array_elements: 1 << 16,
+        ..CompilerLimits::default()
+    };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
     let options = CompileOptions { defines, include, limits, idl_4, ..CompileOptions::default() };
     let mut compilation = Compilation::of_text(Path::new("fuzz.idl"), text, &options, files);

@@ -1,4 +1,4 @@
-//! The scanner and the preprocessor: turn files into one stream of tokens.
+//! The scanner and the preprocessor, which turn files into one list of tokens.
 
 pub(crate) mod condition;
 pub(crate) mod macros;
@@ -6,7 +6,7 @@ pub(crate) mod preprocessor;
 pub(crate) mod scanner;
 pub(crate) mod token;
 
-pub use preprocessor::{Files, NoFiles};
+pub use preprocessor::{FileSource, NoFiles};
 
 /// Returns the text of an IDL file that every ORB provides, for an `#include` that finds no file on
 /// disk.

@@ -3,7 +3,7 @@
 //! Build scripts use [`Builder`]. The `corelane idl` command is [`command::run`]. Tools that need
 //! the declarations start with [`compile::Compilation`].
 //!
-//! Source text passes through these stages. Each stage accepts any output of the previous one:
+//! Source text passes through these stages. Each stage accepts any output of the previous stage:
 //!
 //! | stage | module | output |
 //! |---|---|---|
@@ -40,4 +40,4 @@ pub mod symbol;
 
 pub use build::Builder;
 pub use disk::DiskFiles;
-pub use lex::{Files, NoFiles};
+pub use lex::{FileSource, NoFiles};

@@ -6,45 +6,45 @@
 pub struct CompilerLimits {
     /// Depth of nested `#include`s. Stops a file that includes itself without a guard. Default:
     /// 200.
-    pub include_depth: usize,
+    pub max_include_depth: usize,
     /// Total number of file inclusions. Stops files that include the next file twice, so that the
     /// number doubles with every level. Default: 20,000.
-    pub inclusions: usize,
+    pub max_inclusions: usize,
     /// Total number of tokens that macros produce or examine. Stops macros that use the next macro
     /// twice. Default: 2,000,000.
-    pub expanded_tokens: usize,
+    pub max_expanded_tokens: usize,
     /// Nesting depth of macro uses in macro arguments. Default: 100.
-    pub argument_nesting: usize,
+    pub max_argument_nesting: usize,
     /// Nesting depth of declarations, types and expressions. Prevents a stack overflow. Default:
     /// 100.
-    pub nesting: usize,
+    pub max_nesting: usize,
     /// Size of one file in bytes, the main file included. Default: 64 MiB.
-    pub file_size: usize,
+    pub max_file_size: usize,
     /// Total number of bases of one interface, value type, structure or bit set. Bounds the
     /// generated code, which repeats inherited parts. Default: 200.
-    pub bases: usize,
-    /// Operations of one interface, including inherited ones. Default: 10,000.
-    pub operations: usize,
+    pub max_bases: usize,
+    /// Operations of one interface, including inherited operations. Default: 10,000.
+    pub max_operations: usize,
     /// Elements of one array, structure or union. The dimensions of nested arrays and structures
     /// are multiplied. Default: 268,435,456.
-    pub array_elements: u64,
+    pub max_array_elements: u64,
     /// Size of the generated Rust code in bytes. Default: 64 MiB.
-    pub output: usize,
+    pub max_output: usize,
 }
 
 impl Default for CompilerLimits {
     fn default() -> Self {
         Self {
-            include_depth: 200,
-            inclusions: 20_000,
-            expanded_tokens: 2_000_000,
-            argument_nesting: 100,
-            nesting: 100,
-            file_size: 64 << 20,
-            bases: 200,
-            operations: 10_000,
-            array_elements: 1 << 28,
-            output: 64 << 20,
+            max_include_depth: 200,
+            max_inclusions: 20_000,
+            max_expanded_tokens: 2_000_000,
+            max_argument_nesting: 100,
+            max_nesting: 100,
+            max_file_size: 64 << 20,
+            max_bases: 200,
+            max_operations: 10_000,
+            max_array_elements: 1 << 28,
+            max_output: 64 << 20,
         }
     }
 }

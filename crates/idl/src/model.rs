@@ -2,7 +2,7 @@
 //!
 //! Checks and back ends work on this model.
 
-use crate::ast::{self, Basic, Direction, Flavor, ValueFlavor};
+use crate::ast::{self, BasicType, Direction, InterfaceFlavor, ValueFlavor};
 use crate::binary128::Binary128;
 use crate::source::Span;
 use crate::symbol::Symbol;
@@ -40,8 +40,8 @@ pub struct Definition {
     pub kind: DefinitionKind,
     /// Index of the definition's first token, used to find the comments in front of it.
     pub first_token: usize,
-    /// True for a local interface and for a type that contains one: their values cannot leave the
-    /// process.
+    /// True if values cannot leave the process: for a local interface, and for a type that contains
+    /// a local interface.
     pub local: bool,
     /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
@@ -86,12 +86,12 @@ pub(crate) struct Identity {
     /// Number of the file inclusion that contains the definition; the first inclusion is 0.
     pub(crate) file: u32,
     /// The explicit settings, which few definitions have.
-    pub(crate) given: Option<Box<Given>>,
+    pub(crate) given: Option<Box<ExplicitIdentity>>,
 }
 
 /// Explicit identity settings of one definition.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ExplicitIdentity {
     /// `#pragma ID` or `typeid`, with its location.
     pub(crate) id: Option<(String, Span)>,
     /// `#pragma version`, with its location.
@@ -102,12 +102,12 @@ pub(crate) struct Given {
 
 impl Identity {
     /// Returns the explicit settings, if any.
-    pub(crate) fn given(&self) -> Option<&Given> {
+    pub(crate) fn given(&self) -> Option<&ExplicitIdentity> {
         self.given.as_deref()
     }
 
     /// Returns the explicit settings for modification, creating them if absent.
-    pub(crate) fn given_mut(&mut self) -> &mut Given {
+    pub(crate) fn given_mut(&mut self) -> &mut ExplicitIdentity {
         self.given.get_or_insert_default()
     }
 }
@@ -188,7 +188,7 @@ pub struct BitsetField {
 #[derive(Debug)]
 pub struct Interface {
     /// `abstract`, `local` or neither.
-    pub flavor: Flavor,
+    pub flavor: InterfaceFlavor,
     /// True if the interface has a body.
     pub defined: bool,
     /// The interface's direct bases.
@@ -319,7 +319,7 @@ pub struct Attribute {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A type without parameters.
-    Basic(Basic),
+    Basic(BasicType),
     /// A string: true if wide, and its bound, if any.
     String(bool, Option<u32>),
     /// A fixed-point type: digits and scale.
@@ -348,7 +348,7 @@ pub enum ConstantValue {
     Float(f64),
     /// A value of type `long double`.
     LongDouble(Binary128),
-    /// A fixed-point value: its digits, and how many of them are after the point.
+    /// A fixed-point value: its digits, and the number of digits after the point.
     Fixed(i128, u32),
     /// A character, narrow or wide.
     Character(char),
@@ -469,8 +469,7 @@ impl Model {
     }
 }
 
-/// A set of definitions, which is a list while it is small, because a list is then faster than a
-/// hash table.
+/// A set of definitions. A small set is a list, because a short list is faster than a hash table.
 #[derive(Default)]
 struct Seen {
     few: Vec<DefinitionId>,

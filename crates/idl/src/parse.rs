@@ -9,7 +9,7 @@ mod interface;
 pub(crate) mod literal;
 mod types;
 
-use crate::ast::{Annotation, Declaration, DeclarationKind, Expression, Name, Pragma, ScopedName, Text};
+use crate::ast::{Annotation, Declaration, DeclarationKind, Expression, Name, Pragma, ScopedName, StringLiteral};
 use crate::diagnostic::{Diagnostic, Diagnostics, ReportedError};
 use crate::lex::macros::spelling;
 use crate::lex::preprocessor::{Preprocessed, PreprocessorEvent};
@@ -258,8 +258,8 @@ impl Parser<'_> {
 
     /// Runs `parse` one nesting level deeper, or reports that the nesting limit is reached.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
-        if self.depth >= self.limits.nesting {
-            let message = format!("this is nested more than {} levels deep", self.limits.nesting);
+        if self.depth >= self.limits.max_nesting {
+            let message = format!("this is nested more than {} levels deep", self.limits.max_nesting);
             return self.fail(Diagnostic::error(self.token().span, message));
         }
         self.depth += 1;
@@ -364,7 +364,7 @@ impl Parser<'_> {
     }
 
     /// Parses one or more adjacent narrow string literals.
-    fn string(&mut self, what: &str) -> ParseResult<Text> {
+    fn string(&mut self, what: &str) -> ParseResult<StringLiteral> {
         if self.token().kind != TokenKind::String {
             return self.expected(what);
         }
@@ -375,7 +375,7 @@ impl Parser<'_> {
             return self
                 .fail(Diagnostic::error(span, "a wide string literal is not allowed here").help("leave out the `L`"));
         }
-        Ok(Text { value, span })
+        Ok(StringLiteral { value, span })
     }
 
     // ---- around declarations -----------------------------------------------------------------------

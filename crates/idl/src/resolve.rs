@@ -19,7 +19,7 @@ mod types;
 mod unknown;
 mod value;
 
-use crate::ast::{Basic, Declaration, Name, ScopedName};
+use crate::ast::{BasicType, Declaration, Name, ScopedName};
 use crate::diagnostic::{Diagnostic, Diagnostics, ReportedError};
 use crate::limits::CompilerLimits;
 use crate::model::{Definition, DefinitionId, DefinitionKind, Identity, Model, Type};
@@ -80,9 +80,9 @@ struct NameScope {
     /// The definition that owns the scope; `None` for the file and for operations.
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
-    /// A cache of look-ups in the bases, by folded name. It stays valid because bases are complete
-    /// before they are inherited.
-    inherited: SymbolMap<Found>,
+    /// A cache of look-ups in the bases, by folded name. The cache stays valid, because bases are
+    /// complete before they are inherited.
+    inherited: SymbolMap<LookUpResult>,
     /// Folded names in `names` whose entry is `ScopeItem::Introduced`. These entries are removed
     /// when a module is opened again.
     introduced: Vec<Symbol>,
@@ -273,8 +273,8 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member cannot be referred to, so its name is never ambiguous. Such names are only
-            // warned of, because the OMG's Security.idl contains them.
+            // A member cannot be referred to, so its name is never ambiguous. Such a name causes
+            // only a warning, because the OMG's Security.idl contains such names.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -330,22 +330,22 @@ impl DeclarationResolver<'_> {
 
     /// Finds a definition in a scope or, for interfaces and value types, in its bases. If
     /// `from_within` is false, only declared and inherited names count, not introduced names.
-    fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> Found {
+    fn find_in(&mut self, scope: ScopeId, name: Symbol, from_within: bool) -> LookUpResult {
         if let Some(entry) = self.entry(scope, name) {
             match entry.what {
-                ScopeItem::Definition(id) => return Found::One(id, entry.symbol),
-                ScopeItem::Introduced(id) if from_within => return Found::One(id, entry.symbol),
+                ScopeItem::Definition(id) => return LookUpResult::One(id, entry.symbol),
+                ScopeItem::Introduced(id) if from_within => return LookUpResult::One(id, entry.symbol),
                 ScopeItem::Introduced(_) | ScopeItem::Member => {}
             }
         }
-        let Some(owner) = self.scopes[scope.0].owner else { return Found::Nothing };
+        let Some(owner) = self.scopes[scope.0].owner else { return LookUpResult::Nothing };
         let inherits = match &self.model.get(owner).kind {
             DefinitionKind::Interface(interface) => !interface.bases.is_empty(),
             DefinitionKind::Value(value) => !value.bases.is_empty() || !value.supports.is_empty(),
             _ => false,
         };
         if !inherits {
-            return Found::Nothing;
+            return LookUpResult::Nothing;
         }
         let folded = self.symbols.folded(name);
         if let Some(found) = self.scopes[scope.0].inherited.get(&folded) {
@@ -356,7 +356,7 @@ impl DeclarationResolver<'_> {
         found
     }
 
-    fn find_inherited(&mut self, owner: DefinitionId, name: Symbol) -> Found {
+    fn find_inherited(&mut self, owner: DefinitionId, name: Symbol) -> LookUpResult {
         let ancestors = match self.ancestors.take() {
             Some((of, ancestors)) if of == owner => ancestors,
             _ => self.all_ancestors(owner),
@@ -379,7 +379,7 @@ impl DeclarationResolver<'_> {
         all
     }
 
-    fn find_in_ancestors(&self, ancestors: &[DefinitionId], name: Symbol) -> Found {
+    fn find_in_ancestors(&self, ancestors: &[DefinitionId], name: Symbol) -> LookUpResult {
         let mut candidates: Vec<(DefinitionId, Symbol)> = Vec::new();
         for base in ancestors.iter().copied() {
             let Some(scope) = self.scope_of(base) else { continue };
@@ -390,7 +390,7 @@ impl DeclarationResolver<'_> {
             }
         }
         if let [(id, symbol)] = candidates.as_slice() {
-            return Found::One(*id, *symbol);
+            return LookUpResult::One(*id, *symbol);
         }
         // A definition in a base hides definitions of the same name that the base inherits.
         let parents = candidates.iter().filter_map(|(id, _)| self.model.get(*id).parent);
@@ -398,9 +398,9 @@ impl DeclarationResolver<'_> {
         let is_visible = |id: DefinitionId| self.model.get(id).parent.is_none_or(|parent| !hidden.contains(&parent));
         let visible: Vec<_> = candidates.iter().copied().filter(|(id, _)| is_visible(*id)).collect();
         match visible.as_slice() {
-            [] => Found::Nothing,
-            [(id, symbol)] => Found::One(*id, *symbol),
-            [(one, _), (two, _), ..] => Found::Several(*one, *two),
+            [] => LookUpResult::Nothing,
+            [(id, symbol)] => LookUpResult::One(*id, *symbol),
+            [(one, _), (two, _), ..] => LookUpResult::Several(*one, *two),
         }
     }
 
@@ -433,9 +433,9 @@ impl DeclarationResolver<'_> {
 
     fn look_up_outwards(&mut self, name: Name, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         match self.find_outwards(name.symbol, scope) {
-            (Found::Nothing, _) => self.not_found(name, None, scope),
-            (Found::Several(one, two), _) => self.ambiguous(name, one, two),
-            (Found::One(id, symbol), found_in) => {
+            (LookUpResult::Nothing, _) => self.not_found(name, None, scope),
+            (LookUpResult::Several(one, two), _) => self.ambiguous(name, one, two),
+            (LookUpResult::One(id, symbol), found_in) => {
                 self.check_spelling(name, symbol, id);
                 if introduce {
                     self.introduce(
@@ -451,19 +451,19 @@ impl DeclarationResolver<'_> {
 
     /// Resolves a name in a scope or its enclosing scopes. Also returns the scope in which the name
     /// was found.
-    fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (Found, ScopeId) {
+    fn find_outwards(&mut self, name: Symbol, scope: ScopeId) -> (LookUpResult, ScopeId) {
         let mut here = scope;
         loop {
             let found = self.find_in(here, name, true);
             match (found, self.scopes[here.0].outer) {
-                (Found::Nothing, Some(outer)) => here = outer,
+                (LookUpResult::Nothing, Some(outer)) => here = outer,
                 _ => return (found, here),
             }
         }
     }
 
     /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
-    /// one that is not a module.
+    /// scope that is not a module.
     fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
         let folded = self.symbols.folded(entry.symbol);
         let mut here = scope;
@@ -488,12 +488,12 @@ impl DeclarationResolver<'_> {
 
     fn look_up_in(&mut self, scope: ScopeId, name: Name) -> ResolveResult<DefinitionId> {
         match self.find_in(scope, name.symbol, false) {
-            Found::One(id, symbol) => {
+            LookUpResult::One(id, symbol) => {
                 self.check_spelling(name, symbol, id);
                 Ok(id)
             }
-            Found::Several(one, two) => self.ambiguous(name, one, two),
-            Found::Nothing => self.not_found(name, self.scopes[scope.0].owner, scope),
+            LookUpResult::Several(one, two) => self.ambiguous(name, one, two),
+            LookUpResult::Nothing => self.not_found(name, self.scopes[scope.0].owner, scope),
         }
     }
 
@@ -533,7 +533,7 @@ impl DeclarationResolver<'_> {
         })
     }
 
-    /// Finds a declared name that differs in one letter.
+    /// Finds a declared name that differs from `text` in one letter.
     fn nearest(&self, text: &str, only_here: bool, scope: ScopeId) -> Option<String> {
         let mut at = Some(scope);
         let mut best: Option<&str> = None;
@@ -565,9 +565,9 @@ impl DeclarationResolver<'_> {
         let built_in = [
             ("TypeCode", DefinitionKind::Native),
             ("Environment", DefinitionKind::Native),
-            ("ServiceType", number(Basic::UShort)),
-            ("ServiceOption", number(Basic::ULong)),
-            ("ServiceDetailType", number(Basic::ULong)),
+            ("ServiceType", number(BasicType::UShort)),
+            ("ServiceOption", number(BasicType::ULong)),
+            ("ServiceDetailType", number(BasicType::ULong)),
         ];
         for (text, kind) in built_in {
             let name = Name { symbol: self.symbols.intern(text), span: nowhere };
@@ -582,7 +582,7 @@ impl DeclarationResolver<'_> {
 
 /// The result of a name look-up.
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum LookUpResult {
     Nothing,
     /// One definition, and the spelling of its name at its declaration.
     One(DefinitionId, Symbol),

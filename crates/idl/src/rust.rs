@@ -72,7 +72,7 @@ fn generate(compilation: &mut Compilation) -> String {
 struct Generator<'c> {
     compilation: &'c Compilation,
     names: RustNames,
-    facts: HashMap<DefinitionId, types::Facts>,
+    facts: HashMap<DefinitionId, types::TypeFacts>,
     /// Definitions without a Rust mapping, each with the construct that lacks the mapping.
     unsupported: HashMap<DefinitionId, &'static str>,
     /// Definitions whose Rust code another crate or module already has.

@@ -57,7 +57,11 @@ fn texts() -> Vec<(&'static str, String, &'static str)> {
                 + &lines(1_500, &|n| format!("struct S{} : S{n} {{ long m{}; }};\n", n + 1, n + 1)),
             "this inherits from more than the limit of 200",
         ),
-        ("many bases and operations", lines(200, &many_bases), "the generated Rust code is larger than 67108864 octets"),
+        (
+            "many bases and operations",
+            lines(200, &many_bases),
+            "the generated Rust code is larger than 67108864 octets",
+        ),
         ("a union of 50,000 arms", format!("{enumeration} }};\n{union}}};\n"), ""),
         (
             "arrays of arrays",

@@ -37,23 +37,23 @@ impl Drop for Folder {
 fn exit_status_distinguishes_acceptance_refusal_and_wrong_usage() {
     let folder = Folder::new("exit_status");
     let good = ["-I", "@include", "-DLONG=long", "--check", "@sum.idl"];
-    assert_eq!(folder.run(&good), (command::ACCEPTED, String::new()));
+    assert_eq!(folder.run(&good), (command::EXIT_ACCEPTED, String::new()));
     let (status, shown) =
         folder.run(&["--check", "-I@include", "-D", "LONG=long", "@sum.idl", "@wrong.idl", "@absent.idl"]);
-    assert_eq!(status, command::REFUSED);
+    assert_eq!(status, command::EXIT_REFUSED);
     assert!(shown.contains("`Unknown` is not declared") && shown.contains("declared twice"), "{shown}");
     assert!(shown.contains("wrong.idl` is refused: 2 errors") && shown.contains("cannot read"), "{shown}");
-    assert_eq!(folder.run(&[]).0, command::WRONG_USAGE);
-    assert_eq!(folder.run(&["--chekc", "@sum.idl"]).0, command::WRONG_USAGE);
-    assert_eq!(folder.run(&["-I"]).0, command::WRONG_USAGE);
-    assert_eq!(folder.run(&["--help"]), (command::ACCEPTED, command::USAGE.to_owned()));
+    assert_eq!(folder.run(&[]).0, command::EXIT_WRONG_USAGE);
+    assert_eq!(folder.run(&["--chekc", "@sum.idl"]).0, command::EXIT_WRONG_USAGE);
+    assert_eq!(folder.run(&["-I"]).0, command::EXIT_WRONG_USAGE);
+    assert_eq!(folder.run(&["--help"]), (command::EXIT_ACCEPTED, command::USAGE.to_owned()));
 }
 
 #[test]
 fn output_and_dependencies_are_written() {
     let folder = Folder::new("output");
     let arguments = ["-I", "@include", "-D", "LONG=long", "-o", "@out", "--depfile", "@sum.d", "@sum.idl"];
-    assert_eq!(folder.run(&arguments), (command::ACCEPTED, String::new()));
+    assert_eq!(folder.run(&arguments), (command::EXIT_ACCEPTED, String::new()));
     let rust = std::fs::read_to_string(folder.0.join("out/sum.rs")).unwrap();
     assert!(rust.contains("pub type Longs = Vec<i32>;") && rust.contains("pub trait Sum"), "{rust}");
     let dependencies = std::fs::read_to_string(folder.0.join("sum.d")).unwrap();
@@ -64,14 +64,14 @@ fn output_and_dependencies_are_written() {
 fn dependency_file_is_escaped_for_make() {
     let folder = Folder::new("make");
     std::fs::write(folder.0.join("a b#$.idl"), "interface I {};\n").unwrap();
-    assert_eq!(folder.run(&["-o", "@out", "--depfile=@d", "@a b#$.idl"]).0, command::ACCEPTED);
+    assert_eq!(folder.run(&["-o", "@out", "--depfile=@d", "@a b#$.idl"]).0, command::EXIT_ACCEPTED);
     let folder_name = folder.0.display();
     let expected = format!("{folder_name}/out/a\\ b\\#$$.rs: {folder_name}/a\\ b\\#$$.idl\n");
     assert_eq!(std::fs::read_to_string(folder.0.join("d")).unwrap(), expected);
-    assert_eq!(folder.run(&["--check", "--depfile", "@e", "@a b#$.idl"]).0, command::ACCEPTED);
+    assert_eq!(folder.run(&["--check", "--depfile", "@e", "@a b#$.idl"]).0, command::EXIT_ACCEPTED);
     assert!(!folder.0.join("e").exists());
     for wrong in ["--depfilex", "--message-formatjson"] {
-        assert_eq!(folder.run(&["--check", wrong, "@sum.idl"]).0, command::WRONG_USAGE, "{wrong}");
+        assert_eq!(folder.run(&["--check", wrong, "@sum.idl"]).0, command::EXIT_WRONG_USAGE, "{wrong}");
     }
 }
 
@@ -81,9 +81,9 @@ fn second_file_with_the_same_output_name_is_refused() {
     std::fs::write(folder.0.join("include/x.idl"), "interface First {};\n").unwrap();
     std::fs::write(folder.0.join("x.idl"), "interface Second {};\n").unwrap();
     let (status, shown) = folder.run(&["-o", "@out", "@include/x.idl", "@x.idl"]);
-    assert!(status == command::REFUSED && shown.contains("would both become `x.rs`"), "{shown}");
+    assert!(status == command::EXIT_REFUSED && shown.contains("would both become `x.rs`"), "{shown}");
     assert!(std::fs::read_to_string(folder.0.join("out/x.rs")).unwrap().contains("First"));
-    assert_eq!(folder.run(&["--check", "@include/x.idl", "@x.idl"]).0, command::ACCEPTED);
+    assert_eq!(folder.run(&["--check", "@include/x.idl", "@x.idl"]).0, command::EXIT_ACCEPTED);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn messages_without_a_location_are_json() {
 fn each_message_is_one_line_of_json() {
     let folder = Folder::new("json");
     let (status, shown) = folder.run(&["--message-format=json", "--check", "@wrong.idl"]);
-    assert_eq!((status, shown.lines().count()), (command::REFUSED, 2));
+    assert_eq!((status, shown.lines().count()), (command::EXIT_REFUSED, 2));
     assert!(shown.lines().all(|line| line.starts_with("{\"severity\":\"error\"") && line.ends_with('}')), "{shown}");
 }
 
@@ -111,7 +111,7 @@ fn messages_with_special_characters_are_valid_json() {
     let name = "a \"b\"\\c\td.idl";
     std::fs::write(folder.0.join(name), "#error say \"no\" \\ or\tnot \u{1}\u{e9}\ntypedef Gone T;\n").unwrap();
     let (status, shown) = folder.run(&["--message-format=json", "--check", &format!("@{name}")]);
-    assert_eq!(status, command::REFUSED);
+    assert_eq!(status, command::EXIT_REFUSED);
     let messages: Vec<serde_json::Value> = shown
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
@@ -129,11 +129,11 @@ fn several_files_give_the_output_of_separate_runs() {
     let folder = Folder::new("several");
     std::fs::write(folder.0.join("other.idl"), "#include <types.idl>\nstruct S { Longs of; };\n").unwrap();
     let all = ["-I@include", "-DLONG=long", "-o", "@all", "--depfile", "@all.d", "@sum.idl", "@other.idl"];
-    assert_eq!(folder.run(&all), (command::ACCEPTED, String::new()));
+    assert_eq!(folder.run(&all), (command::EXIT_ACCEPTED, String::new()));
     for name in ["sum", "other"] {
         let file = format!("@{name}.idl");
         let alone = ["-I@include", "-DLONG=long", "-o", "@alone", &file];
-        assert_eq!(folder.run(&alone).0, command::ACCEPTED);
+        assert_eq!(folder.run(&alone).0, command::EXIT_ACCEPTED);
         let read = |part: &str| std::fs::read(folder.0.join(part).join(name).with_extension("rs")).unwrap();
         assert_eq!(read("all"), read("alone"));
     }
@@ -175,7 +175,7 @@ fn output_name_keeps_points_in_the_file_name() {
     let folder = Folder::new("points");
     std::fs::write(folder.0.join("shop.v1.idl"), "interface First {};\n").unwrap();
     std::fs::write(folder.0.join("shop.v2.idl"), "interface Second {};\n").unwrap();
-    assert_eq!(folder.run(&["-o", "@out", "@shop.v1.idl", "@shop.v2.idl"]), (command::ACCEPTED, String::new()));
+    assert_eq!(folder.run(&["-o", "@out", "@shop.v1.idl", "@shop.v2.idl"]), (command::EXIT_ACCEPTED, String::new()));
     let read = |name: &str| std::fs::read_to_string(folder.0.join("out").join(name)).unwrap();
     assert!(read("shop.v1.rs").contains("First") && read("shop.v2.rs").contains("Second"));
     let builder = Builder::new().output(&folder.0);

@@ -2,13 +2,13 @@
 //! (CORBA 3.0.3 section 10.7.5).
 
 use corelane_idl::compile::{Compilation, CompileOptions};
-use corelane_idl::{Files, NoFiles};
+use corelane_idl::{FileSource, NoFiles};
 use std::path::Path;
 
 /// Included files, by name.
 struct Texts(&'static [(&'static str, &'static str)]);
 
-impl Files for Texts {
+impl FileSource for Texts {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let name = path.file_name()?.to_str()?;
         self.0.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_bytes().to_vec())
@@ -16,7 +16,7 @@ impl Files for Texts {
 }
 
 /// Returns the scoped names and ids of all declarations of a text, or its errors.
-fn ids_with(text: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String> {
+fn ids_with(text: &str, files: &dyn FileSource) -> Result<Vec<(String, String)>, String> {
     let options = CompileOptions { include: vec!["in".into()], ..CompileOptions::default() };
     let compilation = Compilation::of_text(Path::new("a.idl"), text.into(), &options, files);
     if !compilation.is_accepted() {

@@ -1,14 +1,14 @@
 //! Tests of the search for included files, of repeated inclusion, and of the effect of included
 //! text.
 
-use corelane_idl::Files;
+use corelane_idl::FileSource;
 use corelane_idl::compile::{Compilation, CompileOptions};
 use std::path::Path;
 
 /// Included files, by path.
 struct Texts<'t>(&'t [(&'t str, &'t str)]);
 
-impl Files for Texts<'_> {
+impl FileSource for Texts<'_> {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         self.0.iter().find(|(known, _)| Path::new(known) == path).map(|(_, text)| text.as_bytes().to_vec())
     }

@@ -8,7 +8,7 @@ use corelane_idl::model::{ConstantValue, DefinitionKind, Type};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Returns the definitions of a text, one on each line, from the main file and included ones.
+/// Returns the definitions of a text, one on each line, from the main file and from included files.
 fn meaning(compilation: &Compilation) -> String {
     let mut lines = String::new();
     for id in compilation.model.ids() {

@@ -78,7 +78,7 @@ fn parse_profile(
 /// Returns the policies of a profile. Policies that do not decode are ignored.
 fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
     let mut found = ProfilePolicies::default();
-    let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::policies(data, limits));
+    let policies = profile.components.find(component_tag::POLICIES).map(|data| ior::parse_policies(data, limits));
     let Some(Ok(policies)) = policies else { return found };
     if let Some(Ok(value)) = policies.find(policy_type::PRIORITY_MODEL).map(PriorityModelValue::parse) {
         found.model = PriorityModel::from_number(value.model).map(|model| (model, value.server_priority));
@@ -96,7 +96,7 @@ fn profile_policies(profile: &Profile<'_>, limits: &Limits) -> ProfilePolicies {
 /// Returns the endpoints of lanes that a profile lists. All of them are on the profile's machine.
 fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     let lane = |(endpoint, priority)| Some(LaneEndpoint { endpoint: to_net_endpoint(endpoint)?, priority });
-    profile.lanes(limits).into_iter().filter_map(lane).collect()
+    profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
 /// Chooses the transmission code sets for a server. The native code set is chosen if the server
@@ -229,7 +229,7 @@ pub(crate) fn make_rt_ior(
         if !policies.is_empty() {
             components.push(TaggedComponent::policies(policies)?);
         }
-        profiles.push(TaggedProfile::of(version, address, key, &components)?);
+        profiles.push(TaggedProfile::encode(version, address, key, &components)?);
     }
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
@@ -275,11 +275,11 @@ pub(crate) fn make_ior(
                 }
                 _ => continue,
             }
-            profiles.push(TaggedProfile::of(version, address, key, &common)?);
+            profiles.push(TaggedProfile::encode(version, address, key, &common)?);
         }
     }
     let tcp = tcp.unwrap_or(ProfileAddress::Inet { host: NO_TCP_ADDRESS.0, port: NO_TCP_ADDRESS.1 });
-    profiles.push(TaggedProfile::of(version, tcp, key, &components)?);
+    profiles.push(TaggedProfile::encode(version, tcp, key, &components)?);
     Ok(Ior { type_id: type_id.to_owned(), profiles })
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let lanes = parse_profiles(&lanes, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT);
         assert_eq!(lanes[0].lanes[0].endpoint, Endpoint::shared_memory("/s"));
         let elsewhere = ProfileAddress::SharedMemory { host: "another boot", path: "/s" };
-        ior.profiles[0] = TaggedProfile::of(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
+        ior.profiles[0] = TaggedProfile::encode(Version::GIOP_1_2, elsewhere, b"key", &[]).unwrap();
         assert!(parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT)[0].endpoints.is_empty());
     }
 
@@ -333,7 +333,7 @@ mod tests {
     fn profile_with_the_scheme_of_another_kind_of_endpoint_is_unusable() {
         let endpoints = |scheme| {
             let address = ProfileAddress::Other { scheme, address: "h:1" };
-            let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &[]).unwrap();
+            let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"key", &[]).unwrap();
             let ior = Ior { type_id: String::new(), profiles: vec![profile] };
             parse_profiles(&ior, Version::GIOP_1_2, CharSet::Utf8, &Limits::DEFAULT).remove(0).endpoints
         };
@@ -349,7 +349,7 @@ mod tests {
         let policies = [(7, vec![0]), (7, vec![0]), (policy_type::CLIENT_PROTOCOL, protocols)];
         let components = vec![TaggedComponent::policies(&policies).unwrap(); 3];
         let address = ProfileAddress::Inet { host: "h", port: 1 };
-        let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"key", &components).unwrap();
+        let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"key", &components).unwrap();
         let ior = Ior { type_id: String::new(), profiles: vec![profile] };
         // The closure returns the number of protocols that the policies name; `None` if the profile
         // does not decode.

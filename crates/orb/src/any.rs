@@ -79,7 +79,7 @@ impl Any {
 
     fn write<T: Typed>(type_code: &TypeCode, value: &T) -> Result<Any, SystemException> {
         let (written, WrittenContext { client, types }) =
-            written_any::record(|| AnyValue::write(type_code, |e| value.write(e, type_code)));
+            written_any::record(|| AnyValue::from_writer(type_code, |e| value.write(e, type_code)));
         Ok(Any { value: written?.with_value_types(types), client })
     }
 
@@ -120,7 +120,7 @@ impl Any {
             return Err(mismatch(SystemExceptionKind::BadOperation, &T::type_code(), self.type_code()));
         }
         let values = self.value.value_read_state();
-        let mut d = self.value.decoder().with_values(&values);
+        let mut d = self.value.decoder().with_value_read_state(&values);
         if let Some(client) = &self.client {
             d = d.with_env(client);
         }
@@ -133,7 +133,9 @@ impl Any {
         if let Some(client) = &self.client {
             let convert = client.value_functions().convert_custom;
             let values = self.value.value_read_state().with_functions(None, convert);
-            return self.value.encode_value_with(&mut self.value.decoder().with_values(&values).with_env(client), e);
+            return self
+                .value
+                .encode_value_with(&mut self.value.decoder().with_value_read_state(&values).with_env(client), e);
         }
         self.value.encode_value(e)
     }
@@ -287,15 +289,15 @@ impl Typed for char {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        matches!(type_code.resolved().kind(), Kind::Char | Kind::WChar)
+        matches!(type_code.unaliased().kind(), Kind::Char | Kind::WChar)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        if type_code.resolved().kind() == Kind::WChar { e.write_wchar(*self) } else { e.write_char(*self) }
+        if type_code.unaliased().kind() == Kind::WChar { e.write_wchar(*self) } else { e.write_char(*self) }
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<char, CdrError> {
-        if type_code.resolved().kind() == Kind::WChar { d.read_wchar() } else { d.read_char() }
+        if type_code.unaliased().kind() == Kind::WChar { d.read_wchar() } else { d.read_char() }
     }
 }
 
@@ -305,11 +307,11 @@ impl Typed for String {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        matches!(type_code.resolved().kind(), Kind::String | Kind::WString)
+        matches!(type_code.unaliased().kind(), Kind::String | Kind::WString)
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         match resolved.kind() {
             Kind::WString => e.write_bounded_wstr(self, bound(&resolved)),
             _ => e.write_bounded_str(self, bound(&resolved)),
@@ -317,7 +319,7 @@ impl Typed for String {
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<String, CdrError> {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         match resolved.kind() {
             Kind::WString => d.read_bounded_wstring(bound(&resolved)),
             _ => d.read_bounded_string(bound(&resolved)),
@@ -327,13 +329,13 @@ impl Typed for String {
 
 /// Returns true if a type is a sequence or array of this length whose elements `T` can represent.
 fn is_list_of<T: Typed>(type_code: &TypeCode, kind: Kind, length: Option<usize>) -> bool {
-    let resolved = type_code.resolved();
+    let resolved = type_code.unaliased();
     let fits = length.is_none_or(|length| resolved.length().is_some_and(|found| found as usize == length));
     resolved.kind() == kind && fits && resolved.content_type().is_some_and(|element| T::matches_type(&element))
 }
 
 fn element(type_code: &TypeCode) -> Result<TypeCode, CdrError> {
-    type_code.resolved().content_type().ok_or(CdrError::TypeMismatch)
+    type_code.unaliased().content_type().ok_or(CdrError::TypeMismatch)
 }
 
 impl<T: Typed> Typed for Vec<T> {
@@ -348,14 +350,14 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let element = element(type_code)?;
-        e.write_len_bounded(self.len(), bound(&type_code.resolved()))?;
+        e.write_len_bounded(self.len(), bound(&type_code.unaliased()))?;
         self.iter().try_for_each(|value| value.write(e, &element))
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
         // An element may have no bytes, for example a structure without members.
-        let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.resolved()))?;
+        let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
         d.nested(|d| {
             let mut list = Vec::with_capacity(len.min(1024));
             for _ in 0..len {
@@ -376,7 +378,7 @@ impl Typed for Octets {
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        if self.len() > bound(&type_code.resolved()) as usize {
+        if self.len() > bound(&type_code.unaliased()) as usize {
             return Err(CdrError::SequenceOverBound);
         }
         self.encode(e)
@@ -436,8 +438,8 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        let resolved = type_code.resolved();
-        let pair = resolved.content_type().filter(|_| resolved.kind() == Kind::Sequence).map(|pair| pair.resolved());
+        let resolved = type_code.unaliased();
+        let pair = resolved.content_type().filter(|_| resolved.kind() == Kind::Sequence).map(|pair| pair.unaliased());
         pair.is_some_and(|pair| {
             let (key, value) = (pair.member_type(0), pair.member_type(1));
             (pair.kind(), pair.member_count(), pair.id()) == (Kind::Struct, 2, "")
@@ -447,11 +449,11 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        let pair = element(type_code)?.resolved();
+        let pair = element(type_code)?.unaliased();
         let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
             return Err(CdrError::TypeMismatch);
         };
-        e.write_len_bounded(self.len(), bound(&type_code.resolved()))?;
+        e.write_len_bounded(self.len(), bound(&type_code.unaliased()))?;
         self.iter().try_for_each(|(key, value)| {
             key.write(e, &key_type)?;
             value.write(e, &value_type)
@@ -459,11 +461,11 @@ impl<K: Typed + Ord, V: Typed> Typed for BTreeMap<K, V> {
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
-        let pair = element(type_code)?.resolved();
+        let pair = element(type_code)?.unaliased();
         let (Some(key_type), Some(value_type)) = (pair.member_type(0), pair.member_type(1)) else {
             return Err(CdrError::TypeMismatch);
         };
-        let len = d.read_len_bounded(1, bound(&type_code.resolved()))?;
+        let len = d.read_len_bounded(1, bound(&type_code.unaliased()))?;
         d.nested(|d| (0..len).map(|_| Ok((K::read(d, &key_type)?, V::read(d, &value_type)?))).collect())
     }
 }
@@ -487,7 +489,7 @@ impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        let object = R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.resolved().kind() == Kind::ObjRef;
+        let object = R::REPOSITORY_ID == ObjectRef::REPOSITORY_ID && type_code.unaliased().kind() == Kind::ObjRef;
         object || type_code.equivalent(&R::interface_type())
     }
 

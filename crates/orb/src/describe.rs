@@ -26,7 +26,7 @@ macro_rules! describe {
 
         impl $crate::mapping::ReferenceWithTypeCode for $reference {
             fn interface_type() -> $crate::TypeCode {
-                $crate::TypeCode::described(&$name)
+                $crate::TypeCode::from_description(&$name)
             }
         }
     };
@@ -35,7 +35,7 @@ macro_rules! describe {
 
         impl $crate::mapping::TypedValue for $value {
             fn value_type() -> $crate::TypeCode {
-                $crate::TypeCode::described(&$name)
+                $crate::TypeCode::from_description(&$name)
             }
         }
     };
@@ -44,7 +44,7 @@ macro_rules! describe {
 
         impl $crate::Typed for $exception {
             fn type_code() -> $crate::TypeCode {
-                $crate::TypeCode::described(&$name)
+                $crate::TypeCode::from_description(&$name)
             }
 
             fn write(
@@ -70,7 +70,7 @@ macro_rules! describe {
 
         impl $crate::Typed for $type {
             fn type_code() -> $crate::TypeCode {
-                $crate::TypeCode::described(&$name)
+                $crate::TypeCode::from_description(&$name)
             }
 
             fn write(

@@ -23,7 +23,7 @@ pub(crate) fn split(encoder: &Encoder<'_>, request_id: u32, threshold: usize) ->
     let mut pieces = Vec::with_capacity(whole.len() + whole.len() / 4);
     for piece in plan {
         pieces.extend_from_slice(piece.header());
-        pieces.extend_from_slice(whole.get(piece.octets)?);
+        pieces.extend_from_slice(whole.get(piece.byte_range)?);
     }
     Some(pieces)
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_net::Peer;
-use corelane_wire::giop::Contexts;
+use corelane_wire::giop::ReceivedServiceContexts;
 
 use crate::exception::{Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 
@@ -195,7 +195,7 @@ impl AddedServiceContexts {
 
 /// The service contexts of a received request.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestServiceContexts<'m>(pub(crate) Contexts<'m>);
+pub struct RequestServiceContexts<'m>(pub(crate) ReceivedServiceContexts<'m>);
 
 impl<'m> RequestServiceContexts<'m> {
     /// Returns the data of the first service context with this id.

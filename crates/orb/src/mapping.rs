@@ -1,6 +1,6 @@
 //! Items that code from the IDL compiler uses. Programs do not use them directly.
 
-pub use corelane_wire::cdr::{Plain, PlainLayout, PlainReader, PlainWriter};
+pub use corelane_wire::cdr::{BulkCdr, BulkLayout, BulkReader, BulkWriter};
 #[cfg(feature = "any")]
 pub use corelane_wire::typecode::{TypeDescription, description};
 pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scratch};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use corelane_wire::CdrError;
-use corelane_wire::cdr::{MemoryAccount, MemoryRefusal, Meter};
+use corelane_wire::cdr::{MemoryAccount, MemoryMeter, MemoryRefusal};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -136,7 +136,12 @@ pub(crate) fn over_budget(what: &str, refusal: MemoryRefusal, setting: &str, com
 /// Replaces an exception that the memory account of `meter` caused. The new exception has a message
 /// with the amount of memory that was needed. Returns false if the exception has another cause.
 #[cold]
-pub(crate) fn explain_refusal(exception: &mut SystemException, meter: &Meter<'_>, what: &str, setting: &str) -> bool {
+pub(crate) fn explain_refusal(
+    exception: &mut SystemException,
+    meter: &MemoryMeter<'_>,
+    what: &str,
+    setting: &str,
+) -> bool {
     let Some(refusal) = meter.refusal() else { return false };
     let explained = over_budget(what, refusal, setting, exception.completed());
     let is_cause = explained == *exception;

@@ -2,10 +2,10 @@
 //! code lists only their members.
 
 /// For generated code: implements the encoding of a structure whose members are numbers, booleans,
-/// enumerations and other such structures. `plain! { Point { x: f64, y: f64 } }`
+/// enumerations and other such structures. `bulk_cdr! { Point { x: f64, y: f64 } }`
 #[doc(hidden)]
 #[macro_export]
-macro_rules! plain {
+macro_rules! bulk_cdr {
     ($name:ident { $($field:ident: $type:ty),+ $(,)? }) => {
         impl $crate::Cdr for $name {
             const MIN_SIZE: usize = 0 $(+ <$type as $crate::Cdr>::MIN_SIZE)+;
@@ -21,21 +21,21 @@ macro_rules! plain {
                 ::std::result::Result::Ok(Self { $($field: <$type as $crate::Cdr>::decode(d)?),+ })
             }
 
-            $crate::plain! { sequences }
+            $crate::bulk_cdr! { sequences }
         }
 
-        impl $crate::mapping::Plain for $name {
-            const LAYOUT: $crate::mapping::PlainLayout =
-                $crate::mapping::PlainLayout::EMPTY$(.then(<$type as $crate::mapping::Plain>::LAYOUT))+;
+        impl $crate::mapping::BulkCdr for $name {
+            const LAYOUT: $crate::mapping::BulkLayout =
+                $crate::mapping::BulkLayout::EMPTY$(.then(<$type as $crate::mapping::BulkCdr>::LAYOUT))+;
 
             #[inline]
-            fn put(&self, to: &mut $crate::mapping::PlainWriter<'_>) {
-                $(<$type as $crate::mapping::Plain>::put(&self.$field, to);)+
+            fn put(&self, to: &mut $crate::mapping::BulkWriter<'_>) {
+                $(<$type as $crate::mapping::BulkCdr>::put(&self.$field, to);)+
             }
 
             #[inline]
-            fn take(from: &mut $crate::mapping::PlainReader<'_>) -> Self {
-                Self { $($field: <$type as $crate::mapping::Plain>::take(from)),+ }
+            fn take(from: &mut $crate::mapping::BulkReader<'_>) -> Self {
+                Self { $($field: <$type as $crate::mapping::BulkCdr>::take(from)),+ }
             }
         }
     };
@@ -44,14 +44,14 @@ macro_rules! plain {
             values: &[Self],
             e: &mut $crate::mapping::Encoder<'_>,
         ) -> ::std::result::Result<(), $crate::CdrError> {
-            e.write_plain(values)
+            e.write_bulk(values)
         }
 
         fn decode_many(
             len: usize,
             d: &mut $crate::mapping::Decoder<'_>,
         ) -> ::std::result::Result<::std::vec::Vec<Self>, $crate::CdrError> {
-            d.read_plain_vec(len)
+            d.read_bulk_vec(len)
         }
     };
 }
@@ -78,21 +78,21 @@ macro_rules! enumeration {
                 MEMBERS.get(position as usize).copied().ok_or($crate::CdrError::EnumOutOfRange)
             }
 
-            $crate::plain! { sequences }
+            $crate::bulk_cdr! { sequences }
         }
 
-        impl $crate::mapping::Plain for $name {
-            const LAYOUT: $crate::mapping::PlainLayout = $crate::mapping::PlainLayout::number(4);
+        impl $crate::mapping::BulkCdr for $name {
+            const LAYOUT: $crate::mapping::BulkLayout = $crate::mapping::BulkLayout::number(4);
 
             #[inline]
-            fn put(&self, to: &mut $crate::mapping::PlainWriter<'_>) {
-                $crate::mapping::Plain::put(&(*self as u32), to);
+            fn put(&self, to: &mut $crate::mapping::BulkWriter<'_>) {
+                $crate::mapping::BulkCdr::put(&(*self as u32), to);
             }
 
             #[inline]
-            fn take(from: &mut $crate::mapping::PlainReader<'_>) -> Self {
+            fn take(from: &mut $crate::mapping::BulkReader<'_>) -> Self {
                 const MEMBERS: &[$name] = &[$($name::$member),+];
-                let position: u32 = $crate::mapping::Plain::take(from);
+                let position: u32 = $crate::mapping::BulkCdr::take(from);
                 MEMBERS.get(position as usize).copied().unwrap_or_else(|| {
                     from.set_out_of_range();
                     MEMBERS[0]

@@ -201,7 +201,7 @@ impl<'m> ServerCall<'m> {
 
     /// Begins a reply with service contexts.
     fn begin_with_contexts(&mut self, version: Version, id: u32, status: ReplyStatus) -> Result<(), CdrError> {
-        let priority = self.priority.map(rt::priority_context);
+        let priority = self.priority.map(rt::encode_priority_context);
         let contexts = ContextList::new([context(context_id::RT_CORBA_PRIORITY, &priority)]);
         giop::begin_reply(&mut self.reply, version, id, status, contexts.as_slice())
     }

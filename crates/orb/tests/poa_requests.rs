@@ -491,7 +491,7 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
 /// Checks the bytes of a server's reply to a request for a plain key.
 #[test]
 fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
-    use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHead, ResponseExpected, Target};
+    use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
     use std::io::{Read, Write};
     let world = World::new();
     let object = world.root.activate(&number(8)).unwrap();
@@ -499,16 +499,16 @@ fn a_plain_key_of_a_local_object_is_answered_without_a_forward() {
     let address = world.server.endpoints()[0].to_string();
     let mut peer = std::net::TcpStream::connect(address.trim_start_matches("tcp:")).unwrap();
     let mut e = corelane_wire::Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: corelane::Version::GIOP_1_2,
         request_id: 1,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(b"Eight"),
         operation: b"value",
         contexts: &[],
     };
     giop::write_request_header(&mut e, &head).unwrap();
-    giop::finish(&mut e).unwrap();
+    giop::finish_message(&mut e).unwrap();
     peer.write_all(&e.to_vec()).unwrap();
     let mut octets = vec![0; 12];
     peer.read_exact(&mut octets).unwrap();

@@ -286,7 +286,7 @@ fn message<'m>(
             if let Some(found) = code_sets_of(&request) {
                 *code_sets = found;
             }
-            if request.response != ResponseExpected::None {
+            if request.response_expected != ResponseExpected::None {
                 remember(request.request_id, request.operation);
             }
             Content::Request(request)

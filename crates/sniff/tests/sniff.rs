@@ -4,7 +4,7 @@ mod capture;
 
 use corelane_sniff::{CaptureError, Content, Seen, Sniffed, Sniffer, read_capture};
 use corelane_wire::Encoder;
-use corelane_wire::giop::{self, RequestHead, Target, Version};
+use corelane_wire::giop::{self, RequestHeader, Target, Version};
 use proptest::prelude::*;
 
 use capture::{Conversation, Sent, pcap, pcapng};
@@ -15,23 +15,23 @@ const NEAR_END: u32 = u32::MAX - 100;
 /// Returns a request without arguments.
 fn request(id: u32, operation: &str) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    let head = RequestHead {
+    let head = RequestHeader {
         version: Version::GIOP_1_2,
         request_id: id,
-        response: giop::ResponseExpected::Target,
+        response_expected: giop::ResponseExpected::Target,
         target: Target::Key(b"a key"),
         operation: operation.as_bytes(),
         contexts: &[],
     };
     giop::write_request_header(&mut encoder, &head).unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     encoder.into_buffer()
 }
 
 fn reply(id: u32) -> Vec<u8> {
     let mut encoder = Encoder::new();
     giop::begin_reply(&mut encoder, Version::GIOP_1_2, id, giop::ReplyStatus::NoException, &[]).unwrap();
-    giop::finish(&mut encoder).unwrap();
+    giop::finish_message(&mut encoder).unwrap();
     encoder.into_buffer()
 }
 

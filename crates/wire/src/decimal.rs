@@ -45,7 +45,7 @@ impl fmt::Display for DecimalError {
 
 impl std::error::Error for DecimalError {}
 
-/// A decimal number of up to 31 digits, with any number of them after the point.
+/// A decimal number of up to 31 digits, any number of which can be after the point.
 ///
 /// Numbers compare by value: 1.5 equals 1.50.
 ///

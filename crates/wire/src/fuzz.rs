@@ -10,7 +10,9 @@ use crate::exception::SystemExceptionBody;
 use crate::giop::{
     self, CancelRequest, Header, LocateReply, LocateRequest, MessageKind, Reply, Request, Target, Version,
 };
-use crate::ior::{Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, alternate_address, policies, unix_transport};
+use crate::ior::{
+    Ior, ObjectUrl, Profile, TaggedProfile, TaoEndpoint, parse_alternate_address, parse_policies, parse_unix_transport,
+};
 use crate::limits::Limits;
 use crate::rt;
 
@@ -74,7 +76,8 @@ pub fn cdr(input: &[u8]) {
 }
 
 /// Decodes an `any`, with settings from the first byte. Checks that a decoded value can be written
-/// and read again within the same nesting limit. Checks the same of its value tree.
+/// and read again within the same nesting limit. Its value tree can also be converted to an `any`
+/// and back.
 pub fn any(input: &[u8]) {
     let Some((settings, octets)) = input.split_first() else { return };
     let owner = Octets::from(octets.to_vec());
@@ -83,7 +86,7 @@ pub fn any(input: &[u8]) {
     let mut d = Decoder::new(&owner, Endian::from_flag(*settings))
         .with_version(versions[usize::from(settings >> 1 & 3)])
         .with_limits(&LIMITS)
-        .with_values(&space)
+        .with_value_read_state(&space)
         .with_shared_message(&owner);
     let Ok(any) = AnyValue::decode(&mut d) else { return };
     let type_code = any.type_code();
@@ -96,7 +99,7 @@ pub fn any(input: &[u8]) {
         // Text may be longer in another code set, so only the limit on nesting stays.
         let limits = Limits { max_nesting: LIMITS.max_nesting, ..Limits::DEFAULT };
         let space = ValueReadState::new();
-        let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_values(&space);
+        let mut d = Decoder::new(&octets, e.endian()).with_limits(&limits).with_value_read_state(&space);
         let again = AnyValue::decode(&mut d);
         assert!(again.is_ok_and(|again| again.type_code().equivalent(type_code)));
     }
@@ -177,20 +180,20 @@ fn each_type(d: &Decoder<'_>) {
             0,
             crate::ior::profile_tag::UNIX,
             crate::ior::profile_tag::SHARED_MEMORY,
-            crate::ior::profile_tag::OTHER,
+            crate::ior::profile_tag::OTHER_TRANSPORT,
             crate::ior::profile_tag::TAO_UIOP,
         ] {
             if let Ok(profile) = Profile::parse(tag, data, &LIMITS) {
-                let _ = (profile.endpoints(), profile.lanes(&LIMITS), profile.orb_type());
+                let _ = (profile.endpoints(), profile.lane_endpoints(&LIMITS), profile.orb_type());
             }
             let _ = TaoEndpoint::parse_all(tag, data, &LIMITS);
         }
         let _ = (rt::parse_priority_context(data), rt::parse_range_context(data), rt::parse_bands(data));
         let _ = (rt::PriorityModelValue::parse(data), rt::parse_protocols(data, &Limits::DEFAULT));
         let _ = (
-            alternate_address(data),
-            unix_transport(data),
-            policies(data, &Limits::DEFAULT),
+            parse_alternate_address(data),
+            parse_unix_transport(data),
+            parse_policies(data, &Limits::DEFAULT),
             CodeSetContext::parse(data),
         );
         if let Ok(info) = CodeSetInfo::parse(data) {
@@ -256,7 +259,7 @@ fn view(message: &[u8], breaks: &[usize]) {
     match header.kind {
         MessageKind::Request => {
             if let Ok(request) = Request::parse(message, &header, &LIMITS) {
-                assert!(request.body_at <= message.len());
+                assert!(request.body_offset <= message.len());
                 assert_eq!(request.contexts.iter().count(), request.contexts.len());
                 each_type(&request.body().with_limits(&LIMITS).with_fragment_starts(breaks));
                 write_again(&header, &request);
@@ -282,17 +285,17 @@ fn write_again(header: &Header, request: &Request<'_>) {
     let mut e = Encoder::new();
     e.set_endian(header.endian);
     let contexts: Vec<_> = request.contexts.iter().map(|(id, data)| giop::ServiceContext { id, data }).collect();
-    let head = giop::RequestHead {
+    let head = giop::RequestHeader {
         version: request.version,
         request_id: request.request_id,
-        response: request.response,
+        response_expected: request.response_expected,
         target: request.target,
         operation: request.operation,
         contexts: &contexts,
     };
     // A reference that crosses fragments cannot be parsed again from the copied octets.
     let plain = !matches!(request.target, Target::Reference { .. });
-    let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish(&mut e));
+    let written = giop::write_request_header(&mut e, &head).and_then(|()| giop::finish_message(&mut e));
     assert!(written.is_ok());
     let octets = e.to_vec();
     if let (true, Some(Ok(header))) = (plain, octets.first_chunk().map(Header::parse)) {
@@ -304,7 +307,8 @@ fn write_again(header: &Header, request: &Request<'_>) {
     }
 }
 
-/// Parses references as text. A parsed reference can be written, and parses to an equal one.
+/// Parses references as text. Checks that a parsed reference can be written, and that the written
+/// text parses to an equal reference.
 pub fn ior_text(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(read) = ObjectUrl::parse(&text, &LIMITS) else { return };
@@ -313,10 +317,11 @@ pub fn ior_text(input: &[u8]) {
             let _ = (ior.equivalence_hash(), ior.is_nil());
             assert!(ior.is_equivalent(ior));
             for profile in ior.known_profiles() {
-                for (endpoint, _) in profile.endpoints().into_iter().map(|own| (own, -1)).chain(profile.lanes(&LIMITS))
+                for (endpoint, _) in
+                    profile.endpoints().into_iter().map(|own| (own, -1)).chain(profile.lane_endpoints(&LIMITS))
                 {
                     assert!(endpoint.to_string().contains(':'));
-                    let alone = TaggedProfile::of(profile.version, endpoint.as_address(), profile.object_key, &[]);
+                    let alone = TaggedProfile::encode(profile.version, endpoint.as_address(), profile.object_key, &[]);
                     // A non-ASCII host is encoded differently, and a profile with port 0, which a
                     // lane may have, shows no endpoint.
                     if format!("{endpoint:?}").is_ascii()
@@ -399,7 +404,7 @@ pub fn connection_ops(input: &[u8]) {
             }
             _ => plan(number, step),
         }
-        assert_eq!((table.len(), table.abandoned()), (waiting.len(), forgotten.len()));
+        assert_eq!((table.len(), table.abandoned_count()), (waiting.len(), forgotten.len()));
     }
 }
 
@@ -415,7 +420,7 @@ fn plan(number: u8, step: usize) {
         let limits = Limits { max_fragments: 100, ..LIMITS.clone() };
         let mut whole = None;
         for piece in FragmentPlan::new(&header, id, usize::from(number) * 16) {
-            let octets = [piece.header(), message.get(piece.octets.clone()).unwrap_or_default()].concat();
+            let octets = [piece.header(), message.get(piece.byte_range.clone()).unwrap_or_default()].concat();
             match framer.next(&octets, &limits) {
                 Ok(FramingStep::Message { .. }) => whole = Some(octets),
                 Ok(FramingStep::Assembled { message, .. }) => whole = Some(message),

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::cdr::{Cdr, CdrError, Decoder, Encoder, Endian};
-use crate::ior::{policies, profile_tag};
+use crate::ior::{parse_policies, profile_tag};
 use crate::limits::Limits;
 
 /// Types of policies that a reference can carry in TAG_POLICIES.
@@ -26,7 +26,7 @@ pub mod policy_type {
 /// octet order | 1 octet of padding | short priority
 /// ```
 #[must_use]
-pub fn priority_context(priority: i16) -> [u8; 4] {
+pub fn encode_priority_context(priority: i16) -> [u8; 4] {
     let [a, b] = priority.to_ne_bytes();
     [Endian::NATIVE.to_flag(), 0, a, b]
 }
@@ -54,7 +54,7 @@ pub fn parse_priority_context(data: &[u8]) -> Result<i16, CdrError> {
 /// octet order | 1 octet of padding | short low | short high
 /// ```
 #[must_use]
-pub fn range_context(low: i16, high: i16) -> [u8; 6] {
+pub fn encode_range_context(low: i16, high: i16) -> [u8; 6] {
     let ([a, b], [c, d]) = (low.to_ne_bytes(), high.to_ne_bytes());
     [Endian::NATIVE.to_flag(), 0, a, b, c, d]
 }
@@ -75,7 +75,7 @@ pub fn parse_range_context(data: &[u8]) -> Result<(i16, i16), CdrError> {
 /// octet order | 7 octets of padding | unsigned long long nanoseconds
 /// ```
 #[must_use]
-pub fn deadline_context(remaining: Duration) -> [u8; 16] {
+pub fn encode_deadline_context(remaining: Duration) -> [u8; 16] {
     let nanoseconds = u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX);
     let mut data = [0; 16];
     data[0] = Endian::NATIVE.to_flag();
@@ -98,8 +98,10 @@ pub fn parse_deadline_context(data: &[u8]) -> Result<Duration, CdrError> {
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
 /// [`Limits::max_components`].
-pub fn parse_round_trip(data: &[u8], limits: &Limits) -> Result<Option<Duration>, CdrError> {
-    let Some(value) = policies(data, limits)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else { return Ok(None) };
+pub fn parse_round_trip_timeout(data: &[u8], limits: &Limits) -> Result<Option<Duration>, CdrError> {
+    let Some(value) = parse_policies(data, limits)?.find(policy_type::RELATIVE_ROUND_TRIP_TIMEOUT) else {
+        return Ok(None);
+    };
     let time = Decoder::for_encapsulation(value)?.read_u64()?;
     Ok(Some(Duration::from_nanos(time.saturating_mul(100))))
 }
@@ -217,7 +219,7 @@ impl ProtocolValue {
                 e.write_i32(receive_buffer);
             }
             ProtocolValue::SharedMemory => e.write_u32(profile_tag::SHARED_MEMORY),
-            ProtocolValue::Other => e.write_u32(profile_tag::OTHER),
+            ProtocolValue::Other => e.write_u32(profile_tag::OTHER_TRANSPORT),
         }
     }
 
@@ -226,7 +228,7 @@ impl ProtocolValue {
         if tag == profile_tag::SHARED_MEMORY {
             return Ok(ProtocolValue::SharedMemory);
         }
-        if tag == profile_tag::OTHER {
+        if tag == profile_tag::OTHER_TRANSPORT {
             return Ok(ProtocolValue::Other);
         }
         if !matches!(tag, profile_tag::IIOP | profile_tag::TAO_UIOP | profile_tag::UNIX) {
@@ -291,8 +293,8 @@ mod tests {
     fn values_have_the_octets_of_the_specification() {
         let little = cfg!(target_endian = "little");
         if little {
-            assert_eq!(priority_context(1000), [1, 0, 0xe8, 0x03]);
-            assert_eq!(range_context(5, 15), [1, 0, 5, 0, 15, 0]);
+            assert_eq!(encode_priority_context(1000), [1, 0, 0xe8, 0x03]);
+            assert_eq!(encode_range_context(5, 15), [1, 0, 5, 0, 15, 0]);
             let model = PriorityModelValue { model: 0, server_priority: 0 };
             assert_eq!(model.encode().unwrap(), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             let bands = [1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 15, 0, 25, 0, 35, 0];
@@ -317,7 +319,7 @@ mod tests {
     #[test]
     fn values_survive_the_round_trip() {
         for priority in -1..=i16::MAX {
-            assert_eq!(parse_priority_context(&priority_context(priority)), Ok(priority));
+            assert_eq!(parse_priority_context(&encode_priority_context(priority)), Ok(priority));
         }
         let model = PriorityModelValue { model: 1, server_priority: 32767 };
         assert_eq!(PriorityModelValue::parse(&model.encode().unwrap()), Ok(model));
@@ -337,11 +339,11 @@ mod tests {
             ProtocolValue::Unix { tag: profile_tag::UNIX, send_buffer: 4, receive_buffer: 5 },
         ];
         assert_eq!(parse_protocols(&encode_protocols(&protocols).unwrap(), &Limits::DEFAULT).unwrap(), protocols);
-        assert_eq!(parse_range_context(&range_context(1, 2)), Ok((1, 2)));
+        assert_eq!(parse_range_context(&encode_range_context(1, 2)), Ok((1, 2)));
         for remaining in [Duration::ZERO, Duration::from_nanos(u64::MAX), Duration::from_millis(7)] {
-            assert_eq!(parse_deadline_context(&deadline_context(remaining)), Ok(remaining));
+            assert_eq!(parse_deadline_context(&encode_deadline_context(remaining)), Ok(remaining));
         }
-        assert_eq!(parse_deadline_context(&deadline_context(Duration::MAX)), Ok(Duration::from_nanos(u64::MAX)));
+        assert_eq!(parse_deadline_context(&encode_deadline_context(Duration::MAX)), Ok(Duration::from_nanos(u64::MAX)));
     }
 
     #[test]
@@ -368,10 +370,10 @@ mod tests {
         assert_eq!(parse_protocols(&protocols(3), &limits), Err(CdrError::LimitExceeded));
         let time = (policy_type::RELATIVE_ROUND_TRIP_TIMEOUT, [&[1; 8][..], &[7, 0, 0, 0, 0, 0, 0, 0]].concat());
         let context = |count| TaggedComponent::policies(&vec![time.clone(); count]).unwrap().data;
-        assert_eq!(parse_round_trip(&context(3), &limits), Ok(Some(Duration::from_nanos(700))));
-        assert_eq!(parse_round_trip(&context(4), &limits), Err(CdrError::LimitExceeded));
+        assert_eq!(parse_round_trip_timeout(&context(3), &limits), Ok(Some(Duration::from_nanos(700))));
+        assert_eq!(parse_round_trip_timeout(&context(4), &limits), Err(CdrError::LimitExceeded));
         let many = Limits { max_profiles: 65, max_components: 65, ..Limits::DEFAULT };
         assert_eq!(parse_protocols(&protocols(65), &many).unwrap().len(), 65);
-        assert_eq!(policies(&context(65), &many).unwrap().len(), 65);
+        assert_eq!(parse_policies(&context(65), &many).unwrap().len(), 65);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of custom values in `any`. A process that does not know their state forwards them
+//! Tests of custom values in `any`. A process without the custom code forwards such values
 //! unchanged where the bytes keep their meaning.
 
 use std::any::Any;
@@ -121,7 +121,7 @@ fn message(endian: Endian, shift: usize) -> Vec<u8> {
 
 fn decoded(octets: &[u8], endian: Endian, shift: usize) -> Vec<AnyValue> {
     let space = ValueReadState::new();
-    let mut d = Decoder::new(octets, endian).at(shift).with_values(&space);
+    let mut d = Decoder::new(octets, endian).at_position(shift).with_value_read_state(&space);
     let values = (0..5).map(|_| AnyValue::decode(&mut d).unwrap()).collect();
     assert_eq!(d.remaining(), 0);
     values
@@ -161,7 +161,7 @@ fn custom_values_are_forwarded_unchanged_at_every_offset_in_both_byte_orders() {
                     let mut one = encoder(endian, further);
                     value.encode(&mut one).unwrap();
                     let (octets, space) = (one.to_vec(), ValueReadState::new());
-                    let mut d = Decoder::new(&octets, endian).at(further).with_values(&space);
+                    let mut d = Decoder::new(&octets, endian).at_position(further).with_value_read_state(&space);
                     assert_eq!((&AnyValue::decode(&mut d).unwrap(), d.remaining()), (value, 0));
                 }
                 let second = decoded(&all.to_vec(), endian, further);
@@ -194,7 +194,7 @@ fn custom_values_in_another_byte_order_need_their_custom_code() {
     assert!(e.begin_value((9, 0), keep, INNER, true).unwrap().is_none());
     e.end_value(value).unwrap();
     let (octets, space) = (e.to_vec(), ValueReadState::new());
-    let mut d = Decoder::new(&octets, Endian::NATIVE).with_values(&space);
+    let mut d = Decoder::new(&octets, Endian::NATIVE).with_value_read_state(&space);
     assert_eq!(read_inner(&mut d), 1);
     assert_eq!(AnyValue::decode_value(custom(), &mut d).err(), Some(CdrError::CustomValue));
 }
@@ -204,7 +204,7 @@ fn malformed_custom_values_are_refused() {
     let decode = |octets: &[u8]| {
         let space = ValueReadState::new();
         let limits = Limits { max_values: 1000, ..Limits::DEFAULT };
-        let mut d = Decoder::new(octets, Endian::Big).with_values(&space).with_limits(&limits);
+        let mut d = Decoder::new(octets, Endian::Big).with_value_read_state(&space).with_limits(&limits);
         AnyValue::decode_value(custom(), &mut d).err()
     };
     let head = |tag: u32| [&tag.to_be_bytes()[..], &[0, 0, 0, 15], CUSTOM[0].as_bytes(), &[0, 0]].concat();

@@ -65,7 +65,7 @@ fn received(any: &AnyValue) -> AnyValue {
 }
 
 fn read(octets: &[u8], endian: Endian) -> AnyValue {
-    AnyValue::decode(&mut Decoder::new(octets, endian).with_values(&ValueReadState::new())).unwrap()
+    AnyValue::decode(&mut Decoder::new(octets, endian).with_value_read_state(&ValueReadState::new())).unwrap()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn nested_any_with_another_value_or_type_is_not_equal() {
             e.write_u32(1);
             Ok(())
         };
-        AnyValue::write(type_code, write).unwrap()
+        AnyValue::from_writer(type_code, write).unwrap()
     };
     // These values have equal bytes and different types.
     let (c, d) = (around(&number(&TypeCode::LONG)), around(&number(&TypeCode::ULONG)));

@@ -100,7 +100,7 @@ fn counts_of_four_thousand_million_take_no_memory() {
 
 #[test]
 fn count_within_the_message_does_not_size_a_vector_of_large_elements() {
-    // Each element has one byte in the message and takes 4 KiB of memory: 4 million of them would
+    // Each element has one byte in the message and takes 4 KiB of memory: 4 million elements would
     // take 16 GiB.
     #[derive(Debug)]
     struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);
@@ -161,5 +161,5 @@ fn nesting_of_encapsulations_is_limited() {
         outer.append(&mut octets);
         octets = outer;
     }
-    assert_eq!(deep(&mut Decoder::new(&octets, Endian::Big).at(4)), Err(CdrError::NestingTooDeep));
+    assert_eq!(deep(&mut Decoder::new(&octets, Endian::Big).at_position(4)), Err(CdrError::NestingTooDeep));
 }

@@ -3,7 +3,7 @@
 
 use corelane_wire::connection::{FragmentPlan, Framer, FramingStep};
 use corelane_wire::giop::{
-    self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
+    self, Header, MessageKind, Reply, ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
 };
 use corelane_wire::ior::{
     Corbaloc, CorbalocAddress, Corbaname, Ior, ObjectUrl, ProfileAddress, TaggedComponent, TaggedProfile, escape_key,
@@ -247,10 +247,10 @@ impl Sent {
         if self.is_reply {
             giop::begin_reply(&mut e, self.version, self.request_id, ReplyStatus::NoException, &contexts).unwrap();
         } else {
-            let head = RequestHead {
+            let head = RequestHeader {
                 version: self.version,
                 request_id: self.request_id,
-                response: ResponseExpected::Target,
+                response_expected: ResponseExpected::Target,
                 target: Target::Key(&self.key),
                 operation: self.operation.as_bytes(),
                 contexts: &contexts,
@@ -258,7 +258,7 @@ impl Sent {
             giop::write_request_header(&mut e, &head).unwrap();
         }
         self.items.iter().for_each(|item| item.write(&mut e));
-        giop::finish(&mut e).unwrap();
+        giop::finish_message(&mut e).unwrap();
         e.to_vec()
     }
 
@@ -324,7 +324,7 @@ proptest! {
             let header = Header::parse(message.first_chunk().unwrap()).unwrap();
             for piece in FragmentPlan::new(&header, one.request_id, *threshold) {
                 stream.extend_from_slice(piece.header());
-                stream.extend_from_slice(&message[piece.octets]);
+                stream.extend_from_slice(&message[piece.byte_range]);
             }
         }
         let found = messages(&stream, &pieces);
@@ -334,7 +334,7 @@ proptest! {
         }
     }
 
-    /// omniORB sends such fragments: the data of each is aligned from its own header.
+    /// omniORB sends such fragments, in which data is aligned from the header of its own fragment.
     #[test]
     fn values_round_trip_in_giop_1_1_fragments(groups in vec(items(true), 1..5), endian in endian(), pieces in vec(1usize..300, 1..4)) {
         let (version, sets) = (Version::GIOP_1_1, CodeSets::LATIN1_UTF16);
@@ -389,7 +389,7 @@ proptest! {
                 3 => ProfileAddress::Other { scheme: "pipe", address: host },
                 _ => ProfileAddress::Inet { host, port: *port },
             };
-            let profile = TaggedProfile::of(version, address, key, &components).unwrap();
+            let profile = TaggedProfile::encode(version, address, key, &components).unwrap();
             let view = profile.parse().unwrap();
             prop_assert_eq!((view.version, view.address, view.object_key), (version, address, key.as_slice()));
             let expected = if *minor == 0 { &[] } else { components.as_slice() };

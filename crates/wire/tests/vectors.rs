@@ -14,7 +14,7 @@ use corelane_wire::connection::{Framer, FramingStep, ProtocolFault};
 use corelane_wire::exception::{SystemExceptionBody, SystemExceptionKind};
 use corelane_wire::giop::{
     self, CancelRequest, Header, HeaderError, LocateReply, LocateRequest, LocateStatus, MessageKind, Reply,
-    ReplyStatus, Request, RequestHead, ResponseExpected, ServiceContext, Target,
+    ReplyStatus, Request, RequestHeader, ResponseExpected, ServiceContext, Target,
 };
 use corelane_wire::ior::Ior;
 use corelane_wire::{Cdr, Decoder, Encoder, Endian, Limits, Version, rt};
@@ -112,7 +112,7 @@ impl Check {
     }
 }
 
-fn contexts(contexts: giop::Contexts<'_>) -> Value {
+fn contexts(contexts: giop::ReceivedServiceContexts<'_>) -> Value {
     let one = |(id, data): (u32, &[u8])| {
         let mut entry = json!({"id": id, "data_hex": hex(data)});
         let fields = entry.as_object_mut().unwrap();
@@ -162,7 +162,7 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
     out.insert("request_id".into(), json!(request.request_id));
     let key = target(&request.target, &header.endian);
     if version_1_2 {
-        let flags = match request.response {
+        let flags = match request.response_expected {
             ResponseExpected::None => 0,
             ResponseExpected::Server => 1,
             ResponseExpected::Target => 3,
@@ -172,42 +172,42 @@ fn request(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Stri
         out.insert("response_flags".into(), json!(if odd && flags == 3 { 2 } else { flags }));
         out.insert("target".into(), key);
     } else {
-        out.insert("response_expected".into(), json!(request.response.is_expected()));
+        out.insert("response_expected".into(), json!(request.response_expected.is_expected()));
         out.insert("object_key_hex".into(), key["object_key_hex"].clone());
     }
     let operation = String::from_utf8(request.operation.to_vec()).unwrap();
     out.insert("service_contexts".into(), contexts(request.contexts));
     // Before GIOP 1.2 the vectors give the offset of the arguments even if there are none.
-    let at = if version_1_2 { place(request.body_at, message) } else { json!(request.body_at) };
+    let at = if version_1_2 { place(request.body_offset, message) } else { json!(request.body_offset) };
     out.insert("arguments_at".into(), at);
     if expected.get("arguments").is_some() {
         let mut d = request.body().with_code_sets(corelane_wire::CodeSets::LATIN1_UTF16);
         out.insert("arguments".into(), idl::arguments(&operation, &mut d));
-        assert!(request.body_at == message.len() || d.remaining() == 0);
+        assert!(request.body_offset == message.len() || d.remaining() == 0);
     }
     out.insert("operation".into(), json!(operation));
     let again = |version| {
         let mut e = Encoder::new();
         e.set_endian(header.endian);
         let contexts: Vec<_> = request.contexts.iter().map(|(id, data)| ServiceContext { id, data }).collect();
-        let head = RequestHead {
+        let head = RequestHeader {
             version,
             request_id: request.request_id,
-            response: request.response,
+            response_expected: request.response_expected,
             target: request.target,
             operation: request.operation,
             contexts: &contexts,
         };
         giop::write_request_header(&mut e, &head).unwrap();
-        e.write_raw(&message[request.body_at..]);
-        giop::finish(&mut e).unwrap();
+        e.write_raw(&message[request.body_offset..]);
+        giop::finish_message(&mut e).unwrap();
         e.to_vec()
     };
     let written = again(header.version);
     let whole = Header { more_fragments: false, ..*header };
     let second = Request::parse(&written, &whole, &LIMITS).unwrap();
     assert_eq!(second.target, request.target);
-    assert_eq!((second.operation, second.response), (request.operation, request.response));
+    assert_eq!((second.operation, second.response_expected), (request.operation, request.response_expected));
     assert_eq!((second.contexts, second.body().rest()), (request.contexts, request.body().rest()));
     let garbage = expected["reserved_hex"].as_str().is_some_and(|octets| octets != "000000");
     compare_octets(message, &written, expected, garbage || expected["response_flags"] == 2);
@@ -229,7 +229,7 @@ fn reply(message: &[u8], header: &Header, expected: &Value, operation: &str, out
     let reply = Reply::parse(message, header, &LIMITS).unwrap();
     out.insert("request_id".into(), json!(reply.request_id));
     out.insert("service_contexts".into(), contexts(reply.contexts));
-    out.insert("body_at".into(), place(reply.body_at, message));
+    out.insert("body_at".into(), place(reply.body_offset, message));
     let mut d = reply.body().with_code_sets(corelane_wire::CodeSets::LATIN1_UTF16);
     let name = match reply.status {
         ReplyStatus::NoException => {
@@ -269,8 +269,8 @@ fn reply(message: &[u8], header: &Header, expected: &Value, operation: &str, out
     e.set_endian(header.endian);
     let contexts: Vec<_> = reply.contexts.iter().map(|(id, data)| ServiceContext { id, data }).collect();
     giop::begin_reply(&mut e, header.version, reply.request_id, reply.status, &contexts).unwrap();
-    e.write_raw(&message[reply.body_at..]);
-    giop::finish(&mut e).unwrap();
+    e.write_raw(&message[reply.body_offset..]);
+    giop::finish_message(&mut e).unwrap();
     compare_octets(message, &e.to_vec(), expected, false);
 }
 
@@ -290,7 +290,7 @@ fn locate(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Strin
     } else {
         let reply = LocateReply::parse(message, header).unwrap();
         out.insert("request_id".into(), json!(reply.request_id));
-        out.insert("body_at".into(), place(reply.body_at, message));
+        out.insert("body_at".into(), place(reply.body_offset, message));
         let name = match reply.status {
             LocateStatus::UnknownObject => "UNKNOWN_OBJECT",
             LocateStatus::ObjectHere => "OBJECT_HERE",
@@ -305,8 +305,8 @@ fn locate(message: &[u8], header: &Header, expected: &Value, out: &mut Map<Strin
         };
         out.insert("locate_status".into(), json!(name));
         giop::begin_locate_reply(&mut e, header.version, reply.request_id, reply.status);
-        e.write_raw(&message[reply.body_at..]);
-        giop::finish(&mut e).unwrap();
+        e.write_raw(&message[reply.body_offset..]);
+        giop::finish_message(&mut e).unwrap();
     }
     compare_octets(message, &e.to_vec(), expected, false);
 }
@@ -328,7 +328,7 @@ fn decode(message: &[u8], header: &Header, expected: &Value, operation: &str) ->
             out.insert("request_id".into(), json!(CancelRequest::parse(message, header).unwrap().request_id));
         }
         MessageKind::Fragment => {
-            let id = Decoder::new(message, header.endian).at(12).read_u32().unwrap();
+            let id = Decoder::new(message, header.endian).at_position(12).read_u32().unwrap();
             out.insert("request_id".into(), json!(id));
         }
         MessageKind::CloseConnection | MessageKind::MessageError => {}

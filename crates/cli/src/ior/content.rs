@@ -4,8 +4,8 @@ use corelane_wire::Limits;
 use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo, id};
 use corelane_wire::ior::{
-    ProfileEndpoint, TaoEndpoint, alternate_address, component_tag, orb_type, orb_type_id, policies, profile_tag,
-    unix_transport,
+    ProfileEndpoint, TaoEndpoint, component_tag, orb_type_id, parse_alternate_address, parse_orb_type, parse_policies,
+    parse_unix_transport, profile_tag,
 };
 use serde_json::{Value as Json, json};
 
@@ -73,21 +73,23 @@ pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
         Content { name, text, details: Vec::new(), json }
     };
     match tag {
-        component_tag::ORB_TYPE => known("ORB type", orb_type(data).map(|number| (orb_name(number), json!(number)))),
+        component_tag::ORB_TYPE => {
+            known("ORB type", parse_orb_type(data).map(|number| (orb_name(number), json!(number))))
+        }
         component_tag::CODE_SETS => known("code sets", code_sets(data)),
         component_tag::POLICIES => policy_list(data),
         component_tag::ALTERNATE_IIOP_ADDRESS => {
             let shown = |(host, port): (&str, u16)| {
                 (format!("{}:{port}", host_text(host)), json!({ "transport": "tcp", "host": host, "port": port }))
             };
-            known("alternate address", alternate_address(data).map(shown))
+            known("alternate address", parse_alternate_address(data).map(shown))
         }
         component_tag::OMNIORB_UNIX_TRANSPORT => {
             let shown = |(host, path): (&str, &str)| {
                 let text = format!("{} on {}", printable(path), printable(host));
                 (text, json!({ "transport": "unix", "host": host, "path": path }))
             };
-            known("omniORB Unix socket", unix_transport(data).map(shown))
+            known("omniORB Unix socket", parse_unix_transport(data).map(shown))
         }
         component_tag::TAO_ENDPOINTS | component_tag::LANE_ENDPOINTS => {
             let name = if tag == component_tag::TAO_ENDPOINTS { "TAO endpoints" } else { "endpoints of lanes" };
@@ -113,7 +115,7 @@ pub(super) fn content(profile: u32, tag: u32, data: &[u8]) -> Content<'_> {
 
 fn policy_list(data: &[u8]) -> Content<'_> {
     let name = "policies";
-    let Ok(list) = policies(data, &Limits::DEFAULT) else {
+    let Ok(list) = parse_policies(data, &Limits::DEFAULT) else {
         return Content { name, text: None, details: Vec::new(), json: Json::Null };
     };
     let text = if list.is_empty() { "none" } else { "" }.to_owned();
@@ -166,7 +168,7 @@ fn lanes(profile: u32, all: &[TaoEndpoint]) -> (String, Json) {
     };
     let json = |endpoint: &TaoEndpoint| match endpoint.port {
         Some(port) => json!({ "host": endpoint.address, "port": port, "priority": endpoint.priority }),
-        None if profile == profile_tag::OTHER => {
+        None if profile == profile_tag::OTHER_TRANSPORT => {
             json!({ "address": endpoint.address, "priority": endpoint.priority })
         }
         None => json!({ "path": endpoint.address, "priority": endpoint.priority }),
@@ -206,8 +208,8 @@ fn java_code_base(data: &[u8]) -> Result<(String, Json), CdrError> {
 
 /// Returns true for profiles whose format is known.
 pub(crate) fn is_known(tag: u32) -> bool {
-    use profile_tag::{IIOP, OTHER, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
-    [IIOP, UNIX, SHARED_MEMORY, OTHER, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
+    use profile_tag::{IIOP, OTHER_TRANSPORT, SHARED_MEMORY, TAO_DIOP, TAO_SHMIOP, TAO_UIOP, UNIX};
+    [IIOP, UNIX, SHARED_MEMORY, OTHER_TRANSPORT, TAO_UIOP, TAO_SHMIOP, TAO_DIOP].contains(&tag)
 }
 
 /// Returns the name of a profile tag.
@@ -221,7 +223,7 @@ pub(crate) fn profile_name(tag: u32) -> String {
         0x5441_4f0e => "TAO, SCTP".to_owned(),
         profile_tag::UNIX => "Corelane, Unix socket".to_owned(),
         profile_tag::SHARED_MEMORY => "Corelane, shared memory".to_owned(),
-        profile_tag::OTHER => "Corelane, added transport".to_owned(),
+        profile_tag::OTHER_TRANSPORT => "Corelane, added transport".to_owned(),
         profile_tag::TAO_UIOP => "TAO, Unix socket".to_owned(),
         profile_tag::TAO_SHMIOP => "TAO, shared memory".to_owned(),
         profile_tag::TAO_DIOP => "TAO, datagrams".to_owned(),
@@ -274,7 +276,9 @@ mod tests {
         let tags = (0..=45).chain(100..=125).chain(NAMES.iter().map(|(tag, _)| *tag));
         let tags = tags.chain([component_tag::TAO_ENDPOINTS, component_tag::LANE_ENDPOINTS]);
         for tag in tags.chain([component_tag::OMNIORB_UNIX_TRANSPORT]) {
-            for profile in [profile_tag::IIOP, profile_tag::UNIX, profile_tag::OTHER, profile_tag::TAO_UIOP, 99] {
+            for profile in
+                [profile_tag::IIOP, profile_tag::UNIX, profile_tag::OTHER_TRANSPORT, profile_tag::TAO_UIOP, 99]
+            {
                 for end in 0..=whole.len() {
                     let cut = &whole[..end];
                     let shown = content(profile, tag, cut);

@@ -180,7 +180,7 @@ impl ReferenceParts {
                 MadeAddress::Unix(path) => ProfileAddress::Unix { host: &self.host, path },
                 MadeAddress::Uiop(path) => ProfileAddress::Uiop { path },
             };
-            TaggedProfile::of(self.version, address, &self.key, &self.components)
+            TaggedProfile::encode(self.version, address, &self.key, &self.components)
         };
         let mut profiles = self.addresses.iter().map(profile).collect::<Result<Vec<_>, _>>()?;
         profiles.extend(self.profiles);
@@ -351,7 +351,7 @@ mod tests {
             assert_eq!(profile.address, ProfileAddress::Inet { host, port });
             assert_eq!(profile.orb_type(), Some(orb_type_id::TAO));
             assert_eq!(profile.endpoints().len(), 2);
-            let policies = corelane_wire::ior::policies(
+            let policies = corelane_wire::ior::parse_policies(
                 profile.components.find(component_tag::POLICIES).unwrap(),
                 &Limits::DEFAULT,
             )

@@ -125,7 +125,7 @@ mod tests {
             TaggedComponent { tag: 0x7777, data: vec![0xab; 300] },
         ];
         let address = ProfileAddress::Inet { host: "192.0.2.1", port: 2809 };
-        let iiop = TaggedProfile::of(Version { major: 1, minor: 2 }, address, b"a key\x01", &components).unwrap();
+        let iiop = TaggedProfile::encode(Version { major: 1, minor: 2 }, address, b"a key\x01", &components).unwrap();
         let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![1, 2, 3] };
         let broken = TaggedProfile { tag: profile_tag::IIOP, data: vec![0] };
         let ior = Ior { type_id: "IDL:Some\x1b/Type:1.0".into(), profiles: vec![iiop, unknown, broken] };
@@ -159,8 +159,8 @@ mod tests {
         let lanes = lanes.map(|(address, priority)| TaoEndpoint { address: address.into(), port: None, priority });
         let components = [TaggedComponent::lane_endpoints(&lanes).unwrap()];
         let address = ProfileAddress::Other { scheme: "pipe", address: "x\u{7}" };
-        let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
-        let broken = TaggedProfile { tag: profile_tag::OTHER, data: vec![0] };
+        let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"k", &components).unwrap();
+        let broken = TaggedProfile { tag: profile_tag::OTHER_TRANSPORT, data: vec![0] };
         let ior = Ior { type_id: "IDL:X:1.0".into(), profiles: vec![profile, broken] }.to_text().unwrap();
         let (status, text) = shown(&[&ior]);
         for part in [
@@ -236,7 +236,7 @@ mod tests {
             TaggedComponent { tag: 20, data: vec![0] },
         ];
         let address = ProfileAddress::Inet { host: "h", port: 0 };
-        let profile = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
+        let profile = TaggedProfile::encode(Version::GIOP_1_2, address, b"k", &components).unwrap();
         let multiple = TaggedProfile { tag: 1, data: vec![0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 26, 0, 0, 0, 1, 9] };
         let broken = TaggedProfile { tag: 1, data: vec![0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff] };
         let ior = Ior { type_id: "IDL:X:1.0".into(), profiles: vec![profile, multiple, broken] }.to_text().unwrap();

@@ -163,7 +163,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     ) -> Option<String> {
         let operation = String::from_utf8_lossy(request.operation);
         self.unless_filtered(Some(operation.as_ref()))?;
-        let response = match request.response {
+        let response = match request.response_expected {
             ResponseExpected::None => "none",
             ResponseExpected::Server => "server",
             ResponseExpected::Target => "target",

@@ -18,7 +18,7 @@ use std::sync::Arc;
 mod expansion;
 
 /// A source of included files.
-pub trait Files {
+pub trait FileSource {
     /// Returns the content of a file, or `None` if it does not exist.
     fn read(&self, path: &Path) -> Option<Vec<u8>>;
 
@@ -43,7 +43,7 @@ pub trait Files {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
-impl Files for NoFiles {
+impl FileSource for NoFiles {
     fn read(&self, _: &Path) -> Option<Vec<u8>> {
         None
     }
@@ -75,7 +75,7 @@ pub(crate) struct PreprocessorInputs<'e> {
     /// `NAME` or `NAME=VALUE`.
     pub(crate) defines: &'e [String],
     pub(crate) limits: &'e CompilerLimits,
-    pub(crate) files: &'e dyn Files,
+    pub(crate) files: &'e dyn FileSource,
     pub(crate) sources: &'e mut SourceMap,
     pub(crate) symbols: &'e mut Symbols,
     pub(crate) diagnostics: &'e mut Diagnostics,
@@ -106,9 +106,8 @@ pub(crate) fn preprocess(environment: PreprocessorInputs<'_>, path: &Path, text:
 
 /// Predefined macros.
 ///
-/// IDL files of CORBA services test the first two, to detect omniidl and this compiler, which
-/// support escaped identifiers. Date and time are constant, so that one text always leads to the
-/// same code.
+/// IDL files of CORBA services test `__OMNIIDL__` to detect compilers that support escaped
+/// identifiers. Date and time are constant, so that one text always leads to the same code.
 const OWN: [(&str, TokenKind, &str); 5] = [
     ("__CORELANE_IDL__", TokenKind::Number, "1"),
     ("__OMNIIDL__", TokenKind::Number, "1"),
@@ -211,9 +210,9 @@ struct Preprocessor<'e> {
 
 impl Preprocessor<'_> {
     fn run(&mut self, path: &Path, text: Vec<u8>) {
-        if text.len() > self.environment.limits.file_size {
+        if text.len() > self.environment.limits.max_file_size {
             self.environment.sources.add(path, Vec::new());
-            let message = format!("the file is larger than {} octets", self.environment.limits.file_size);
+            let message = format!("the file is larger than {} octets", self.environment.limits.max_file_size);
             self.report(Diagnostic::error(Span::default(), message));
             return;
         }
@@ -243,7 +242,7 @@ impl Preprocessor<'_> {
                 }
                 self.output.tokens.push(token);
             }
-            if self.environment.diagnostics.is_full() || self.expanded > self.environment.limits.expanded_tokens {
+            if self.environment.diagnostics.is_full() || self.expanded > self.environment.limits.max_expanded_tokens {
                 self.stop(token);
                 break;
             }
@@ -281,7 +280,7 @@ impl Preprocessor<'_> {
             let token = Token { kind, text, starts_line: false, spaced: true, painted: false, span: Span::default() };
             self.macros.insert(symbols.intern(name), Macro::object(vec![token]));
         }
-        // `_Pragma` parses its argument like a macro.
+        // `_Pragma` takes an argument as a macro does, so it is defined as one.
         self.macros.insert(self.names.pragma, Macro::function(vec![self.names.directive], false, &[]));
         if self.environment.defines.is_empty() {
             return;
@@ -686,15 +685,15 @@ impl Preprocessor<'_> {
 
     fn include(&mut self, name: &str, span: Span, system: bool) {
         let limits = self.environment.limits;
-        if self.frames.len() > limits.include_depth {
-            let message = format!("files include each other more than {} deep", limits.include_depth);
+        if self.frames.len() > limits.max_include_depth {
+            let message = format!("files include each other more than {} deep", limits.max_include_depth);
             return self.report(
                 Diagnostic::error(span, message).help("does the file include itself without an include guard?"),
             );
         }
         self.inclusions += 1;
-        if self.inclusions > limits.inclusions {
-            let message = format!("more than {} inclusions", limits.inclusions);
+        if self.inclusions > limits.max_inclusions {
+            let message = format!("more than {} inclusions", limits.max_inclusions);
             return self.report(Diagnostic::error(span, message).help("give the included files include guards"));
         }
         let beside = self.frames.last().and_then(|frame| frame.path.parent()).map(Path::to_owned);
@@ -745,7 +744,7 @@ impl Preprocessor<'_> {
     }
 
     fn add_file(&mut self, path: &Path, identity: &Path, content: Vec<u8>, span: Span) -> Option<FileId> {
-        let small = content.len() <= self.environment.limits.file_size;
+        let small = content.len() <= self.environment.limits.max_file_size;
         let file = if small { self.environment.sources.add(path, content) } else { None };
         match file {
             Some(file) => {
@@ -754,7 +753,7 @@ impl Preprocessor<'_> {
             }
             None => self.report(Diagnostic::error(span, "the file is too large").note(format!(
                 "the limit is {} octets for one file, 1 GiB for all",
-                self.environment.limits.file_size
+                self.environment.limits.max_file_size
             ))),
         }
         file

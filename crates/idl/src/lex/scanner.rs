@@ -362,7 +362,7 @@ impl<'t> Scanner<'t> {
 
 impl ScanFindings {
     fn report(&mut self, diagnostic: Diagnostic) {
-        if !self.skipping && self.diagnostics.len() < crate::diagnostic::Diagnostics::LIMIT {
+        if !self.skipping && self.diagnostics.len() < crate::diagnostic::Diagnostics::MAX_PER_SEVERITY {
             self.diagnostics.push(diagnostic);
         }
     }

@@ -4,7 +4,7 @@ use super::types::TypePosition;
 use super::{ParseResult, Parser, ReportedError};
 use crate::ast::{
     AnnotationMember, AnnotationType, Arm, BitmaskFlag, Bitset, BitsetField, CaseLabel, Declaration,
-    DeclarationKind as Kind, Enum, Flavor, ForwardKind, Member, Struct, Union, ValueFlavor,
+    DeclarationKind as Kind, Enum, ForwardKind, InterfaceFlavor, Member, Struct, Union, ValueFlavor,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
@@ -95,10 +95,10 @@ impl Parser<'_> {
                     .module(first_token)
                     .map(|kind| kind.map(|kind| Declaration { kind, annotations, first_token }));
             }
-            (Some(K::Interface), EnclosingBody::Module) => self.interface(Flavor::Remote)?,
+            (Some(K::Interface), EnclosingBody::Module) => self.interface(InterfaceFlavor::Remote)?,
             (Some(K::Local), EnclosingBody::Module) => {
                 self.bump();
-                self.interface(Flavor::Local)?
+                self.interface(InterfaceFlavor::Local)?
             }
             (Some(K::Abstract | K::Custom), EnclosingBody::Module)
                 if self.ahead(1).is_some_and(|next| next.text.keyword() == Some(K::Eventtype)) =>
@@ -114,7 +114,7 @@ impl Parser<'_> {
             }
             (Some(K::Abstract), EnclosingBody::Module) => {
                 self.bump();
-                self.interface(Flavor::Abstract)?
+                self.interface(InterfaceFlavor::Abstract)?
             }
             (Some(K::Custom), EnclosingBody::Module) => {
                 self.bump();
@@ -206,7 +206,7 @@ impl Parser<'_> {
         let events = |declaration: &Declaration| {
             matches!(declaration.kind, Kind::EnterFile | Kind::LeaveFile | Kind::Pragma(..))
         };
-        if body.iter().all(events) && self.diagnostics.errors() == 0 {
+        if body.iter().all(events) && self.diagnostics.error_count() == 0 {
             self.report(Diagnostic::error(name.span, "a module cannot be empty").label("nothing is declared in it"));
         }
         self.end_of("a module")?;
@@ -259,7 +259,7 @@ impl Parser<'_> {
 
     /// Parses members up to the closing brace. The returned flag is true if a member is faulty.
     fn members(&mut self) -> ParseResult<(Vec<Member>, bool, Span)> {
-        let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.errors());
+        let (mut members, mut faulty, before) = (Vec::new(), false, self.diagnostics.error_count());
         let open = self.open_body()?;
         while !self.is(P::CloseBrace) && !self.is_at_end() {
             match self.struct_member() {
@@ -271,7 +271,7 @@ impl Parser<'_> {
             }
         }
         let end = self.close_body(open)?;
-        Ok((members, faulty || self.diagnostics.errors() > before, end))
+        Ok((members, faulty || self.diagnostics.error_count() > before, end))
     }
 
     fn struct_member(&mut self) -> ParseResult<Member> {
@@ -309,7 +309,7 @@ impl Parser<'_> {
             }
         }
         let end = self.close_body(open)?;
-        if arms.is_empty() && self.diagnostics.errors() == 0 {
+        if arms.is_empty() && self.diagnostics.error_count() == 0 {
             self.report(Diagnostic::error(name.span, "a union needs a member"));
         }
         Ok(Kind::Union(Union { name, discriminator, arms, end }))
@@ -342,7 +342,7 @@ impl Parser<'_> {
     pub(super) fn enum_declaration(&mut self) -> ParseResult<Kind> {
         self.bump();
         let name = self.name("the name of the enumeration")?;
-        let before = self.diagnostics.errors();
+        let before = self.diagnostics.error_count();
         let open = self.open_body()?;
         let mut enumerators = Vec::new();
         while !self.is(P::CloseBrace) {
@@ -369,7 +369,7 @@ impl Parser<'_> {
                 );
             }
         }
-        if enumerators.is_empty() && self.diagnostics.errors() == before {
+        if enumerators.is_empty() && self.diagnostics.error_count() == before {
             self.report(Diagnostic::error(name.span, "an enumeration needs an enumerator"));
         }
         self.close_body(open)?;

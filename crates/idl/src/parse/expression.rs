@@ -1,7 +1,7 @@
 //! Parsing of constant expressions.
 
 use super::{ParseResult, Parser, literal};
-use crate::ast::{Binary, Expression, ExpressionKind, Unary};
+use crate::ast::{BinaryOperator, Expression, ExpressionKind, UnaryOperator};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
@@ -40,19 +40,19 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn operator(&self) -> Option<(Binary, u8)> {
+    fn operator(&self) -> Option<(BinaryOperator, u8)> {
         let TokenKind::Punctuation(mark) = self.token().kind else { return None };
         Some(match mark {
-            P::Bar => (Binary::Or, 0),
-            P::Caret => (Binary::Xor, 1),
-            P::Ampersand => (Binary::And, 2),
-            P::LessLess => (Binary::ShiftLeft, 3),
-            P::GreaterGreater if self.angles < 2 => (Binary::ShiftRight, 3),
-            P::Plus => (Binary::Add, 4),
-            P::Minus => (Binary::Subtract, 4),
-            P::Star => (Binary::Multiply, 5),
-            P::Slash => (Binary::Divide, 5),
-            P::Percent => (Binary::Remainder, 5),
+            P::Bar => (BinaryOperator::Or, 0),
+            P::Caret => (BinaryOperator::Xor, 1),
+            P::Ampersand => (BinaryOperator::And, 2),
+            P::LessLess => (BinaryOperator::ShiftLeft, 3),
+            P::GreaterGreater if self.angles < 2 => (BinaryOperator::ShiftRight, 3),
+            P::Plus => (BinaryOperator::Add, 4),
+            P::Minus => (BinaryOperator::Subtract, 4),
+            P::Star => (BinaryOperator::Multiply, 5),
+            P::Slash => (BinaryOperator::Divide, 5),
+            P::Percent => (BinaryOperator::Remainder, 5),
             _ => return None,
         })
     }
@@ -60,9 +60,9 @@ impl Parser<'_> {
     fn unary(&mut self) -> ParseResult<Expression> {
         let token = self.token();
         let operator = match token.kind {
-            TokenKind::Punctuation(P::Minus) => Unary::Minus,
-            TokenKind::Punctuation(P::Plus) => Unary::Plus,
-            TokenKind::Punctuation(P::Tilde) => Unary::Complement,
+            TokenKind::Punctuation(P::Minus) => UnaryOperator::Minus,
+            TokenKind::Punctuation(P::Plus) => UnaryOperator::Plus,
+            TokenKind::Punctuation(P::Tilde) => UnaryOperator::Complement,
             _ => return self.primary(),
         };
         self.bump();

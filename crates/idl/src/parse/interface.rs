@@ -4,15 +4,15 @@ use super::declaration::EnclosingBody;
 use super::types::TypePosition;
 use super::{ParseResult, Parser};
 use crate::ast::{
-    Attribute, DeclarationKind as Kind, Direction, Flavor, Interface, OperationDeclaration, Parameter, ScopedName,
-    State, ValueDeclaration, ValueFlavor,
+    Attribute, DeclarationKind as Kind, Direction, Interface, InterfaceFlavor, OperationDeclaration, Parameter,
+    ScopedName, StateMember, ValueDeclaration, ValueFlavor,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::symbol::Keyword as K;
 
 impl Parser<'_> {
-    pub(super) fn interface(&mut self, flavor: Flavor) -> ParseResult<Kind> {
+    pub(super) fn interface(&mut self, flavor: InterfaceFlavor) -> ParseResult<Kind> {
         if self.take_keyword(K::Interface).is_none() {
             return self.expected("`interface`");
         }
@@ -104,7 +104,7 @@ impl Parser<'_> {
                     let message = "an abstract value type has no state";
                     self.report(Diagnostic::error(span.to(self.before()), message).label("state"));
                 }
-                Ok(Kind::State(State { public, ty, declarators }))
+                Ok(Kind::State(StateMember { public, ty, declarators }))
             }
             (Some(K::Factory), Some(flavor)) => {
                 let span = self.bump().span;
@@ -177,7 +177,7 @@ impl Parser<'_> {
         Ok(Kind::Operation(OperationDeclaration { oneway, result, name, parameters, raises, context }))
     }
 
-    fn context_name(&mut self) -> ParseResult<crate::ast::Text> {
+    fn context_name(&mut self) -> ParseResult<crate::ast::StringLiteral> {
         let text = self.string("the name of a property in quotes")?;
         let name = text.value.strip_suffix('*').unwrap_or(&text.value);
         let letters = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'.';
@@ -251,9 +251,10 @@ impl Parser<'_> {
     }
 
     /// Reports a `raises`, `getraises` or `setraises` that this attribute cannot have, and suggests
-    /// the right one.
+    /// the right clause.
     fn misplaced_raises(&mut self, readonly: bool, word: K) {
-        let both = "write `getraises (..)` for the exceptions of reading, then `setraises (..)` for the exceptions of setting";
+        let both =
+            "write `getraises (..)` for the exceptions of reading, then `setraises (..)` for the exceptions of setting";
         let (message, help) = match (readonly, word) {
             (true, K::Getraises) => ("a read-only attribute has `raises`", "write `raises` instead of `getraises`"),
             (true, K::Setraises) => {

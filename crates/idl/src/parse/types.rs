@@ -1,7 +1,7 @@
 //! Parsing of types and declarators.
 
 use super::{ParseResult, Parser, ReportedError};
-use crate::ast::{Basic, Declaration, Declarator, Type, TypeKind};
+use crate::ast::{BasicType, Declaration, Declarator, Type, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, TokenKind};
 use crate::source::Span;
@@ -47,7 +47,7 @@ impl Parser<'_> {
                 let message = "a type cannot be defined here";
                 return self.fail(Diagnostic::error(ty.span, message).help("define it earlier, and use its name here"));
             }
-            TypeKind::Basic(Basic::Void) if position != At::Result => {
+            TypeKind::Basic(BasicType::Void) if position != At::Result => {
                 return self.fail(
                     Diagnostic::error(ty.span, "`void` is not a type").note("only an operation can have no result"),
                 );
@@ -88,32 +88,32 @@ impl Parser<'_> {
             return self.inline();
         }
         let simple = match word {
-            K::Void => Basic::Void,
-            K::Short | K::Int16 => Basic::Short,
-            K::Int32 => Basic::Long,
-            K::Int64 => Basic::LongLong,
-            K::Int8 => Basic::Int8,
-            K::Uint8 => Basic::UInt8,
-            K::Uint16 => Basic::UShort,
-            K::Uint32 => Basic::ULong,
-            K::Uint64 => Basic::ULongLong,
-            K::Float => Basic::Float,
-            K::Double => Basic::Double,
-            K::Char => Basic::Char,
-            K::Wchar => Basic::WChar,
-            K::Boolean => Basic::Boolean,
-            K::Octet => Basic::Octet,
-            K::Any => Basic::Any,
-            K::Object => Basic::Object,
-            K::ValueBase => Basic::ValueBase,
+            K::Void => BasicType::Void,
+            K::Short | K::Int16 => BasicType::Short,
+            K::Int32 => BasicType::Long,
+            K::Int64 => BasicType::LongLong,
+            K::Int8 => BasicType::Int8,
+            K::Uint8 => BasicType::UInt8,
+            K::Uint16 => BasicType::UShort,
+            K::Uint32 => BasicType::ULong,
+            K::Uint64 => BasicType::ULongLong,
+            K::Float => BasicType::Float,
+            K::Double => BasicType::Double,
+            K::Char => BasicType::Char,
+            K::Wchar => BasicType::WChar,
+            K::Boolean => BasicType::Boolean,
+            K::Octet => BasicType::Octet,
+            K::Any => BasicType::Any,
+            K::Object => BasicType::Object,
+            K::ValueBase => BasicType::ValueBase,
             K::Long => {
                 self.bump();
                 return basic(if self.take_keyword(K::Long).is_some() {
-                    Basic::LongLong
+                    BasicType::LongLong
                 } else if self.take_keyword(K::Double).is_some() {
-                    Basic::LongDouble
+                    BasicType::LongDouble
                 } else {
-                    Basic::Long
+                    BasicType::Long
                 });
             }
             K::Unsigned => return self.unsigned(),
@@ -163,13 +163,14 @@ impl Parser<'_> {
     fn unsigned(&mut self) -> ParseResult<TypeKind> {
         self.bump();
         if self.take_keyword(K::Short).is_some() {
-            return Ok(TypeKind::Basic(Basic::UShort));
+            return Ok(TypeKind::Basic(BasicType::UShort));
         }
         if self.take_keyword(K::Long).is_none() {
             let token = self.token();
             if token.kind == TokenKind::Identifier && matches!(self.symbols.text(token.text), "int" | "char") {
                 let (found, int) = (self.found(), self.symbols.text(token.text) == "int");
-                let (wanted, basic) = if int { ("unsigned long", Basic::ULong) } else { ("octet", Basic::Octet) };
+                let (wanted, basic) =
+                    if int { ("unsigned long", BasicType::ULong) } else { ("octet", BasicType::Octet) };
                 self.bump();
                 let diagnostic = Diagnostic::error(token.span, format!("{found} cannot be `unsigned` in IDL"));
                 self.report(diagnostic.help(format!("write `{wanted}`")));
@@ -178,7 +179,7 @@ impl Parser<'_> {
             return self.expected("`short` or `long`");
         }
         let long = self.take_keyword(K::Long).is_some();
-        Ok(TypeKind::Basic(if long { Basic::ULongLong } else { Basic::ULong }))
+        Ok(TypeKind::Basic(if long { BasicType::ULongLong } else { BasicType::ULong }))
     }
 
     fn inline(&mut self) -> ParseResult<TypeKind> {
@@ -260,7 +261,7 @@ impl Parser<'_> {
         let name = self.name(what)?;
         let mut dimensions = Vec::new();
         while self.take(P::OpenBracket).is_some() {
-            if dimensions.len() >= self.limits.nesting {
+            if dimensions.len() >= self.limits.max_nesting {
                 return self.fail(Diagnostic::error(self.token().span, "the array has too many dimensions"));
             }
             dimensions.push(self.expression()?);

@@ -3,7 +3,7 @@
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult, ScopeItem};
-use crate::ast::{Annotation, AnnotationType, Basic, Declaration, Expression, Name};
+use crate::ast::{Annotation, AnnotationType, BasicType, Declaration, Expression, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
@@ -171,5 +171,5 @@ impl DeclarationResolver<'_> {
 }
 
 fn is_any(ty: &Type) -> bool {
-    *ty == Type::Basic(Basic::Any)
+    *ty == Type::Basic(BasicType::Any)
 }

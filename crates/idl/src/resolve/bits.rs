@@ -2,7 +2,7 @@
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ScopeItem};
-use crate::ast::{self, Annotation, Basic, Declaration, Name};
+use crate::ast::{self, Annotation, BasicType, Declaration, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
@@ -127,11 +127,11 @@ impl DeclarationResolver<'_> {
     /// Checks that the type of a bit field can hold the bits of the field.
     fn check_field(&mut self, ty: &Type, width: u32, span: Span) {
         let room = match self.model.resolved(ty) {
-            Type::Basic(Basic::Boolean) => 1,
-            Type::Basic(Basic::Octet | Basic::Int8 | Basic::UInt8) => 8,
-            Type::Basic(Basic::Short | Basic::UShort) => 16,
-            Type::Basic(Basic::Long | Basic::ULong) => 32,
-            Type::Basic(Basic::LongLong | Basic::ULongLong) => 64,
+            Type::Basic(BasicType::Boolean) => 1,
+            Type::Basic(BasicType::Octet | BasicType::Int8 | BasicType::UInt8) => 8,
+            Type::Basic(BasicType::Short | BasicType::UShort) => 16,
+            Type::Basic(BasicType::Long | BasicType::ULong) => 32,
+            Type::Basic(BasicType::LongLong | BasicType::ULongLong) => 64,
             Type::Faulty => return,
             _ => 0,
         };

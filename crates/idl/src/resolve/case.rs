@@ -9,7 +9,7 @@ use crate::source::Span;
 use crate::symbol::SymbolMap;
 
 impl DeclarationResolver<'_> {
-    /// Warns about names in one scope, including inherited ones, that differ only in case.
+    /// Warns about names in one scope, inherited names included, that differ only in case.
     pub(super) fn check_case(&mut self) {
         if !self.symbols.is_case_sensitive() {
             return;
@@ -44,7 +44,7 @@ impl DeclarationResolver<'_> {
         names.filter(|name| name.span != Span::default()).collect()
     }
 
-    /// Warns if an earlier parameter of the operation differs from this one only in case.
+    /// Warns if the name of an earlier parameter of the operation differs from `name` only in case.
     pub(super) fn check_case_of_parameter(&mut self, name: Name, parameters: &[Parameter]) {
         if !self.symbols.is_case_sensitive() {
             return;

@@ -1,7 +1,7 @@
 //! Evaluation of constant expressions by the typing rules of CORBA 3.10.2.
 
-use super::{DeclarationResolver, DeclarationSite, Found, ReportedError, ResolveResult, ScopeItem, decimal};
-use crate::ast::{Basic, Binary, Expression, ExpressionKind as E, Unary};
+use super::{DeclarationResolver, DeclarationSite, LookUpResult, ReportedError, ResolveResult, ScopeItem, decimal};
+use crate::ast::{BasicType, BinaryOperator, Expression, ExpressionKind as E, UnaryOperator};
 use crate::binary128::Binary128;
 use crate::diagnostic::Diagnostic;
 use crate::model::{ConstantValue as V, DefinitionId, DefinitionKind, Type};
@@ -16,7 +16,7 @@ enum RequiredType {
         name: &'static str,
     },
     Float {
-        kind: Basic,
+        kind: BasicType,
     },
     Fixed(Option<(u8, u8)>),
     Boolean,
@@ -155,12 +155,12 @@ impl DeclarationResolver<'_> {
             (V::Float(number), RequiredType::Float { kind }) => {
                 // A value that rounds to the largest number of the type is still in range.
                 #[expect(clippy::cast_possible_truncation, reason = "the cast tests whether the value fits")]
-                let fits = number.is_finite() && (kind != Basic::Float || (*number as f32).is_finite());
+                let fits = number.is_finite() && (kind != BasicType::Float || (*number as f32).is_finite());
                 if !fits {
                     let name = kind.text();
                     return self.fail(Diagnostic::error(span, format!("the value does not fit `{name}`")));
                 }
-                if kind == Basic::Float {
+                if kind == BasicType::Float {
                     // A constant of type `float` has the rounded value wherever it is used.
                     #[expect(clippy::cast_possible_truncation, reason = "the value of a `float` is rounded to one")]
                     let value = f64::from(*number as f32);
@@ -230,7 +230,7 @@ impl DeclarationResolver<'_> {
                 _ => self.mismatch(span, "an integer", target),
             },
             E::Float(value, long) => match target {
-                RequiredType::Float { kind: Basic::LongDouble } => Ok(V::LongDouble(*long)),
+                RequiredType::Float { kind: BasicType::LongDouble } => Ok(V::LongDouble(*long)),
                 RequiredType::Float { kind } if !value.is_finite() => {
                     let message = format!("the value does not fit `{}`", kind.text());
                     self.fail(Diagnostic::error(span, message))
@@ -300,7 +300,7 @@ impl DeclarationResolver<'_> {
             DefinitionKind::Constant(ty, value) => {
                 let wide = match self.model.resolved(ty) {
                     Type::String(wide, _) => *wide,
-                    Type::Basic(basic) => *basic == Basic::WChar,
+                    Type::Basic(basic) => *basic == BasicType::WChar,
                     _ => false,
                 };
                 let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
@@ -308,10 +308,10 @@ impl DeclarationResolver<'_> {
                     (V::Integer(_), RequiredType::Integer { .. })
                     | (V::Fixed(..), RequiredType::Fixed(_))
                     | (V::Boolean(_), RequiredType::Boolean) => return Ok(value),
-                    (V::Float(number), RequiredType::Float { kind: Basic::LongDouble }) => {
+                    (V::Float(number), RequiredType::Float { kind: BasicType::LongDouble }) => {
                         return Ok(V::LongDouble(Binary128::of_double(*number)));
                     }
-                    (V::LongDouble(_), RequiredType::Float { kind: Basic::LongDouble })
+                    (V::LongDouble(_), RequiredType::Float { kind: BasicType::LongDouble })
                     | (V::Float(_), RequiredType::Float { .. }) => {
                         return Ok(value);
                     }
@@ -364,7 +364,7 @@ impl DeclarationResolver<'_> {
         let (RequiredType::Label(of), [single], false) = (target, name.parts.as_slice(), name.absolute) else {
             return None;
         };
-        if !matches!(self.find_outwards(single.symbol, at.scope), (Found::Nothing, _)) {
+        if !matches!(self.find_outwards(single.symbol, at.scope), (LookUpResult::Nothing, _)) {
             return None;
         }
         let around = self.model.get(of).parent.and_then(|parent| self.scope_of(parent))?;
@@ -384,14 +384,14 @@ impl DeclarationResolver<'_> {
         Some(id)
     }
 
-    fn unary(&mut self, operator: Unary, value: V, span: Span, target: RequiredType) -> ResolveResult<V> {
+    fn unary(&mut self, operator: UnaryOperator, value: V, span: Span, target: RequiredType) -> ResolveResult<V> {
         match (operator, value) {
-            (Unary::Plus, value @ (V::Integer(_) | V::Float(_) | V::LongDouble(_) | V::Fixed(..))) => Ok(value),
-            (Unary::Minus, V::Integer(value)) => self.in_range(value.checked_neg(), span),
-            (Unary::Minus, V::Float(value)) => Ok(V::Float(-value)),
-            (Unary::Minus, V::LongDouble(value)) => Ok(V::LongDouble(value.negated())),
-            (Unary::Minus, V::Fixed(digits, scale)) => Ok(V::Fixed(-digits, scale)),
-            (Unary::Complement, V::Integer(value)) => match target {
+            (UnaryOperator::Plus, value @ (V::Integer(_) | V::Float(_) | V::LongDouble(_) | V::Fixed(..))) => Ok(value),
+            (UnaryOperator::Minus, V::Integer(value)) => self.in_range(value.checked_neg(), span),
+            (UnaryOperator::Minus, V::Float(value)) => Ok(V::Float(-value)),
+            (UnaryOperator::Minus, V::LongDouble(value)) => Ok(V::LongDouble(value.negated())),
+            (UnaryOperator::Minus, V::Fixed(digits, scale)) => Ok(V::Fixed(-digits, scale)),
+            (UnaryOperator::Complement, V::Integer(value)) => match target {
                 RequiredType::Integer { signed: false, .. } if value >= 0 => {
                     self.in_range(Some(target.range().1 - value), span)
                 }
@@ -420,7 +420,7 @@ impl DeclarationResolver<'_> {
 
     fn binary(
         &mut self,
-        operator: Binary,
+        operator: BinaryOperator,
         operands: (V, V),
         spans: (Span, Span),
         target: RequiredType,
@@ -430,25 +430,25 @@ impl DeclarationResolver<'_> {
             (V::Integer(left), V::Integer(right)) => self.integers(operator, left, right, spans),
             (V::Float(left), V::Float(right)) => {
                 let value = match operator {
-                    Binary::Add => left + right,
-                    Binary::Subtract => left - right,
-                    Binary::Multiply => left * right,
-                    Binary::Divide if right == 0.0 => {
+                    BinaryOperator::Add => left + right,
+                    BinaryOperator::Subtract => left - right,
+                    BinaryOperator::Multiply => left * right,
+                    BinaryOperator::Divide if right == 0.0 => {
                         return self.fail(Diagnostic::error(right_span, "division by zero"));
                     }
-                    Binary::Divide => left / right,
+                    BinaryOperator::Divide => left / right,
                     _ => return self.no_operator(span, target),
                 };
                 self.finite(V::Float(value), value.is_finite(), span, target)
             }
-            (V::LongDouble(_), V::LongDouble(right)) if operator == Binary::Divide && right.is_zero() => {
+            (V::LongDouble(_), V::LongDouble(right)) if operator == BinaryOperator::Divide && right.is_zero() => {
                 self.fail(Diagnostic::error(right_span, "division by zero"))
             }
             (V::LongDouble(left), V::LongDouble(right)) => match Binary128::apply(operator, left, right) {
                 Some(value) => self.finite(V::LongDouble(value), value.is_finite(), span, target),
                 None => self.no_operator(span, target),
             },
-            (V::Fixed(..), V::Fixed(0, _)) if operator == Binary::Divide => {
+            (V::Fixed(..), V::Fixed(0, _)) if operator == BinaryOperator::Divide => {
                 self.fail(Diagnostic::error(right_span, "division by zero"))
             }
             (V::Fixed(left, left_scale), V::Fixed(right, right_scale)) => {
@@ -475,63 +475,63 @@ impl DeclarationResolver<'_> {
 
     fn integers(
         &mut self,
-        operator: Binary,
+        operator: BinaryOperator,
         left: i128,
         right: i128,
         (span, right_span): (Span, Span),
     ) -> ResolveResult<V> {
         let shift = u32::try_from(right).ok().filter(|shift| *shift < 64);
         let value = match operator {
-            Binary::Or => Some(left | right),
-            Binary::Xor => Some(left ^ right),
-            Binary::And => Some(left & right),
-            Binary::ShiftLeft | Binary::ShiftRight => match shift {
+            BinaryOperator::Or => Some(left | right),
+            BinaryOperator::Xor => Some(left ^ right),
+            BinaryOperator::And => Some(left & right),
+            BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight => match shift {
                 // A shift to the left drops bits beyond 64 bits.
-                Some(shift) if operator == Binary::ShiftLeft && left >= 0 => {
+                Some(shift) if operator == BinaryOperator::ShiftLeft && left >= 0 => {
                     Some((left << shift) & i128::from(u64::MAX))
                 }
-                Some(shift) if operator == Binary::ShiftLeft => Some(left << shift),
+                Some(shift) if operator == BinaryOperator::ShiftLeft => Some(left << shift),
                 Some(shift) => Some(left >> shift),
                 None => {
                     return self
                         .fail(Diagnostic::error(right_span, format!("a shift is by 0 to 63 bits, not {right}")));
                 }
             },
-            Binary::Add => left.checked_add(right),
-            Binary::Subtract => left.checked_sub(right),
-            Binary::Multiply => left.checked_mul(right),
-            Binary::Divide | Binary::Remainder if right == 0 => {
+            BinaryOperator::Add => left.checked_add(right),
+            BinaryOperator::Subtract => left.checked_sub(right),
+            BinaryOperator::Multiply => left.checked_mul(right),
+            BinaryOperator::Divide | BinaryOperator::Remainder if right == 0 => {
                 return self.fail(Diagnostic::error(right_span, "division by zero"));
             }
-            Binary::Divide => left.checked_div(right),
-            Binary::Remainder => left.checked_rem(right),
+            BinaryOperator::Divide => left.checked_div(right),
+            BinaryOperator::Remainder => left.checked_rem(right),
         };
         self.in_range(value, span)
     }
 }
 
-fn basic_target(basic: Basic) -> Option<RequiredType> {
+fn basic_target(basic: BasicType) -> Option<RequiredType> {
     let integer = |bits, signed| Some(RequiredType::Integer { bits, signed, name: basic.text() });
     match basic {
-        Basic::Short => integer(16, true),
-        Basic::UShort => integer(16, false),
-        Basic::Long => integer(32, true),
-        Basic::ULong => integer(32, false),
-        Basic::LongLong => integer(64, true),
-        Basic::ULongLong => integer(64, false),
-        Basic::Int8 => integer(8, true),
-        Basic::Octet | Basic::UInt8 => integer(8, false),
+        BasicType::Short => integer(16, true),
+        BasicType::UShort => integer(16, false),
+        BasicType::Long => integer(32, true),
+        BasicType::ULong => integer(32, false),
+        BasicType::LongLong => integer(64, true),
+        BasicType::ULongLong => integer(64, false),
+        BasicType::Int8 => integer(8, true),
+        BasicType::Octet | BasicType::UInt8 => integer(8, false),
 
-        Basic::Float | Basic::Double | Basic::LongDouble => Some(RequiredType::Float { kind: basic }),
-        Basic::Char => Some(RequiredType::Character { wide: false }),
-        Basic::WChar => Some(RequiredType::Character { wide: true }),
-        Basic::Boolean => Some(RequiredType::Boolean),
-        Basic::Void | Basic::Any | Basic::Object | Basic::ValueBase => None,
+        BasicType::Float | BasicType::Double | BasicType::LongDouble => Some(RequiredType::Float { kind: basic }),
+        BasicType::Char => Some(RequiredType::Character { wide: false }),
+        BasicType::WChar => Some(RequiredType::Character { wide: true }),
+        BasicType::Boolean => Some(RequiredType::Boolean),
+        BasicType::Void | BasicType::Any | BasicType::Object | BasicType::ValueBase => None,
     }
 }
 
 /// Converts an integer to a floating-point value.
-fn integer_as(number: i128, kind: Basic) -> V {
+fn integer_as(number: i128, kind: BasicType) -> V {
     let long = Binary128::of_integer(number);
-    if kind == Basic::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }
+    if kind == BasicType::LongDouble { V::LongDouble(long) } else { V::Float(long.to_double()) }
 }

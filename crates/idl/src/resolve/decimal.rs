@@ -3,7 +3,7 @@
 //! Results are computed exactly and then truncated to 31 digits, with at most 31 digits after the
 //! point. `Decimal` of the runtime gives the same results.
 
-use crate::ast::Binary;
+use crate::ast::BinaryOperator;
 
 /// Maximum number of digits, in total and after the point.
 const MOST: usize = 31;
@@ -13,12 +13,16 @@ pub(super) type FixedConstant = (i128, u32);
 
 /// Applies an operator. Returns `None` for an unsupported operator. Returns `Some(None)` for a
 /// division by zero, and for a result whose whole part has more than 31 digits.
-pub(super) fn apply(operator: Binary, left: FixedConstant, right: FixedConstant) -> Option<Option<FixedConstant>> {
+pub(super) fn apply(
+    operator: BinaryOperator,
+    left: FixedConstant,
+    right: FixedConstant,
+) -> Option<Option<FixedConstant>> {
     Some(match operator {
-        Binary::Add => sum(left, right),
-        Binary::Subtract => sum(left, (-right.0, right.1)),
-        Binary::Multiply => product(left, right),
-        Binary::Divide => quotient(left, right),
+        BinaryOperator::Add => sum(left, right),
+        BinaryOperator::Subtract => sum(left, (-right.0, right.1)),
+        BinaryOperator::Multiply => product(left, right),
+        BinaryOperator::Divide => quotient(left, right),
         _ => return None,
     })
 }
@@ -138,7 +142,7 @@ fn cut(mut digits: Vec<u8>, scale: u32, minus: bool) -> Option<FixedConstant> {
 #[cfg(test)]
 mod tests {
     use super::apply;
-    use crate::ast::Binary as B;
+    use crate::ast::BinaryOperator as B;
 
     #[test]
     fn small_numbers_have_exact_results() {

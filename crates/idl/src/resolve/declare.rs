@@ -2,7 +2,7 @@
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
-use crate::ast::{self, Basic, CaseLabel, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Name};
+use crate::ast::{self, BasicType, CaseLabel, Declaration, DeclarationKind, Declarator, Expression, ForwardKind, Name};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Annotation, Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Struct, Type, Union};
 use crate::source::Span;
@@ -191,8 +191,8 @@ impl DeclarationResolver<'_> {
         self.announced.push((id, name.span));
     }
 
-    /// Finds the forward declaration that this definition completes, and changes its location to
-    /// that of the definition.
+    /// Finds the forward declaration that this definition completes, and sets the location of the
+    /// definition.
     fn fulfil(
         &mut self,
         name: Name,
@@ -290,10 +290,10 @@ impl DeclarationResolver<'_> {
             DefinitionKind::Bitset(bitset) => bitset.base,
             _ => None,
         };
-        if std::iter::successors(Some(base), |id| next(*id)).count() <= self.limits.bases {
+        if std::iter::successors(Some(base), |id| next(*id)).count() <= self.limits.max_bases {
             return Some(base);
         }
-        let message = format!("this inherits from more than the limit of {}", self.limits.bases);
+        let message = format!("this inherits from more than the limit of {}", self.limits.max_bases);
         self.report(Diagnostic::error(span, message));
         None
     }
@@ -411,7 +411,7 @@ impl DeclarationResolver<'_> {
     }
 
     fn discriminator(&mut self, written: &ast::Type, at: DeclarationSite) -> Type {
-        use Basic as B;
+        use BasicType as B;
         let ty = self.ty(written, at);
         let fits = match self.model.resolved(&ty) {
             Type::Basic(basic) => {
@@ -478,8 +478,8 @@ impl DeclarationResolver<'_> {
     fn check_default_reachable(&mut self, discriminator: &Type, seen: &UsedCaseLabels) {
         let Some(span) = seen.default else { return };
         let all = match self.model.resolved(discriminator) {
-            Type::Basic(Basic::Boolean) => 2,
-            Type::Basic(Basic::Octet | Basic::Char | Basic::Int8 | Basic::UInt8) => 256,
+            Type::Basic(BasicType::Boolean) => 2,
+            Type::Basic(BasicType::Octet | BasicType::Char | BasicType::Int8 | BasicType::UInt8) => 256,
             Type::Named(id) => match &self.model.get(*id).kind {
                 DefinitionKind::Enum(enumerators) => enumerators.len(),
                 _ => return,

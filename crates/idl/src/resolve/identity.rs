@@ -2,7 +2,7 @@
 //! 10.7.5, 3.15).
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
-use crate::ast::{Name, ScopedName, Text};
+use crate::ast::{Name, ScopedName, StringLiteral};
 use crate::diagnostic::Diagnostic;
 use crate::lex::token::{Punctuation as P, Token, TokenKind};
 use crate::model::{DefinitionId, DefinitionKind, Model};
@@ -146,7 +146,7 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    pub(super) fn type_id(&mut self, name: &ScopedName, id: &Text, at: DeclarationSite) {
+    pub(super) fn type_id(&mut self, name: &ScopedName, id: &StringLiteral, at: DeclarationSite) {
         let Ok(definition) = self.look_up(name, at.scope, false) else { return };
         if let Some((_, first)) = self.model.get(definition).identity.given().and_then(|given| given.id.clone()) {
             let message = format!("{} gets a second repository id", self.described(definition));
@@ -156,7 +156,7 @@ impl DeclarationResolver<'_> {
         self.set_id(definition, id.value.clone(), id.span);
     }
 
-    pub(super) fn type_prefix(&mut self, name: &ScopedName, prefix: &Text, at: DeclarationSite) {
+    pub(super) fn type_prefix(&mut self, name: &ScopedName, prefix: &StringLiteral, at: DeclarationSite) {
         if name.parts.is_empty() {
             match self.model.file_prefixes.get(&self.file) {
                 Some((known, _)) if *known == prefix.value => {}
@@ -225,7 +225,7 @@ impl DeclarationResolver<'_> {
                 self.prefix
             );
             // A module's id never appears on the wire, and ids of its members use the prefix in
-            // force at their declaration. So another prefix is only a warning.
+            // force at their declaration. Another prefix for a module is therefore only a warning.
             let diagnostic = if is_module {
                 Diagnostic::warning(name.span, message).label("declarations here get this prefix")
             } else {

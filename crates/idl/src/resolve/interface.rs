@@ -1,7 +1,7 @@
 //! Resolution of interfaces: their bases, and conflicts between inherited members.
 
 use super::{DeclarationResolver, DeclarationSite, Inherited, ScopeItem};
-use crate::ast::{self, Declaration, Flavor, Name, ScopedName};
+use crate::ast::{self, Declaration, InterfaceFlavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, DefinitionKind, Interface};
 use crate::source::Span;
@@ -10,7 +10,7 @@ use crate::symbol::{Symbol, SymbolMap};
 impl DeclarationResolver<'_> {
     pub(super) fn interface_forward(
         &mut self,
-        flavor: Flavor,
+        flavor: InterfaceFlavor,
         name: Name,
         declaration: &Declaration,
         at: DeclarationSite,
@@ -27,29 +27,29 @@ impl DeclarationResolver<'_> {
 
     fn new_interface(
         &mut self,
-        flavor: Flavor,
+        flavor: InterfaceFlavor,
         name: Name,
         declaration: &Declaration,
         at: DeclarationSite,
     ) -> DefinitionId {
         let interface = Interface { flavor, defined: false, bases: Vec::new(), members: Vec::new() };
         let id = self.add(at, name, declaration.first_token, DefinitionKind::Interface(interface));
-        self.model.get_mut(id).local = flavor == Flavor::Local;
+        self.model.get_mut(id).local = flavor == InterfaceFlavor::Local;
         self.declare(at.scope, name, ScopeItem::Definition(id));
         self.list(at, id);
         self.announced.push((id, name.span));
         id
     }
 
-    fn check_flavor(&mut self, id: DefinitionId, flavor: Flavor, span: Span) {
+    fn check_flavor(&mut self, id: DefinitionId, flavor: InterfaceFlavor, span: Span) {
         let DefinitionKind::Interface(interface) = &self.model.get(id).kind else { return };
         if interface.flavor == flavor {
             return;
         }
         let word = |flavor| match flavor {
-            Flavor::Remote => "neither abstract nor local",
-            Flavor::Local => "local",
-            Flavor::Abstract => "abstract",
+            InterfaceFlavor::Remote => "neither abstract nor local",
+            InterfaceFlavor::Local => "local",
+            InterfaceFlavor::Abstract => "abstract",
         };
         let message =
             format!("{} is {} here and {} elsewhere", self.described(id), word(flavor), word(interface.flavor));
@@ -95,11 +95,11 @@ impl DeclarationResolver<'_> {
     /// Refuses an interface or value type with too many bases, and clears its bases.
     pub(super) fn check_bases(&mut self, id: DefinitionId, name: Name) {
         let count = self.model.all_bases(id).len();
-        if count <= self.limits.bases {
+        if count <= self.limits.max_bases {
             return;
         }
         let message =
-            format!("{} inherits from {count}, more than the limit of {}", self.described(id), self.limits.bases);
+            format!("{} inherits from {count}, more than the limit of {}", self.described(id), self.limits.max_bases);
         self.report(Diagnostic::error(name.span, message));
         match &mut self.model.get_mut(id).kind {
             DefinitionKind::Interface(interface) => interface.bases.clear(),
@@ -114,17 +114,22 @@ impl DeclarationResolver<'_> {
         for base in self.model.all_bases(id) {
             self.own_operations(base, |_, _| count += 1);
         }
-        if count > self.limits.operations {
+        if count > self.limits.max_operations {
             let message = format!(
                 "{} has {count} operations, more than the limit of {}",
                 self.described(id),
-                self.limits.operations
+                self.limits.max_operations
             );
             self.report(Diagnostic::error(name.span, message));
         }
     }
 
-    fn interface_bases(&mut self, names: &[ScopedName], flavor: Flavor, at: DeclarationSite) -> Vec<DefinitionId> {
+    fn interface_bases(
+        &mut self,
+        names: &[ScopedName],
+        flavor: InterfaceFlavor,
+        at: DeclarationSite,
+    ) -> Vec<DefinitionId> {
         let mut bases: Vec<DefinitionId> = Vec::new();
         for name in names {
             let Ok(mut id) = self.look_up(name, at.scope, false) else { continue };
@@ -156,12 +161,12 @@ impl DeclarationResolver<'_> {
                 self.report(Diagnostic::error(name.span, message).help("leave it out here"));
                 continue;
             }
-            if flavor == Flavor::Abstract && base_flavor != Flavor::Abstract {
+            if flavor == InterfaceFlavor::Abstract && base_flavor != InterfaceFlavor::Abstract {
                 let (what, place) = described(self);
                 let message = format!("an abstract interface cannot inherit from {what}, which is not abstract");
                 self.report(Diagnostic::error(name.span, message).related(place, "declared here"));
             }
-            if flavor != Flavor::Local && base_flavor == Flavor::Local {
+            if flavor != InterfaceFlavor::Local && base_flavor == InterfaceFlavor::Local {
                 let (what, place) = described(self);
                 let message = format!("{what} is local: an interface that inherits from it must be local too");
                 self.report(

@@ -1,7 +1,7 @@
 //! Resolution of operations and attributes.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
-use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName};
+use crate::ast::{self, Declaration, Direction, InterfaceFlavor, Name, ScopedName};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Annotation, Attribute, DefinitionId, DefinitionKind, OperationDeclaration, Parameter, Type};
 use crate::source::Span;
@@ -49,7 +49,7 @@ impl DeclarationResolver<'_> {
     }
 
     fn check_oneway(&mut self, oneway: Span, operation: &ast::OperationDeclaration) {
-        let (what, span) = if !matches!(operation.result.kind, ast::TypeKind::Basic(ast::Basic::Void)) {
+        let (what, span) = if !matches!(operation.result.kind, ast::TypeKind::Basic(ast::BasicType::Void)) {
             ("a result", operation.result.span)
         } else if let Some(parameter) =
             operation.parameters.iter().find(|parameter| parameter.direction.0 != Direction::In)
@@ -133,7 +133,7 @@ impl DeclarationResolver<'_> {
     pub(super) fn check_remote(&mut self, ty: &Type, span: Span, at: DeclarationSite) {
         let Some(parent) = at.parent else { return };
         let remote = match &self.model.get(parent).kind {
-            DefinitionKind::Interface(interface) => interface.flavor != Flavor::Local,
+            DefinitionKind::Interface(interface) => interface.flavor != InterfaceFlavor::Local,
             _ => false,
         };
         if !remote {
@@ -147,7 +147,9 @@ impl DeclarationResolver<'_> {
             let owner = self.described(parent);
             let message = format!("a local type cannot be used in {owner}, whose objects may be in another process");
             self.report(
-                Diagnostic::error(span, message).label("local").help("write `local interface` if all objects are local"),
+                Diagnostic::error(span, message)
+                    .label("local")
+                    .help("write `local interface` if all objects are local"),
             );
         }
         if let Some(native) = native.filter(|native| !self.is_of_the_orb(*native)) {

@@ -2,7 +2,7 @@
 //! on which they have an effect.
 
 use super::{DeclarationResolver, DeclarationSite};
-use crate::ast::{Annotation, Basic, DeclarationKind, Expression, ExpressionKind};
+use crate::ast::{Annotation, BasicType, DeclarationKind, Expression, ExpressionKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::Type;
 
@@ -151,8 +151,8 @@ impl DeclarationResolver<'_> {
 
     fn check_standard_argument(&mut self, value: &Expression, takes: Takes, at: DeclarationSite) {
         let ty = match takes {
-            Takes::Number => Type::Basic(Basic::ULong),
-            Takes::Boolean => Type::Basic(Basic::Boolean),
+            Takes::Number => Type::Basic(BasicType::ULong),
+            Takes::Boolean => Type::Basic(BasicType::Boolean),
             Takes::Text => Type::String(false, None),
             Takes::Word if !matches!(value.kind, ExpressionKind::Named(_)) => {
                 return self.report(Diagnostic::error(value.span, "this annotation takes a word"));

@@ -2,7 +2,7 @@
 
 use super::standard::AnnotatedItem;
 use super::{DeclarationResolver, DeclarationSite, ReportedError, ResolveResult};
-use crate::ast::{self, Basic, DeclarationKind, Declarator, Expression, TypeKind};
+use crate::ast::{self, BasicType, DeclarationKind, Declarator, Expression, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, DefinitionKind, Type};
 use crate::source::Span;
@@ -104,8 +104,8 @@ impl DeclarationResolver<'_> {
             }
         }
         let array = Type::Array(Box::new(ty.clone()), dimensions);
-        if self.elements(&array) > self.limits.array_elements {
-            let message = format!("the array has more than {} elements", self.limits.array_elements);
+        if self.elements(&array) > self.limits.max_array_elements {
+            let message = format!("the array has more than {} elements", self.limits.max_array_elements);
             self.report(Diagnostic::error(declarator.name.span, message));
             return Type::Faulty;
         }
@@ -127,9 +127,10 @@ impl DeclarationResolver<'_> {
     /// Records the number of elements of a structure or union. Refuses a type with too many
     /// elements.
     pub(super) fn set_elements(&mut self, id: DefinitionId, elements: u64) {
-        let most = self.limits.array_elements;
+        let most = self.limits.max_array_elements;
         if elements > most {
-            let message = format!("{} has more than {most} elements, including those of its arrays", self.described(id));
+            let message =
+                format!("{} has more than {most} elements, including those of its arrays", self.described(id));
             let diagnostic = Diagnostic::error(self.model.get(id).span, message);
             self.report(diagnostic.help("make one of its members a sequence"));
         }
@@ -202,6 +203,6 @@ impl DeclarationResolver<'_> {
     }
 
     pub(super) fn is_void(ty: &Type) -> bool {
-        *ty == Type::Basic(Basic::Void)
+        *ty == Type::Basic(BasicType::Void)
     }
 }

@@ -1,7 +1,7 @@
 //! Explanations of names that were not found: the source may mean a later declaration, or a
 //! declaration in another scope. This step runs after all declarations are known.
 
-use super::{DeclarationResolver, Found, Name, ScopeId};
+use super::{DeclarationResolver, LookUpResult, Name, ScopeId};
 use crate::ast::ScopedName;
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, DefinitionKind};
@@ -14,7 +14,7 @@ impl DeclarationResolver<'_> {
         for (name, scope) in std::mem::take(&mut self.unknown) {
             let Some(first) = name.parts.first().copied() else { continue };
             let message = self.not_declared(first);
-            if let (Found::One(id, _), _) = self.find_outwards(first.symbol, scope) {
+            if let (LookUpResult::One(id, _), _) = self.find_outwards(first.symbol, scope) {
                 let place = self.model.get(id).span;
                 let after = |span: Span| span.start > first.span.start;
                 if after(place) {

@@ -1,7 +1,7 @@
 //! Resolution of value types: their bases, the interfaces that they support, and their state.
 
 use super::{DeclarationResolver, DeclarationSite, ScopeItem};
-use crate::ast::{self, Declaration, Direction, Flavor, Name, ScopedName, ValueFlavor};
+use crate::ast::{self, Declaration, Direction, InterfaceFlavor, Name, ScopedName, ValueFlavor};
 use crate::diagnostic::Diagnostic;
 use crate::model::{DefinitionId, DefinitionKind, OperationDeclaration, Type, ValueDeclaration};
 
@@ -178,7 +178,7 @@ impl DeclarationResolver<'_> {
                     self.report(Diagnostic::error(name.span, message).help("leave it out here"));
                 }
                 DefinitionKind::Interface(interface) if interface.defined => {
-                    if interface.flavor != Flavor::Abstract {
+                    if interface.flavor != InterfaceFlavor::Abstract {
                         if let Some(first) = concrete {
                             let message = "a value type supports at most one interface that is not abstract";
                             self.report(
@@ -204,7 +204,7 @@ impl DeclarationResolver<'_> {
     /// derived from that interface.
     fn check_supported(&mut self, value: &ast::ValueDeclaration, bases: &[DefinitionId], supports: &[DefinitionId]) {
         let concrete = |resolver: &Self, ids: &[DefinitionId]| {
-            ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != Flavor::Abstract))
+            ids.iter().copied().find(|id| matches!(&resolver.model.get(*id).kind, DefinitionKind::Interface(known) if known.flavor != InterfaceFlavor::Abstract))
         };
         let Some(own) = concrete(self, supports) else { return };
         let mut at = bases.first().copied();
@@ -234,7 +234,7 @@ impl DeclarationResolver<'_> {
         self.check_complete(&boxed, ty.span, None);
         self.check_no_native(&boxed, ty.span);
         self.model.get_mut(id).local = self.is_local(&boxed);
-        if *self.model.resolved(&boxed) == Type::Basic(ast::Basic::ValueBase) {
+        if *self.model.resolved(&boxed) == Type::Basic(ast::BasicType::ValueBase) {
             self.report(Diagnostic::error(ty.span, "`ValueBase` cannot be boxed: it is a value already"));
         }
         if let Some(of) = self.model.resolved_definition(&boxed)
@@ -246,7 +246,7 @@ impl DeclarationResolver<'_> {
         self.model.get_mut(id).kind = DefinitionKind::ValueBox(boxed);
     }
 
-    pub(super) fn state(&mut self, state: &ast::State, declaration: &Declaration, at: DeclarationSite) {
+    pub(super) fn state(&mut self, state: &ast::StateMember, declaration: &Declaration, at: DeclarationSite) {
         let mut members = Vec::new();
         self.members(&state.ty, &state.declarators, declaration.first_token, at, &mut members);
         let Some(parent) = at.parent else { return };

@@ -5,7 +5,7 @@
 
 use super::Generator;
 use super::writer::CodeLine;
-use crate::ast::{Basic, Flavor};
+use crate::ast::{BasicType, InterfaceFlavor};
 use crate::model::{DefinitionKind, Type};
 
 /// A Rust expression whose value is encoded.
@@ -84,13 +84,13 @@ impl Handle {
 impl Generator<'_> {
     fn handle_of(&self, ty: &Type) -> Option<Handle> {
         match self.model().resolved(ty) {
-            Type::Basic(Basic::Object) => Some(Handle::Reference),
-            Type::Basic(Basic::ValueBase) => Some(Handle::Value),
+            Type::Basic(BasicType::Object) => Some(Handle::Reference),
+            Type::Basic(BasicType::ValueBase) => Some(Handle::Value),
             Type::Named(id) => match &self.model().get(*id).kind {
                 DefinitionKind::Interface(interface) => Some(match interface.flavor {
-                    Flavor::Remote => Handle::Reference,
-                    Flavor::Local => Handle::Local,
-                    Flavor::Abstract => Handle::Abstract,
+                    InterfaceFlavor::Remote => Handle::Reference,
+                    InterfaceFlavor::Local => Handle::Local,
+                    InterfaceFlavor::Abstract => Handle::Abstract,
                 }),
                 DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => Some(Handle::Value),
                 DefinitionKind::Native if !self.is_type_code(ty) => Some(Handle::Local),
@@ -103,7 +103,7 @@ impl Generator<'_> {
     /// Returns true if parameters are passed by value.
     fn is_by_value(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
-            Type::Basic(basic) => *basic != Basic::Any && self.handle_of(ty).is_none(),
+            Type::Basic(basic) => *basic != BasicType::Any && self.handle_of(ty).is_none(),
             Type::Fixed(..) => true,
             Type::Named(id) => {
                 matches!(
@@ -120,19 +120,19 @@ impl Generator<'_> {
     fn call_of(&self, ty: &Type) -> Option<&'static str> {
         let Type::Basic(basic) = self.model().resolved(ty) else { return None };
         Some(match basic {
-            Basic::Short => "i16",
-            Basic::UShort => "u16",
-            Basic::Long => "i32",
-            Basic::ULong => "u32",
-            Basic::LongLong => "i64",
-            Basic::ULongLong => "u64",
-            Basic::Int8 => "i8",
-            Basic::UInt8 | Basic::Octet => "u8",
-            Basic::Float => "f32",
-            Basic::Double => "f64",
-            Basic::Boolean => "bool",
-            Basic::Char => "char",
-            Basic::WChar => "wchar",
+            BasicType::Short => "i16",
+            BasicType::UShort => "u16",
+            BasicType::Long => "i32",
+            BasicType::ULong => "u32",
+            BasicType::LongLong => "i64",
+            BasicType::ULongLong => "u64",
+            BasicType::Int8 => "i8",
+            BasicType::UInt8 | BasicType::Octet => "u8",
+            BasicType::Float => "f32",
+            BasicType::Double => "f64",
+            BasicType::Boolean => "bool",
+            BasicType::Char => "char",
+            BasicType::WChar => "wchar",
             _ => return None,
         })
     }
@@ -148,7 +148,7 @@ impl Generator<'_> {
             return false;
         }
         match self.model().resolved(ty) {
-            Type::Basic(basic) => !matches!(basic, Basic::Char | Basic::WChar),
+            Type::Basic(basic) => !matches!(basic, BasicType::Char | BasicType::WChar),
             Type::String(wide, bound) => !wide && bound.is_none(),
             Type::Sequence(element, bound) => bound.is_none() && self.has_cdr(element),
             Type::Array(element, _) => self.has_cdr(element),
@@ -378,13 +378,13 @@ impl Generator<'_> {
             ("let mut map = Vec::new();", "map.push((key, value));")
         };
         lines.push(CodeLine::plain(make));
-        lines.push(CodeLine::plain(format!("{d}.enter()?;")));
+        lines.push(CodeLine::plain(format!("{d}.enter_nesting()?;")));
         lines.push(CodeLine::Open("for _ in 0..len {".to_owned()));
         lines.extend(self.decode_into(&pair.0, "key", d));
         lines.extend(self.decode_into(&pair.1, "value", d));
         lines.push(CodeLine::plain(add));
         lines.push(CodeLine::Close("}".to_owned()));
-        lines.push(CodeLine::plain(format!("{d}.leave();")));
+        lines.push(CodeLine::plain(format!("{d}.leave_nesting();")));
         DecodingCode::Block(lines, "map".to_owned())
     }
 
@@ -482,7 +482,7 @@ impl Generator<'_> {
                 ])
             }
             Type::Sequence(element, bound) if self.is_plain(element) => {
-                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_plain(len)?;")])
+                lent(vec![self.read_length(element, *bound, d), format!("let {name} = {d}.read_bulk(len)?;")])
             }
             Type::Sequence(element, bound) if self.is_lent(element) => {
                 let reader = self.element_reader(element);

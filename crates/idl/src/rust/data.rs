@@ -5,7 +5,7 @@ use super::names::{escaped, free, is_reference, snake, upper_camel};
 use super::path::Part;
 use super::writer::{CodeLine, CodeWriter};
 use super::{Generator, LintedItem};
-use crate::ast::Basic;
+use crate::ast::BasicType;
 use crate::binary128::Binary128;
 use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Struct, Type, Union};
 use std::collections::HashSet;
@@ -39,7 +39,7 @@ impl Generator<'_> {
                 .zip(&fields)
                 .map(|(member, field)| format!("{field}: {}", self.owned(&member.ty)))
                 .collect();
-            return self.macro_call("plain", &name, &parts, out);
+            return self.macro_call("bulk_cdr", &name, &parts, out);
         }
         let mut body = Vec::new();
         for (member, field) in members.iter().zip(&fields) {
@@ -358,8 +358,8 @@ impl Generator<'_> {
                 }
             }
         }
-        let exhaustive =
-            self.covers_all(union) && !matches!(self.model().resolved(&union.discriminator), Type::Basic(Basic::Char));
+        let exhaustive = self.covers_all(union)
+            && !matches!(self.model().resolved(&union.discriminator), Type::Basic(BasicType::Char));
         if !catches_all && !exhaustive {
             let error = self.runtime("CdrError");
             out.line(&format!("_ => Err({error}::BadDiscriminator),"));
@@ -373,9 +373,9 @@ impl Generator<'_> {
     fn covers_all(&self, union: &Union) -> bool {
         let labels = union.arms.iter().map(|arm| arm.labels.len()).sum::<usize>();
         match self.model().resolved(&union.discriminator) {
-            Type::Basic(Basic::Boolean) => labels == 2,
-            Type::Basic(Basic::Char | Basic::Octet | Basic::Int8 | Basic::UInt8) => labels == 256,
-            Type::Basic(Basic::Short | Basic::UShort) => labels == 65_536,
+            Type::Basic(BasicType::Boolean) => labels == 2,
+            Type::Basic(BasicType::Char | BasicType::Octet | BasicType::Int8 | BasicType::UInt8) => labels == 256,
+            Type::Basic(BasicType::Short | BasicType::UShort) => labels == 65_536,
             Type::Named(id) => match &self.model().get(*id).kind {
                 DefinitionKind::Enum(enumerators) => labels == enumerators.len(),
                 _ => false,
@@ -435,7 +435,7 @@ impl Generator<'_> {
         let resolved = self.model().resolved(ty).clone();
         let (of, single) = match &resolved {
             Type::String(..) => ("&str".to_owned(), false),
-            Type::Basic(Basic::Float) => (self.owned(ty), true),
+            Type::Basic(BasicType::Float) => (self.owned(ty), true),
             Type::FixedConstant => (self.fixed_of(value), false),
             _ => (self.owned(ty), false),
         };

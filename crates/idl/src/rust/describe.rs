@@ -3,7 +3,7 @@
 
 use super::Generator;
 use super::writer::CodeWriter;
-use crate::ast::{Basic, Flavor, ValueFlavor};
+use crate::ast::{BasicType, InterfaceFlavor, ValueFlavor};
 use crate::model::{Arm, ConstantValue, DefinitionId, DefinitionKind, Member, Type, Union, ValueDeclaration};
 
 impl Generator<'_> {
@@ -13,11 +13,11 @@ impl Generator<'_> {
         let kind = &self.model().get(id).kind;
         let head = format!("{:?}, {:?}", self.repository_id(id), self.text(self.model().get(id).name));
         let own = match kind {
-            DefinitionKind::Interface(interface) if interface.flavor == Flavor::Remote => {
+            DefinitionKind::Interface(interface) if interface.flavor == InterfaceFlavor::Remote => {
                 let reference = self.names.reference.get(&id).cloned().unwrap_or_default();
                 format!(" for reference {reference}")
             }
-            DefinitionKind::Interface(interface) if interface.flavor == Flavor::Abstract => {
+            DefinitionKind::Interface(interface) if interface.flavor == InterfaceFlavor::Abstract => {
                 format!(" for value dyn {}", self.name(id))
             }
             DefinitionKind::Value(value) if value.flavor == ValueFlavor::Abstract => {
@@ -48,9 +48,9 @@ impl Generator<'_> {
             DefinitionKind::ValueBox(ty) => (format!("value_box({head}, {})", self.described(ty)), Vec::new()),
             DefinitionKind::Interface(interface) => {
                 let call = match interface.flavor {
-                    Flavor::Remote => "interface",
-                    Flavor::Local => "local_interface",
-                    Flavor::Abstract => "abstract_interface",
+                    InterfaceFlavor::Remote => "interface",
+                    InterfaceFlavor::Local => "local_interface",
+                    InterfaceFlavor::Abstract => "abstract_interface",
                 };
                 (format!("{call}({head})"), Vec::new())
             }
@@ -200,25 +200,25 @@ fn bits_described(bits: u32) -> &'static str {
     }
 }
 
-fn basic_described(basic: Basic) -> &'static str {
+fn basic_described(basic: BasicType) -> &'static str {
     match basic {
-        Basic::Void => "VOID",
-        Basic::Short => "SHORT",
-        Basic::UShort => "USHORT",
-        Basic::Long => "LONG",
-        Basic::ULong => "ULONG",
-        Basic::LongLong => "LONG_LONG",
-        Basic::ULongLong => "ULONG_LONG",
+        BasicType::Void => "VOID",
+        BasicType::Short => "SHORT",
+        BasicType::UShort => "USHORT",
+        BasicType::Long => "LONG",
+        BasicType::ULong => "ULONG",
+        BasicType::LongLong => "LONG_LONG",
+        BasicType::ULongLong => "ULONG_LONG",
         // CORBA has no TypeCodes for 8-bit integers.
-        Basic::Int8 | Basic::UInt8 | Basic::Octet => "OCTET",
-        Basic::Float => "FLOAT",
-        Basic::Double => "DOUBLE",
-        Basic::LongDouble => "LONG_DOUBLE",
-        Basic::Char => "CHAR",
-        Basic::WChar => "WCHAR",
-        Basic::Boolean => "BOOLEAN",
-        Basic::Any => "ANY",
-        Basic::Object => "OBJECT",
-        Basic::ValueBase => "VALUE_BASE",
+        BasicType::Int8 | BasicType::UInt8 | BasicType::Octet => "OCTET",
+        BasicType::Float => "FLOAT",
+        BasicType::Double => "DOUBLE",
+        BasicType::LongDouble => "LONG_DOUBLE",
+        BasicType::Char => "CHAR",
+        BasicType::WChar => "WCHAR",
+        BasicType::Boolean => "BOOLEAN",
+        BasicType::Any => "ANY",
+        BasicType::Object => "OBJECT",
+        BasicType::ValueBase => "VALUE_BASE",
     }
 }

@@ -3,7 +3,7 @@
 use super::names::{escaped, free, screaming, snake};
 use super::writer::CodeWriter;
 use super::{Generator, LintedItem};
-use crate::ast::Basic;
+use crate::ast::BasicType;
 use crate::model::{Bitmask, Bitset, BitsetField, DefinitionId, Type};
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl Generator<'_> {
     fn field_type(&mut self, field: &BitsetField) -> String {
         match &field.ty {
             Some(ty) => self.owned(ty),
-            None if field.width == 1 => self.owned(&Type::Basic(Basic::Boolean)),
+            None if field.width == 1 => self.owned(&Type::Basic(BasicType::Boolean)),
             None => number(field.width.into()).to_owned(),
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct External {
     modules: HashMap<DefinitionId, String>,
     /// Rust paths of the definitions in mapped files, except modules.
     files: HashMap<DefinitionId, String>,
-    /// All mapped definitions, including nested ones.
+    /// All mapped definitions, nested definitions included.
     all: HashSet<DefinitionId>,
 }
 

@@ -7,7 +7,7 @@ use super::names::{escaped, free, snake};
 use super::path::Part;
 use super::writer::{CodeLine, CodeWriter};
 use super::{Generator, LintedItem};
-use crate::ast::{Direction, Flavor};
+use crate::ast::{Direction, InterfaceFlavor};
 use crate::model::{DefinitionId, DefinitionKind, Interface, Parameter, Type};
 use std::collections::HashSet;
 
@@ -133,7 +133,7 @@ impl Generator<'_> {
 
     pub(super) fn interface(&mut self, id: DefinitionId, interface: &Interface, out: &mut CodeWriter) {
         let calls = self.calls(&interface.members);
-        if interface.flavor == Flavor::Local {
+        if interface.flavor == InterfaceFlavor::Local {
             return self.local_interface(id, interface, &calls, out);
         }
         if !interface.defined {
@@ -142,7 +142,7 @@ impl Generator<'_> {
         self.servant_trait(id, interface, &calls, out);
         self.reference(id, interface, &calls, out);
         self.skeleton(id, interface, &calls, out);
-        if interface.flavor == Flavor::Abstract {
+        if interface.flavor == InterfaceFlavor::Abstract {
             let (name, reference) = (self.name(id), self.names.reference[&id].clone());
             let (object, either) = (self.object_name(id), self.runtime("Abstract"));
             out.gap();

@@ -1,7 +1,7 @@
 //! Rust names of definitions: IDL names in Rust's conventions, with keywords escaped and collisions
 //! resolved.
 
-use crate::ast::{Flavor, ValueFlavor};
+use crate::ast::{InterfaceFlavor, ValueFlavor};
 use crate::model::{DefinitionId, DefinitionKind, Model};
 use crate::source::Span;
 use crate::symbol::Symbols;
@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 /// The Rust names of all definitions.
 #[derive(Debug, Default)]
 pub(super) struct RustNames {
-    /// The names of modules, types, traits, constants, enumerators and operations. The name of an
-    /// attribute is that of its getter.
+    /// The names of modules, types, traits, constants, enumerators and operations. For an
+    /// attribute, the name of its getter.
     pub(super) item: HashMap<DefinitionId, String>,
     pub(super) setter: HashMap<DefinitionId, String>,
     /// The reference type of an interface or value.
@@ -91,7 +91,7 @@ impl RustNames {
                 DefinitionKind::Interface(interface) => {
                     let camel = upper_camel(text);
                     self.reference.insert(*id, free(camel.clone() + "Ref", &mut taken));
-                    if interface.flavor == Flavor::Abstract {
+                    if interface.flavor == InterfaceFlavor::Abstract {
                         self.object.insert(*id, free(camel.clone() + "ObjectRef", &mut taken));
                     }
                     self.skeleton.insert(*id, free(camel + "Skeleton", &mut taken));
@@ -135,7 +135,7 @@ impl RustNames {
             };
             let own: &[&str] = match &model.get(id).kind {
                 DefinitionKind::Value(_) => &["state", "marshal", "implementation", "implementation_of"],
-                DefinitionKind::Interface(interface) if interface.flavor == Flavor::Local => &["local"],
+                DefinitionKind::Interface(interface) if interface.flavor == InterfaceFlavor::Local => &["local"],
                 _ => &["servant", "servant_of"],
             };
             let mut taken: HashSet<String> = own.iter().copied().map(str::to_owned).collect();

@@ -2,7 +2,7 @@
 
 use super::Generator;
 use super::names::is_reference;
-use crate::ast::{Basic, Flavor};
+use crate::ast::{BasicType, InterfaceFlavor};
 use crate::model::{DefinitionId, DefinitionKind, Type};
 
 /// Arrays of at least this many bytes are boxed.
@@ -10,7 +10,7 @@ const BOXED_FROM: u64 = 4096;
 
 /// Facts about a structure, exception, union, enumeration, bit mask or bit set.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct TypeFacts {
     /// Approximate size in memory, in bytes.
     size: u64,
     /// Minimum size on the wire, in bytes.
@@ -71,25 +71,25 @@ impl Generator<'_> {
         }
     }
 
-    fn basic(&mut self, basic: Basic) -> String {
+    fn basic(&mut self, basic: BasicType) -> String {
         let text = match basic {
-            Basic::Short => "i16",
-            Basic::UShort => "u16",
-            Basic::Long => "i32",
-            Basic::ULong => "u32",
-            Basic::LongLong => "i64",
-            Basic::ULongLong => "u64",
-            Basic::Int8 => "i8",
-            Basic::UInt8 | Basic::Octet => "u8",
-            Basic::Float => "f32",
-            Basic::Double => "f64",
-            Basic::LongDouble => return self.runtime("LongDouble"),
-            Basic::Char | Basic::WChar => "char",
-            Basic::Boolean => "bool",
-            Basic::Object => return format!("Option<{}>", self.runtime("ObjectRef")),
-            Basic::Any => return self.runtime("Any"),
-            Basic::ValueBase => return format!("Option<{}>", self.runtime("AnyValueRef")),
-            Basic::Void => "()",
+            BasicType::Short => "i16",
+            BasicType::UShort => "u16",
+            BasicType::Long => "i32",
+            BasicType::ULong => "u32",
+            BasicType::LongLong => "i64",
+            BasicType::ULongLong => "u64",
+            BasicType::Int8 => "i8",
+            BasicType::UInt8 | BasicType::Octet => "u8",
+            BasicType::Float => "f32",
+            BasicType::Double => "f64",
+            BasicType::LongDouble => return self.runtime("LongDouble"),
+            BasicType::Char | BasicType::WChar => "char",
+            BasicType::Boolean => "bool",
+            BasicType::Object => return format!("Option<{}>", self.runtime("ObjectRef")),
+            BasicType::Any => return self.runtime("Any"),
+            BasicType::ValueBase => return format!("Option<{}>", self.runtime("AnyValueRef")),
+            BasicType::Void => "()",
         };
         text.to_owned()
     }
@@ -108,9 +108,11 @@ impl Generator<'_> {
     pub(super) fn borrowed(&mut self, ty: &Type) -> String {
         let resolved = self.model().resolved(ty).clone();
         match &resolved {
-            Type::Basic(Basic::Object | Basic::ValueBase) => self.owned(&resolved).replacen("Option<", "Option<&", 1),
-            Type::Basic(Basic::LongDouble) => self.runtime("LongDouble"),
-            Type::Basic(Basic::Any) => format!("&{}", self.runtime("Any")),
+            Type::Basic(BasicType::Object | BasicType::ValueBase) => {
+                self.owned(&resolved).replacen("Option<", "Option<&", 1)
+            }
+            Type::Basic(BasicType::LongDouble) => self.runtime("LongDouble"),
+            Type::Basic(BasicType::Any) => format!("&{}", self.runtime("Any")),
             Type::Basic(_) | Type::Fixed(..) => self.owned(ty),
             Type::Map(pair, _) if !self.is_ordered(&pair.0) => {
                 format!("&[({}, {})]", self.owned(&pair.0), self.owned(&pair.1))
@@ -138,7 +140,12 @@ impl Generator<'_> {
         match self.model().resolved(key) {
             Type::Basic(basic) => !matches!(
                 basic,
-                Basic::Float | Basic::Double | Basic::LongDouble | Basic::Any | Basic::Object | Basic::ValueBase
+                BasicType::Float
+                    | BasicType::Double
+                    | BasicType::LongDouble
+                    | BasicType::Any
+                    | BasicType::Object
+                    | BasicType::ValueBase
             ),
             Type::String(..) | Type::Fixed(..) => true,
             Type::Named(id) => {
@@ -152,7 +159,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn is_octet(&self, ty: &Type) -> bool {
-        *self.model().resolved(ty) == Type::Basic(Basic::Octet)
+        *self.model().resolved(ty) == Type::Basic(BasicType::Octet)
     }
 
     pub(super) fn is_string(&self, ty: &Type) -> bool {
@@ -172,11 +179,11 @@ impl Generator<'_> {
     fn size(&self, ty: &Type) -> u64 {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
-                Basic::Octet | Basic::Int8 | Basic::UInt8 | Basic::Boolean => 1,
-                Basic::Short | Basic::UShort => 2,
-                Basic::Long | Basic::ULong | Basic::Float | Basic::Char | Basic::WChar => 4,
-                Basic::LongDouble | Basic::Object => 16,
-                Basic::Any => 80,
+                BasicType::Octet | BasicType::Int8 | BasicType::UInt8 | BasicType::Boolean => 1,
+                BasicType::Short | BasicType::UShort => 2,
+                BasicType::Long | BasicType::ULong | BasicType::Float | BasicType::Char | BasicType::WChar => 4,
+                BasicType::LongDouble | BasicType::Object => 16,
+                BasicType::Any => 80,
                 _ => 8,
             },
             Type::Fixed(..) => 16,
@@ -190,7 +197,7 @@ impl Generator<'_> {
     /// from the arena.
     pub(super) fn is_fixed_size(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
-            Type::Basic(basic) => !matches!(basic, Basic::Any | Basic::Object | Basic::ValueBase),
+            Type::Basic(basic) => !matches!(basic, BasicType::Any | BasicType::Object | BasicType::ValueBase),
             array @ Type::Array(element, _) => !self.is_boxed(array) && self.is_fixed_size(element),
             Type::Fixed(..) => true,
             Type::Named(id) => self.is_copy(*id),
@@ -204,18 +211,18 @@ impl Generator<'_> {
         match self.model().resolved(ty) {
             Type::Basic(basic) => matches!(
                 basic,
-                Basic::Short
-                    | Basic::UShort
-                    | Basic::Long
-                    | Basic::ULong
-                    | Basic::LongLong
-                    | Basic::ULongLong
-                    | Basic::Int8
-                    | Basic::UInt8
-                    | Basic::Octet
-                    | Basic::Float
-                    | Basic::Double
-                    | Basic::Boolean
+                BasicType::Short
+                    | BasicType::UShort
+                    | BasicType::Long
+                    | BasicType::ULong
+                    | BasicType::LongLong
+                    | BasicType::ULongLong
+                    | BasicType::Int8
+                    | BasicType::UInt8
+                    | BasicType::Octet
+                    | BasicType::Float
+                    | BasicType::Double
+                    | BasicType::Boolean
             ),
             array @ Type::Array(element, _) => !self.is_boxed(array) && self.is_plain(element),
             Type::Named(id) => self.is_plain_definition(*id),
@@ -282,7 +289,9 @@ impl Generator<'_> {
 
     pub(super) fn is_standard_type(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
-            Type::Basic(basic) => !matches!(basic, Basic::LongDouble | Basic::Any | Basic::Object | Basic::ValueBase),
+            Type::Basic(basic) => {
+                !matches!(basic, BasicType::LongDouble | BasicType::Any | BasicType::Object | BasicType::ValueBase)
+            }
             Type::String(..) => true,
             Type::Sequence(element, _) => !self.is_octet(element) && self.is_standard_type(element),
             Type::Array(element, dimensions) => {
@@ -303,7 +312,9 @@ impl Generator<'_> {
 
     fn is_exact_type(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
-            Type::Basic(basic) => !matches!(basic, Basic::Float | Basic::Double | Basic::LongDouble | Basic::Any),
+            Type::Basic(basic) => {
+                !matches!(basic, BasicType::Float | BasicType::Double | BasicType::LongDouble | BasicType::Any)
+            }
             Type::Array(element, _) | Type::Sequence(element, _) => self.is_exact_type(element),
             Type::Map(pair, _) => self.is_exact_type(&pair.0) && self.is_exact_type(&pair.1),
             Type::Named(id) => self.is_exact(*id),
@@ -315,11 +326,11 @@ impl Generator<'_> {
     pub(super) fn least_size(&self, ty: &Type) -> u64 {
         match self.model().resolved(ty) {
             Type::Basic(basic) => match basic {
-                Basic::Short | Basic::UShort => 2,
-                Basic::Long | Basic::ULong | Basic::Float | Basic::Any => 4,
-                Basic::LongLong | Basic::ULongLong | Basic::Double | Basic::Object => 8,
-                Basic::LongDouble => 16,
-                Basic::ValueBase => 4,
+                BasicType::Short | BasicType::UShort => 2,
+                BasicType::Long | BasicType::ULong | BasicType::Float | BasicType::Any => 4,
+                BasicType::LongLong | BasicType::ULongLong | BasicType::Double | BasicType::Object => 8,
+                BasicType::LongDouble => 16,
+                BasicType::ValueBase => 4,
                 _ => 1,
             },
             Type::Fixed(digits, _) => u64::from(digits / 2 + 1),
@@ -331,7 +342,7 @@ impl Generator<'_> {
             Type::Named(_) if self.is_type_code(ty) => 4,
             Type::Named(id) => match &self.model().get(*id).kind {
                 DefinitionKind::Value(_) | DefinitionKind::ValueBox(_) => 4,
-                DefinitionKind::Interface(interface) if interface.flavor == Flavor::Abstract => 5,
+                DefinitionKind::Interface(interface) if interface.flavor == InterfaceFlavor::Abstract => 5,
                 _ => self.facts.get(id).map_or(8, |facts| facts.least),
             },
             _ => 1,
@@ -348,7 +359,7 @@ impl Generator<'_> {
                 DefinitionKind::Bitset(set) => bits(set.bits),
                 _ => continue,
             };
-            let facts = Facts { size, least, copy: true, exact: true, plain: false, default: true, standard: true };
+            let facts = TypeFacts { size, least, copy: true, exact: true, plain: false, default: true, standard: true };
             self.facts.insert(id, facts);
         }
         for id in &model.completed {
@@ -383,7 +394,7 @@ impl Generator<'_> {
                 DefinitionKind::Enum(_) => true,
                 _ => false,
             };
-            self.facts.insert(*id, Facts { size, least, copy, exact: true, plain, default, standard: true });
+            self.facts.insert(*id, TypeFacts { size, least, copy, exact: true, plain, default, standard: true });
         }
         // A sequence may refer to a later type, so the loop repeats until no fact changes.
         let mut changed = true;

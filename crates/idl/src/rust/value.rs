@@ -128,7 +128,7 @@ impl Generator<'_> {
                 DefinitionKind::Value(value) if value.flavor != ValueFlavor::Abstract && value.defined => {
                     kinds.push(self.path_to_trait(ancestor));
                 }
-                DefinitionKind::Interface(interface) if interface.flavor != crate::ast::Flavor::Abstract => {}
+                DefinitionKind::Interface(interface) if interface.flavor != crate::ast::InterfaceFlavor::Abstract => {}
                 _ => kinds.push(format!("dyn {}", self.path_to_trait(ancestor))),
             }
         }
@@ -327,8 +327,8 @@ impl Generator<'_> {
         self.value_of(first).is_some_and(|base| base.flavor != ValueFlavor::Abstract).then_some(first)
     }
 
-    /// Returns all bases and supported interfaces of a value type. Each appears once, nearer ones
-    /// first.
+    /// Returns all bases and supported interfaces of a value type. Each appears once, the nearer
+    /// ones first.
     fn ancestors(&self, id: DefinitionId) -> Vec<DefinitionId> {
         let mut all = self.model().all_bases(id);
         for base in std::iter::once(id).chain(all.clone()) {

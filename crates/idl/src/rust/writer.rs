@@ -1,7 +1,7 @@
 //! Output of Rust code in the format of rustfmt.
 //!
-//! The writer supports only the constructs that generated code contains. A test compares its output
-//! with rustfmt.
+//! The writer supports only the constructs that generated code contains. A test compares the output
+//! with that of rustfmt.
 
 const WIDTH: usize = 100;
 /// Maximum width of a list of arguments on one line.
@@ -163,7 +163,7 @@ impl CodeWriter {
         }
         let last = format!(") {arrow}");
         let indent = (self.indent - 1) * 4;
-        // rustfmt counts the indentation twice when it decides whether the brace of a broken head
+        // rustfmt counts the indentation twice to decide if the brace of a broken function head
         // gets a line of its own.
         let room = if end == ";" { WIDTH } else { WIDTH.saturating_sub(indent) };
         if indent + last.len() <= room {

@@ -74,7 +74,7 @@ impl RequestContexts {
     }
 
     fn set_round_trip(&mut self, data: &[u8], limits: &Limits) {
-        match rt::parse_round_trip(data, limits) {
+        match rt::parse_round_trip_timeout(data, limits) {
             Ok(Some(whole)) => self.shorten(whole),
             Ok(None) => {}
             Err(error) => self.refuse(error),

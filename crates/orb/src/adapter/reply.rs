@@ -34,7 +34,7 @@ pub(super) fn send(
     request_id: u32,
     wait: Wait,
 ) {
-    if giop::finish(reply).is_err() {
+    if giop::finish_message(reply).is_err() {
         connection.close();
         return;
     }

@@ -9,7 +9,7 @@ use corelane_net::Wait;
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::buffer::MAX_HEAP_BYTES;
 use corelane_sys::probe;
-use corelane_wire::cdr::Meter;
+use corelane_wire::cdr::MemoryMeter;
 use corelane_wire::cdr::PathRecorder as _;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::{self, Header, LocateStatus, MessageKind, ReplyStatus, Request, ResponseExpected};
@@ -101,22 +101,22 @@ fn handle_request(
     let code_sets = connection.code_sets(header.version);
     memory.scratch.reset();
     let account = RunningRequest::new(connection.memory_use());
-    let meter = Meter::new(&account);
+    let meter = MemoryMeter::new(&account);
     let fits = octets.len() <= MAX_HEAP_BYTES || meter.charge_existing(octets.len()).is_ok();
     let (values, env): (_, &(dyn Any + Sync)) = (adapter.value_read_state(), adapter.client());
     let arguments = Decoder::new(octets, header.endian)
-        .at(request.body_at)
+        .at_position(request.body_offset)
         .with_version(header.version)
         .with_code_sets(code_sets)
         .with_limits(limits)
         .with_scratch(&memory.scratch)
-        .with_values(&values)
+        .with_value_read_state(&values)
         .with_meter(&meter)
         .with_env(env);
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
     reply.set_code_sets(code_sets);
-    let wanted = request.response;
+    let wanted = request.response_expected;
     let head = Some((header.version, request.request_id));
     let mut call = ServerCall::new(arguments, reply, head, contexts.reply_priority);
     call.arguments().set_fragment_starts(breaks);
@@ -246,7 +246,7 @@ fn describe<'r>(
         operation: request.operation,
         object_key,
         peer: connection.stream.peer(),
-        response_expected: request.response != ResponseExpected::None,
+        response_expected: request.response_expected != ResponseExpected::None,
     }
 }
 
@@ -258,7 +258,7 @@ fn report_unreadable(
     connection: &Connection,
     (operation, arguments): (&[u8], &Decoder<'_>),
     exception: &mut SystemException,
-    meter: &Meter<'_>,
+    meter: &MemoryMeter<'_>,
 ) {
     const SETTING: &str = "ConnectionLimits::max_buffered_bytes";
     if explain_refusal(exception, meter, "the request exceeds the memory limit", SETTING)
@@ -351,7 +351,7 @@ pub(super) fn reject_overloaded(
         return;
     }
     let Ok(request) = Request::parse(octets, header, &adapter.config().limits) else { return };
-    if !request.response.is_expected() {
+    if !request.response_expected.is_expected() {
         return;
     }
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));

@@ -408,7 +408,7 @@ impl ClientConnection {
     }
 
     /// Returns the header of the reply to request `id` if the whole reply has arrived and can be
-    /// read in place. Such a reply is [plain](giop::Reply::plain) and smaller than
+    /// read in place. Such a reply is [plain](giop::Reply::parse_plain_header) and smaller than
     /// [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
@@ -702,7 +702,7 @@ fn is_reply_to(message: &[u8], header: &Header, id: u32, limits: &Limits) -> boo
 pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     let Some(Ok(header)) = unread.first_chunk().map(Header::parse) else { return false };
     let names_id_first = header.kind == MessageKind::LocateReply || header.version.has_giop_1_2_headers();
-    let named = Decoder::new(unread, header.endian).at(Header::LEN).read_u32().ok().filter(|_| names_id_first);
+    let named = Decoder::new(unread, header.endian).at_position(Header::LEN).read_u32().ok().filter(|_| names_id_first);
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }
 

@@ -13,7 +13,7 @@ use corelane_sys::erased::ErasedArc;
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_wire::cdr::ValueReadState;
 #[cfg(all(feature = "any", feature = "valuetype"))]
-use corelane_wire::cdr::{ConvertCustom, LookupType};
+use corelane_wire::cdr::{CustomValueConverter, ValueTypeLookup};
 
 use super::backoff::EndpointBackoff;
 use super::connection::PoolSlot;
@@ -44,8 +44,8 @@ pub(crate) trait UpperLayers: Send + Sync {
 #[cfg(all(feature = "any", feature = "valuetype"))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ValueFunctions {
-    pub(crate) look_up_type: Option<LookupType>,
-    pub(crate) convert_custom: Option<ConvertCustom>,
+    pub(crate) look_up_type: Option<ValueTypeLookup>,
+    pub(crate) convert_custom: Option<CustomValueConverter>,
 }
 
 /// The context of an ORB's calls: the ORB's context, and the connections to servers.

@@ -307,7 +307,7 @@ impl Multiplexed {
             Ok(id) => Ok((id, pending)),
             // The table is full, partly with abandoned requests that the server has not answered.
             // The connection takes no more requests, and the caller uses another connection.
-            Err(_) if requests.waiting.abandoned() > 0 => {
+            Err(_) if requests.waiting.abandoned_count() > 0 => {
                 requests.is_closed = true;
                 Err(RegisterError::Closed)
             }

@@ -216,7 +216,7 @@ impl DynamicRequest {
         }
         let arguments = self.arguments.iter().map(Any::type_code);
         let result = Some(&self.result).filter(|result| result.kind() != Kind::Void);
-        if !arguments.chain(&self.outputs).chain(result).all(|ty| ty.resolved().kind().is_legitimate()) {
+        if !arguments.chain(&self.outputs).chain(result).all(|ty| ty.unaliased().kind().can_be_member()) {
             let illegal = minor::bad_typecode::ILLEGAL_PARAMETER;
             return Err(SystemException::new(SystemExceptionKind::BadTypecode, illegal, Completion::No));
         }

@@ -129,7 +129,7 @@ impl ServerRequest<'_, '_> {
     /// # Errors
     /// BAD_PARAM 21 for a value that is not an exception; BAD_INV_ORDER 9 after a reply.
     pub fn raise(&mut self, exception: &Any) -> Result<(), SystemException> {
-        if exception.type_code().resolved().kind() != Kind::Except {
+        if exception.type_code().unaliased().kind() != Kind::Except {
             return Err(SystemException::new(
                 SystemExceptionKind::BadParam,
                 minor::bad_param::SET_EXCEPTION_WITHOUT_EXCEPTION,

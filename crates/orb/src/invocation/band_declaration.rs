@@ -86,7 +86,8 @@ impl<'r> Invocation<'r, '_, '_> {
             Err(fault) => return Err(call.on_no_reply(route, &mut connection, id, fault.into())),
         };
         if head.status == ReplyStatus::SystemException {
-            let mut body = Decoder::new(octets, header.endian).at(head.body_at).with_version(header.version);
+            let mut body =
+                Decoder::new(octets, header.endian).at_position(head.body_offset).with_version(header.version);
             let exception = SystemException::decode(&mut body).map_err(|error| refuse(error.into()))?;
             if refuses_band(&exception) {
                 return Err(refuse(exception));

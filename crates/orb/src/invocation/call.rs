@@ -10,7 +10,7 @@ use corelane_sys::probe;
 use corelane_wire::codeset::CodeSetContext;
 use corelane_wire::exception::minor;
 use corelane_wire::giop::{
-    self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHead, ResponseExpected,
+    self, AddressingMode, Header, LocateStatus, MessageKind, ReplyStatus, RequestHeader, ResponseExpected,
     ServiceContext, context_id,
 };
 use corelane_wire::ior::Ior;
@@ -147,7 +147,7 @@ const MAX_UNBLOCKED_BYTES: usize = 16 * 1024;
 pub(super) struct ReplyHead {
     pub(super) request_id: u32,
     pub(super) status: ReplyStatus,
-    pub(super) body_at: usize,
+    pub(super) body_offset: usize,
     /// True if the server does not know the object of a LocateRequest.
     is_object_missing: bool,
 }
@@ -161,7 +161,7 @@ impl ReplyHead {
                 Ok(ReplyHead {
                     request_id: reply.request_id,
                     status: reply.status,
-                    body_at: reply.body_at,
+                    body_offset: reply.body_offset,
                     is_object_missing: false,
                 })
             }
@@ -179,7 +179,7 @@ impl ReplyHead {
             LocateStatus::NeedsAddressingMode => ReplyStatus::NeedsAddressingMode,
         };
         let is_object_missing = reply.status == LocateStatus::UnknownObject;
-        Ok(ReplyHead { request_id: reply.request_id, status, body_at: reply.body_at, is_object_missing })
+        Ok(ReplyHead { request_id: reply.request_id, status, body_offset: reply.body_offset, is_object_missing })
     }
 }
 
@@ -382,7 +382,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Delivers a [plain](giop::Reply::plain) reply.
+    /// Delivers a [plain](giop::Reply::parse_plain_header) reply.
     #[inline]
     pub(super) fn deliver(
         &self,
@@ -395,11 +395,11 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         let codec = (header.endian, header.version, own.announced.unwrap_or(route.profile.default_code_sets));
         let Some(results) = results else {
             let body = ReplyBody::InPlace(connection, header.total_len());
-            return Ok(Some(Reply::new(body, self.context, giop::Reply::PLAIN_LEN, codec)));
+            return Ok(Some(Reply::new(body, self.context, giop::Reply::PLAIN_HEADER_LEN, codec)));
         };
         let arrived = ReplyGuard { connection: own, length: header.total_len() };
         let octets = arrived.connection.front_message(arrived.length);
-        read_results(self.context, octets, None, giop::Reply::PLAIN_LEN, codec, results).map(|_| None)
+        read_results(self.context, octets, None, giop::Reply::PLAIN_HEADER_LEN, codec, results).map(|_| None)
     }
 
     /// Passes the call to the driver after the first attempt, on `connection`, has failed.
@@ -538,17 +538,17 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         if says_more || !added.is_empty() || route.addressing != AddressingMode::Key {
             return self.write_extended(encoder, route, id, announce, added);
         }
-        let head = RequestHead {
+        let head = RequestHeader {
             version: route.profile.version,
             request_id: id,
-            response: *response,
+            response_expected: *response,
             target: giop::Target::Key(&route.profile.object_key),
             operation: operation.name().as_bytes(),
             contexts: &[],
         };
         giop::write_request_header(encoder, &head)?;
         arguments(encoder)?;
-        giop::finish(encoder)
+        giop::finish_message(encoder)
     }
 
     /// Writes a message with service contexts or another addressing mode, or a LocateRequest.
@@ -573,16 +573,16 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return giop::write_locate_request(encoder, route.profile.version, id, &target);
         };
         let code_sets = announce.map(|code_sets| CodeSetContext::from(code_sets).data());
-        let range = self.range.map(|(low, high)| wire_rt::range_context(low, high));
+        let range = self.range.map(|(low, high)| wire_rt::encode_range_context(low, high));
         // A request that declares the band of its connection has no priority of its own.
-        let priority = self.priority.map(wire_rt::priority_context);
+        let priority = self.priority.map(wire_rt::encode_priority_context);
         let remaining = match self.due {
             CallDeadline::At(moment) if self.sends_deadline && route.profile.is_ours => {
                 Some(moment.since(clock::now()))
             }
             _ => None,
         };
-        let deadline = remaining.map(wire_rt::deadline_context);
+        let deadline = remaining.map(wire_rt::encode_deadline_context);
         let contexts = ContextList::new([
             context(context_id::CODE_SETS, &code_sets),
             context(context_id::RT_CORBA_PRIORITY, &priority),
@@ -597,17 +597,17 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             all = contexts.as_slice().iter().copied().chain(added).collect();
             &all
         };
-        let head = RequestHead {
+        let head = RequestHeader {
             version: route.profile.version,
             request_id: id,
-            response: *response,
+            response_expected: *response,
             target,
             operation: operation.name().as_bytes(),
             contexts,
         };
         giop::write_request_header(encoder, &head)?;
         arguments(encoder)?;
-        giop::finish(encoder)
+        giop::finish_message(encoder)
     }
 
     /// Reads messages until the reply to the request `id` arrives. `first` is true if the call has
@@ -702,7 +702,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     ) -> AttemptResult<'r> {
         let code_sets = announced.unwrap_or(route.profile.default_code_sets);
         let codec = (header.endian, header.version, code_sets);
-        let reply = Reply::new(body, self.context, head.body_at, codec);
+        let reply = Reply::new(body, self.context, head.body_offset, codec);
         if head.status == ReplyStatus::NoException && !head.is_object_missing {
             Ok(Some(reply))
         } else {

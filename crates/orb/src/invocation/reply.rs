@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use corelane_sys::buffer::MAX_HEAP_BYTES;
-use corelane_wire::cdr::Meter;
+use corelane_wire::cdr::MemoryMeter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
@@ -156,14 +156,14 @@ pub(super) fn read_results<T>(
     let env: &(dyn Any + Sync) = context;
     let values = context.value_read_state();
     let held: &ByteBudget = context.reply_memory();
-    let meter = Meter::new(held);
+    let meter = MemoryMeter::new(held);
     let mut decoder = Decoder::new(octets, endian)
-        .at(position)
+        .at_position(position)
         .with_version(version)
         .with_code_sets(code_sets)
         .with_written_by_server(true)
         .with_limits(&context.config().limits)
-        .with_values(&values)
+        .with_value_read_state(&values)
         .with_meter(&meter)
         .with_env(env);
     if let Some((octets, breaks)) = owned {
@@ -181,7 +181,7 @@ pub(super) fn read_results<T>(
 
 /// Makes the exception for results that cannot be read. `of` is the size of the reply in bytes.
 #[cold]
-fn unreadable_results(error: CdrError, meter: &Meter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
+fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.offset(), trail::place("", decoder));
     match meter.refusal().filter(|_| error == CdrError::MemoryBudgetExceeded) {
         Some(refusal) => {

@@ -11,7 +11,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::{ErasedArc, ErasedRef};
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{PiMutex, Scope};
-use corelane_wire::cdr::Meter;
+use corelane_wire::cdr::MemoryMeter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
 
@@ -284,12 +284,12 @@ fn run_marshalled(
     let (scratch, values) = (Scratch::new(), client.value_read_state());
     let env: &(dyn Any + Sync) = client;
     let account: &ByteBudget = client.reply_memory();
-    let meter = Meter::new(account);
+    let meter = MemoryMeter::new(account);
     let decoder = Decoder::new(request, Endian::NATIVE)
         .with_code_sets(CodeSets::UTF8_UTF16)
         .with_limits(&client.config().limits)
         .with_scratch(&scratch)
-        .with_values(&values)
+        .with_value_read_state(&values)
         .with_meter(&meter)
         .with_env(env);
     let mut reply = Encoder::new();

@@ -32,12 +32,13 @@ pub(crate) fn fault_reply(fault: ProtocolFault, octets: &[u8], limits: &Limits) 
 /// reply.
 fn too_large_reply(octets: &[u8], limits: &Limits) -> Option<Vec<u8>> {
     let header = Header::parse(octets.first_chunk()?).ok().filter(|header| header.kind == MessageKind::Request)?;
-    let request = Request::parse(octets, &header, limits).ok().filter(|request| request.response.is_expected())?;
+    let request =
+        Request::parse(octets, &header, limits).ok().filter(|request| request.response_expected.is_expected())?;
     let mut reply = Encoder::new();
     let status = ReplyStatus::SystemException;
     giop::begin_reply(&mut reply, header.version, request.request_id, status, &[]).ok()?;
     SystemException::new(Kind::ImpLimit, crate::minor::MESSAGE_TOO_LARGE, Completion::No).encode(&mut reply);
-    giop::finish(&mut reply).ok()?;
+    giop::finish_message(&mut reply).ok()?;
     Some(reply.into_buffer())
 }
 

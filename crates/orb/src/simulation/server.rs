@@ -278,14 +278,14 @@ fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Mess
         return false;
     }
     let Ok(request) = giop::Request::parse(octets, header, &Limits::DEFAULT) else { return false };
-    if !matches!(request.target, Target::Key(_)) || !request.response.is_expected() {
+    if !matches!(request.target, Target::Key(_)) || !request.response_expected.is_expected() {
         return false;
     }
     let mut reply = Encoder::new();
     let status = ReplyStatus::NeedsAddressingMode;
     giop::begin_reply(&mut reply, header.version, request.request_id, status, &[]).expect("a reply");
     reply.write_i16(if network.state().random.percent(50) { 1 } else { 2 });
-    giop::finish(&mut reply).expect("a reply");
+    giop::finish_message(&mut reply).expect("a reply");
     let whole: Vec<u8> = reply.slices().collect::<Vec<_>>().concat();
     connection.send(&whole, Wait::Now);
     true

@@ -60,7 +60,7 @@ fn read_in_region(
     expected: &'static str,
     own: Option<&'static ValueInfo>,
 ) -> Result<Option<(RegionLink, u32)>, CdrError> {
-    let space = d.values().ok_or(CdrError::Unsupported)?;
+    let space = d.value_read_state().ok_or(CdrError::Unsupported)?;
     let outermost = space.enclosing_values() == 0;
     let index = match d.read_value_head()? {
         ValueHead::Null => return Ok(None),
@@ -82,12 +82,12 @@ fn read_in_region(
             // The type is set before the state is read, because the state may refer to the value
             // itself.
             region.set_info(start.number, factory.info);
-            d.enter()?;
+            d.enter_nesting()?;
             // A slot is charged twice, because blocks of slots double in size.
             d.charge(2 * ValueRegion::SLOT_SIZE)?;
             let object = factory.read(d)?;
             d.charge(size_of_val(&*object) + BLOCK)?;
-            d.leave();
+            d.leave_nesting();
             d.end_value(&start)?;
             region.define(start.number, factory.info, object);
             start.number
@@ -106,7 +106,7 @@ fn read_in_region(
 const BLOCK: usize = 24;
 
 fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
-    space.store(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
+    space.user_data(|| ValueRegion::open()).downcast().map_err(|_| CdrError::Unsupported)
 }
 
 /// Returns the factory of the first known type in the list, if its values have the wanted type.
@@ -205,7 +205,7 @@ mod tests {
 
     impl TypedValue for Stamp {
         fn value_type() -> TypeCode {
-            TypeCode::described(&STAMP_TYPE)
+            TypeCode::from_description(&STAMP_TYPE)
         }
     }
 
@@ -226,8 +226,10 @@ mod tests {
     fn received(env: &(dyn std::any::Any + Sync)) -> Vec<Any> {
         let (octets, foreign) = message();
         let space = ValueReadState::new().with_functions(FUNCTIONS.look_up_type, FUNCTIONS.convert_custom);
-        let mut d =
-            Decoder::new(&octets, foreign).with_code_sets(CodeSets::UTF8_UTF16).with_values(&space).with_env(env);
+        let mut d = Decoder::new(&octets, foreign)
+            .with_code_sets(CodeSets::UTF8_UTF16)
+            .with_value_read_state(&space)
+            .with_env(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
         assert_eq!((list.len(), d.remaining()), (2, 0));
         list
@@ -274,7 +276,7 @@ mod tests {
             }
             let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
-            let mut d = d.with_values(&space).with_env(orb.core().client());
+            let mut d = d.with_value_read_state(&space).with_env(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
             for any in [first, second, nested.extract::<Any>().unwrap()] {
                 let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();

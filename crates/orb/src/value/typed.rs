@@ -18,7 +18,7 @@ pub trait TypedValue: 'static {
 
 impl TypedValue for ValueBase {
     fn value_type() -> TypeCode {
-        TypeCode::described(description::VALUE_BASE)
+        TypeCode::from_description(description::VALUE_BASE)
     }
 }
 
@@ -40,12 +40,12 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
         // A hostile TypeCode may have an endless chain of bases, so the number of steps is limited.
-        let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.resolved()));
+        let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.unaliased()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())
     }
@@ -76,12 +76,12 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
     }
 
     fn matches_type(type_code: &TypeCode) -> bool {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         is_value(&resolved) || resolved.kind() == Kind::ObjRef || type_code.equivalent(&I::value_type())
     }
 
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         match (resolved.kind(), self) {
             (Kind::ObjRef, Some(Abstract::Object(object))) => write_reference(e, Some(object)),
             (Kind::ObjRef, None) => write_reference::<R>(e, None),
@@ -96,7 +96,7 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
     }
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         if is_value(&resolved) {
             return Ok(read_value(d)?.map(Abstract::Value));
         }

@@ -5,7 +5,7 @@ mod fragments;
 use std::any::Any;
 
 use super::valuetype::Chunks;
-use super::{BORROW_THRESHOLD, CdrError, Endian, Meter, Octets, Primitive, Scratch, ValueReadState, truncated};
+use super::{BORROW_THRESHOLD, CdrError, Endian, MemoryMeter, Octets, Primitive, Scratch, ValueReadState, truncated};
 use super::{PathRecorder, PathStep, ValuePath};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
@@ -13,14 +13,14 @@ use crate::limits::Limits;
 use fragments::FragmentMap;
 
 /// Number of bytes that an allocator may add to each block, for its header and by rounding up.
-const BLOCK: usize = 24;
+const BLOCK_OVERHEAD: usize = 24;
 
 static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 
 /// Reads CDR from one whole message or encapsulation, whose first byte is the alignment origin.
 ///
 /// Results borrow from the message for `'m`, or from the [`Scratch`] if they need conversion. A
-/// clone continues from the same position, independently.
+/// clone of a decoder begins at the same position and is independent.
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
@@ -31,7 +31,7 @@ pub struct Decoder<'m> {
     owner: Option<&'m Octets>,
     env: Option<&'m (dyn Any + Sync)>,
     values: Option<&'m ValueReadState>,
-    meter: Option<&'m Meter<'m>>,
+    meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
     /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
     fragments: FragmentMap<'m>,
@@ -95,14 +95,14 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::EmptyEncapsulation`].
     pub fn for_encapsulation(bytes: &'m [u8]) -> Result<Decoder<'m>, CdrError> {
         let order = bytes.first().ok_or(CdrError::EmptyEncapsulation)?;
-        Ok(Decoder::new(bytes, Endian::from_flag(*order)).at(1))
+        Ok(Decoder::new(bytes, Endian::from_flag(*order)).at_position(1))
     }
 
     /// Moves to a position in bytes from the alignment origin. A position past the end means the
     /// end. Call this method before [`with_fragment_starts`](Decoder::with_fragment_starts).
     #[must_use]
     #[inline]
-    pub fn at(mut self, position: usize) -> Decoder<'m> {
+    pub fn at_position(mut self, position: usize) -> Decoder<'m> {
         self.rest = self.bytes.get(position..).unwrap_or_default();
         self
     }
@@ -161,7 +161,7 @@ impl<'m> Decoder<'m> {
     /// value can be read.
     #[must_use]
     #[inline]
-    pub fn with_values(mut self, values: &'m ValueReadState) -> Decoder<'m> {
+    pub fn with_value_read_state(mut self, values: &'m ValueReadState) -> Decoder<'m> {
         self.values = Some(values);
         self
     }
@@ -170,13 +170,13 @@ impl<'m> Decoder<'m> {
     /// decoder counts its own memory.
     #[must_use]
     #[inline]
-    pub fn with_meter(mut self, meter: &'m Meter<'m>) -> Decoder<'m> {
+    pub fn with_meter(mut self, meter: &'m MemoryMeter<'m>) -> Decoder<'m> {
         self.meter = Some(meter);
         self
     }
 
-    /// Sets whether a server wrote the message, as in a reply. The default is false: a client wrote
-    /// it.
+    /// Sets whether a server wrote the message, as in a reply. By default a client wrote the
+    /// message.
     #[must_use]
     #[inline]
     pub fn with_written_by_server(mut self, from_server: bool) -> Decoder<'m> {
@@ -187,13 +187,13 @@ impl<'m> Decoder<'m> {
     /// Returns the state of the message's values, or `None` if values cannot be read. Values in
     /// GIOP 1.1 fragments cannot be read, because positions differ from the positions that the
     /// sender counted.
-    pub(super) fn value_read_state(&self) -> Option<&'m ValueReadState> {
+    pub(super) fn usable_value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }
 
     /// Returns the state that the values of the message share.
     #[must_use]
-    pub fn values(&self) -> Option<&'m ValueReadState> {
+    pub fn value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values
     }
 
@@ -251,7 +251,7 @@ impl<'m> Decoder<'m> {
 
     /// Returns true if a server wrote the message.
     #[must_use]
-    pub fn from_server(&self) -> bool {
+    pub fn is_written_by_server(&self) -> bool {
         self.from_server
     }
 
@@ -644,7 +644,7 @@ impl<'m> Decoder<'m> {
     /// The errors of [`charge`](Decoder::charge).
     #[inline]
     pub(crate) fn charge_block(&mut self, octets: usize) -> Result<(), CdrError> {
-        if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK)) }
+        if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
     }
 
     /// Reads `len` elements of fixed size into the arena; `len` comes from
@@ -686,18 +686,18 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
     #[inline]
     pub fn nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
-        self.enter()?;
+        self.enter_nesting()?;
         let result = value(self);
-        self.leave();
+        self.leave_nesting();
         result
     }
 
-    /// Enters one nesting level; [`leave`](Decoder::leave) leaves it.
+    /// Enters one nesting level; [`leave_nesting`](Decoder::leave_nesting) leaves it.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit.
     #[inline]
-    pub fn enter(&mut self) -> Result<(), CdrError> {
+    pub fn enter_nesting(&mut self) -> Result<(), CdrError> {
         if self.depth >= self.limits.max_nesting {
             return Err(CdrError::NestingTooDeep);
         }
@@ -705,14 +705,14 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Returns the number of levels that [`enter`](Decoder::enter) still permits.
+    /// Returns the number of levels that [`enter_nesting`](Decoder::enter_nesting) still permits.
     pub(crate) fn levels_left(&self) -> u32 {
         self.limits.max_nesting.saturating_sub(self.depth)
     }
 
-    /// Leaves a level that [`enter`](Decoder::enter) entered.
+    /// Leaves a level that [`enter_nesting`](Decoder::enter_nesting) entered.
     #[inline]
-    pub fn leave(&mut self) {
+    pub fn leave_nesting(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }
 }
@@ -753,11 +753,11 @@ mod tests {
     fn a_primitive_whose_padding_runs_past_the_end_is_truncated() {
         for len in 1..8 {
             let bytes = vec![1; len];
-            let mut d = Decoder::new(&bytes, Endian::Big).at(1);
+            let mut d = Decoder::new(&bytes, Endian::Big).at_position(1);
             assert_eq!(d.read_u64(), Err(CdrError::Truncated));
             assert_eq!(d.position(), 1);
         }
-        assert_eq!(Decoder::new(&[1], Endian::Big).at(9).remaining(), 0);
+        assert_eq!(Decoder::new(&[1], Endian::Big).at_position(9).remaining(), 0);
     }
 
     #[test]

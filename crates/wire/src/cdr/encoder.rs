@@ -15,12 +15,12 @@ use crate::giop::Version;
 /// [`slices`](Encoder::slices) returns all parts in order for a vectored write.
 ///
 /// A failed write leaves a part of the value in the encoder. To remove it, take a
-/// [`mark`](Encoder::mark) before the write and [`truncate`](Encoder::truncate) to the mark
-/// afterwards.
+/// [`truncation_point`](Encoder::truncation_point) before the write and
+/// [`truncate`](Encoder::truncate) to that point afterwards.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: Vec<u8>,
-    /// The position minus the length of the buffer. It equals the bytes in segments minus the
+    /// The position minus the length of the buffer. This equals the bytes in segments minus the
     /// alignment origin.
     bias: usize,
     /// Size of all segments in bytes.
@@ -37,7 +37,7 @@ pub struct Encoder<'a> {
     /// The first segment. It is stored inline, because most messages with a large octet sequence
     /// have one segment and then need no allocation for it.
     first_segment: Segment<'a>,
-    /// State that few messages need, behind one pointer, so that an encoder without it is cheap to
+    /// State that few messages need, behind one pointer. An encoder without this state is cheap to
     /// create and drop.
     cold: Option<Box<ColdState<'a>>>,
 }
@@ -82,9 +82,9 @@ impl Segment<'_> {
     }
 }
 
-/// A position in an encoder to which it can be truncated.
+/// A position to which [`Encoder::truncate`] can truncate an encoder.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct TruncationPoint {
     len: usize,
     bias: usize,
     segment_bytes: usize,
@@ -141,7 +141,7 @@ impl<'a> Encoder<'a> {
 
     /// Drops the written bytes; keeps the buffer and the settings.
     pub fn clear(&mut self) {
-        self.truncate(Mark { len: 0, bias: 0, segment_bytes: 0, segment_count: 0 });
+        self.truncate(TruncationPoint { len: 0, bias: 0, segment_bytes: 0, segment_count: 0 });
     }
 
     /// Sets the byte order of the following numbers.
@@ -163,10 +163,10 @@ impl<'a> Encoder<'a> {
         self.code_sets = code_sets;
     }
 
-    /// Sets whether a server writes the message, as in a reply. The default is false: a client
-    /// writes it. Wide text that cannot be sent raises different exceptions on the two sides.
+    /// Sets whether a server writes the message, as in a reply. By default a client writes the
+    /// message. Wide text that cannot be sent raises different exceptions on the two sides.
     #[inline]
-    pub fn set_from_server(&mut self, from_server: bool) {
+    pub fn set_written_by_server(&mut self, from_server: bool) {
         self.from_server = from_server;
     }
 
@@ -198,7 +198,7 @@ impl<'a> Encoder<'a> {
     /// Returns true if a server writes the message.
     #[must_use]
     #[inline]
-    pub fn from_server(&self) -> bool {
+    pub fn is_written_by_server(&self) -> bool {
         self.from_server
     }
 
@@ -510,8 +510,8 @@ impl<'a> Encoder<'a> {
 
     /// Returns the current position, for [`truncate`](Encoder::truncate).
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark {
+    pub fn truncation_point(&self) -> TruncationPoint {
+        TruncationPoint {
             len: self.buffer.len(),
             bias: self.bias,
             segment_bytes: self.segment_bytes,
@@ -519,9 +519,9 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Removes everything written since the mark, which must not be inside a value (IDL
+    /// Removes everything written since the truncation point, which must not be inside a value (IDL
     /// `valuetype`).
-    pub fn truncate(&mut self, mark: Mark) {
+    pub fn truncate(&mut self, mark: TruncationPoint) {
         self.buffer.truncate(mark.len);
         if mark.segment_count == 0 {
             self.first_segment = Segment::UNUSED;

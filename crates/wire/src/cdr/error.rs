@@ -40,7 +40,7 @@ pub enum CdrError {
     WideInGiop10Reply,
     /// No transmission code set is known for wide data that is to be sent or was received.
     NoWideCodeSet,
-    /// Wide data is to be sent to an object whose reference names no code set for it.
+    /// Wide data is to be sent to an object whose reference names no code set for wide data.
     NoWideCodeSetInReference,
     /// The length of a wchar or wstring is impossible in its code set.
     BadWideLength,
@@ -73,7 +73,7 @@ pub enum CdrError {
     TypeMismatch,
     /// The bytes are not a value (IDL `valuetype`): a tag or a chunk is malformed.
     BadValue,
-    /// A value has another type than the expected one.
+    /// A value does not have the expected type.
     WrongValueType,
     /// A value's type has no registered factory, and the value cannot be truncated to a type that
     /// has one.
@@ -81,7 +81,7 @@ pub enum CdrError {
     /// A custom value is needed in another form or as a tree. Only the custom code of its type can
     /// convert it.
     CustomValue,
-    /// The reference to be sent has no address, because its ORB listens at none.
+    /// The reference to be sent has no address, because its ORB listens at no address.
     UnreachableReference,
     /// Decoding would exceed the memory that all concurrently decoded messages may take
     /// ([`MemoryAccount`](crate::cdr::MemoryAccount)).
@@ -228,7 +228,8 @@ impl fmt::Display for CdrError {
 
 impl std::error::Error for CdrError {}
 
-/// Returns the error of every read past the end. It is out of line so that the reads stay small.
+/// Returns the error of every read past the end. The function is out of line to keep the reading
+/// functions small.
 #[cold]
 #[inline(never)]
 pub(crate) fn truncated() -> CdrError {

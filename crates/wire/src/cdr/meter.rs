@@ -48,7 +48,7 @@ impl fmt::Display for MemoryRefusal {
 /// ([`Decoder::with_meter`](super::Decoder::with_meter)). Beyond the first 64 KiB the meter
 /// reserves memory from an account. Dropping the meter releases the reservations, so the caller
 /// drops it after the last use of the decoded values.
-pub struct Meter<'a> {
+pub struct MemoryMeter<'a> {
     account: &'a dyn MemoryAccount,
     /// Memory in bytes that was allocated for the message.
     charged: Cell<usize>,
@@ -60,12 +60,12 @@ pub struct Meter<'a> {
     refusal: Cell<Option<MemoryRefusal>>,
 }
 
-impl<'a> Meter<'a> {
+impl<'a> MemoryMeter<'a> {
     /// Creates a meter that reserves from `account`.
     #[must_use]
     #[inline]
-    pub const fn new(account: &'a dyn MemoryAccount) -> Meter<'a> {
-        Meter {
+    pub const fn new(account: &'a dyn MemoryAccount) -> MemoryMeter<'a> {
+        MemoryMeter {
             account,
             charged: Cell::new(0),
             allowance: Cell::new(FREE_BYTES),
@@ -106,7 +106,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Reserves memory that already exists: the bytes of a large message while it is decoded and
-    /// used. They do not count towards the message's own limit.
+    /// used. Such memory does not count towards the message's own limit.
     ///
     /// # Errors
     /// [`CdrError::MemoryBudgetExceeded`] if the account has less.
@@ -132,7 +132,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-impl Drop for Meter<'_> {
+impl Drop for MemoryMeter<'_> {
     /// Checks inline that there is nothing to release, which is the usual case.
     #[inline]
     fn drop(&mut self) {
@@ -144,9 +144,9 @@ impl Drop for Meter<'_> {
     }
 }
 
-impl fmt::Debug for Meter<'_> {
+impl fmt::Debug for MemoryMeter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meter")
+        f.debug_struct("MemoryMeter")
             .field("spent", &self.charged.get())
             .field("taken", &self.reserved.get())
             .finish_non_exhaustive()
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn existing_memory_counts_for_the_account_and_not_for_the_limit_of_the_message() {
         let purse = Purse(AtomicUsize::new(0));
-        let meter = Meter::new(&purse);
+        let meter = MemoryMeter::new(&purse);
         meter.charge_existing(500_000).unwrap();
         assert_eq!(purse.0.load(Ordering::Relaxed), 500_000);
         assert_eq!((meter.charge(1000, 1000), meter.charged()), (Ok(()), 1000));

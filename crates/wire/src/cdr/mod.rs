@@ -23,13 +23,13 @@
 //!
 //! Padding is written as 0 and ignored when read.
 
+mod bulk;
 mod decoder;
 mod encoder;
 mod error;
 mod fixed;
 mod meter;
 mod octets;
-mod plain;
 mod primitive;
 mod scratch;
 mod tagged;
@@ -38,19 +38,21 @@ mod value;
 mod value_path;
 mod valuetype;
 
+pub use bulk::{BulkCdr, BulkLayout, BulkReader, BulkWriter};
 pub use decoder::Decoder;
-pub use encoder::{Encoder, Mark};
+pub use encoder::{Encoder, TruncationPoint};
 pub use error::CdrError;
-pub use meter::{MemoryAccount, MemoryRefusal, Meter};
+pub use meter::{MemoryAccount, MemoryMeter, MemoryRefusal};
 pub use octets::Octets;
-pub use plain::{Plain, PlainLayout, PlainReader, PlainWriter};
 pub use primitive::Primitive;
 pub use scratch::Scratch;
 pub use tagged::{TaggedIter, TaggedList};
 pub use value::Cdr;
 pub use value_path::{PathRecorder, PathStep, ValuePath};
 pub(crate) use valuetype::ValueTypes;
-pub use valuetype::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueReadState, ValueStart, WrittenValue};
+pub use valuetype::{
+    CustomValueConverter, RepositoryIds, UnfinishedValue, ValueHead, ValueReadState, ValueStart, ValueTypeLookup,
+};
 
 pub(crate) use error::truncated;
 pub(crate) use tagged::write_tagged;

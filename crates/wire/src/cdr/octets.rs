@@ -10,7 +10,7 @@ use super::BORROW_THRESHOLD;
 ///
 /// A clone shares the contents, except that a vector below [`BORROW_THRESHOLD`] bytes is copied. A
 /// part of a receive buffer keeps the whole buffer alive; [`into_vec`](Octets::into_vec) releases
-/// it.
+/// the buffer.
 #[derive(Clone)]
 pub struct Octets(Repr);
 
@@ -84,7 +84,7 @@ impl Octets {
     /// size may exceed the number of octets. Parts of the same memory have the same address while
     /// one part exists.
     #[must_use]
-    pub fn memory(&self) -> (usize, usize) {
+    pub fn backing_memory(&self) -> (usize, usize) {
         match &self.0 {
             Repr::Own(vector) => (vector.as_ptr().addr(), vector.capacity()),
             Repr::Vector(vector, _) => (vector.as_ptr().addr(), vector.capacity()),
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(part.part(2..4), None);
         assert_eq!(whole.share(&whole[3..]).unwrap().as_ptr(), whole[3..].as_ptr());
         assert_eq!(whole.share(&[1, 2]), None);
-        assert_eq!((part.memory(), part.memory().1), (whole.memory(), 5));
+        assert_eq!((part.backing_memory(), part.backing_memory().1), (whole.backing_memory(), 5));
         assert_eq!(part.into_vec(), [2, 3, 4]);
         assert_eq!(Octets::default().into_vec(), Vec::<u8>::new());
     }

@@ -3,8 +3,8 @@
 use super::{CdrError, Decoder, Encoder, Endian};
 
 /// A received list of pairs of number and octets: service contexts, tagged profiles, tagged
-/// components and policy values have this form. The list is checked once, when it is parsed;
-/// reading it afterwards cannot fail.
+/// components and policy values have this form. Parsing checks the whole list, so reading the pairs
+/// afterwards cannot fail.
 ///
 /// ```text
 /// unsigned long count | count x { unsigned long number | sequence<octet> data }
@@ -68,7 +68,7 @@ impl<'m> TaggedList<'m> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> TaggedIter<'m> {
-        let d = Decoder::new(self.bytes, self.endian).at(self.at).with_fragment_starts(self.breaks);
+        let d = Decoder::new(self.bytes, self.endian).at_position(self.at).with_fragment_starts(self.breaks);
         TaggedIter { d, left: self.count }
     }
 

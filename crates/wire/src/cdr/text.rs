@@ -96,7 +96,7 @@ impl Encoder<'_> {
 
     /// Checks that wide data may be written.
     fn check_wide(&self) -> Result<(), CdrError> {
-        match (self.version().wide_form(), self.code_sets().wchar, self.from_server()) {
+        match (self.version().wide_form(), self.code_sets().wchar, self.is_written_by_server()) {
             (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
             (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
             (_, WideSet::None, false) => Err(CdrError::NoWideCodeSetInReference),
@@ -353,7 +353,7 @@ impl<'m> Decoder<'m> {
     }
 
     fn check_wide(&self) -> Result<(), CdrError> {
-        match (self.version().wide_form(), self.code_sets().wchar, self.from_server()) {
+        match (self.version().wide_form(), self.code_sets().wchar, self.is_written_by_server()) {
             (WideForm::Absent, _, false) => Err(CdrError::WideInGiop10Request),
             (WideForm::Absent, _, true) => Err(CdrError::WideInGiop10Reply),
             (_, WideSet::None, _) => Err(CdrError::NoWideCodeSet),
@@ -364,7 +364,7 @@ impl<'m> Decoder<'m> {
     /// Reads a wchar.
     ///
     /// # Errors
-    /// [`CdrError::BadWideLength`] for a length other than that of one character;
+    /// [`CdrError::BadWideLength`] for a length that is not the length of one character;
     /// [`CdrError::NotInCodeSet`] for half of a surrogate pair; [`CdrError::WideInGiop10Request`],
     /// [`CdrError::WideInGiop10Reply`], [`CdrError::NoWideCodeSet`] if wide data is not possible;
     /// [`CdrError::Truncated`].
@@ -453,7 +453,7 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// [`CdrError::NotInCodeSet`] for octets that are not UTF-16; [`CdrError::BadWideLength`] for
-    /// an odd number of them; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
+    /// an odd number of octets; [`CdrError::StringNotTerminated`], [`CdrError::LimitExceeded`],
     /// [`CdrError::Truncated`]; if wide data is not possible, the errors of
     /// [`read_wchar`](Decoder::read_wchar).
     pub fn read_wstring(&mut self) -> Result<String, CdrError> {
@@ -597,7 +597,7 @@ mod tests {
         e.write_wstr("h€").unwrap();
         let octets = e.into_buffer();
         assert_eq!(octets, [1, 0, 0x68, 0, 3, 0, 0, 0, 0x68, 0, 0xac, 0x20, 0, 0]);
-        let d = Decoder::new(&octets, Endian::Little).with_version(Version::GIOP_1_1).at(1);
+        let d = Decoder::new(&octets, Endian::Little).with_version(Version::GIOP_1_1).at_position(1);
         let mut d = d.with_code_sets(CodeSets::LATIN1_UTF16);
         assert_eq!((d.read_wchar(), d.read_wstring().unwrap().as_str()), (Ok('h'), "h€"));
     }
@@ -606,12 +606,12 @@ mod tests {
     fn wide_text_without_a_code_set_or_in_giop_1_0_is_refused() {
         let mut e = encoder(Version::GIOP_1_0, CodeSets::LATIN1_UTF16, Endian::Big);
         assert_eq!(e.write_wchar('a'), Err(CdrError::WideInGiop10Request));
-        e.set_from_server(true);
+        e.set_written_by_server(true);
         assert_eq!(e.write_wstr("a"), Err(CdrError::WideInGiop10Reply));
         e.set_version(Version::GIOP_1_2);
         e.set_code_sets(CodeSets::DEFAULT);
         assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideCodeSet));
-        e.set_from_server(false);
+        e.set_written_by_server(false);
         assert_eq!(e.write_wstr("a"), Err(CdrError::NoWideCodeSetInReference));
         assert_eq!(Decoder::new(&[0; 8], Endian::Big).read_wchar(), Err(CdrError::NoWideCodeSet));
         let read = |octets| Decoder::new(octets, Endian::Big).with_code_sets(CodeSets::LATIN1_UTF16);

@@ -163,7 +163,7 @@ impl Cdr for String {
     }
 }
 
-/// Large octets become a segment of the encoder and are shared; small ones are copied.
+/// Large octets become a segment of the encoder and are shared; small octets are copied.
 impl Cdr for Octets {
     const MIN_SIZE: usize = 4;
 
@@ -235,11 +235,11 @@ mod tests {
             value.encode(&mut e).unwrap();
             assert!(e.len() > T::MIN_SIZE);
             let octets = e.to_vec();
-            let mut d = Decoder::new(&octets, endian).at(1);
+            let mut d = Decoder::new(&octets, endian).at_position(1);
             assert_eq!(T::decode(&mut d).unwrap(), value);
             assert_eq!(d.remaining(), 0);
             for len in 1..octets.len() {
-                assert!(T::decode(&mut Decoder::new(&octets[..len], endian).at(1)).is_err());
+                assert!(T::decode(&mut Decoder::new(&octets[..len], endian).at_position(1)).is_err());
             }
         }
     }

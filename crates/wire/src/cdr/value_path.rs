@@ -118,14 +118,14 @@ mod tests {
     fn path_to_an_unreadable_element_has_its_index() {
         let octets = [0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 9];
         let values = ValueReadState::new();
-        let mut d = Decoder::new(&octets, Endian::Big).with_values(&values);
+        let mut d = Decoder::new(&octets, Endian::Big).with_value_read_state(&values);
         assert_eq!(Vec::<String>::decode(&mut d), Err(CdrError::StringNotTerminated));
         assert_eq!(d.value_path().unwrap().to_string(), "[1]");
         let values = ValueReadState::new();
-        let mut d = Decoder::new(&octets, Endian::Big).at(4).with_values(&values);
+        let mut d = Decoder::new(&octets, Endian::Big).at_position(4).with_value_read_state(&values);
         assert_eq!(<[String; 2]>::decode(&mut d), Err(CdrError::StringNotTerminated));
         assert_eq!(d.value_path().unwrap().to_string(), "[1]");
-        let mut d = Decoder::new(&octets, Endian::Big).at(4);
+        let mut d = Decoder::new(&octets, Endian::Big).at_position(4);
         assert_eq!(<[String; 2]>::decode(&mut d), Err(CdrError::StringNotTerminated));
         assert!(d.value_path().is_none(), "a decoder without a ValueReadState records no path");
     }

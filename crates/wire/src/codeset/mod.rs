@@ -8,11 +8,12 @@
 //! | wstring | none | unsigned long count of code units and the NUL, units, NUL | unsigned long n, n octets, no NUL |
 //!
 //! UTF-16 in GIOP 1.2 may begin with a byte-order mark (FE FF or FF FE), which gives its byte
-//! order. Text without a mark is big-endian in a message of either byte order. A peer that is known
-//! to break this rule is the exception ([`WideOrder::Sender`]). The encoder writes big-endian text
-//! without a mark, which every peer reads. If the first character of the text looks like a mark
-//! (U+FEFF, U+FFFE), the encoder adds a mark, because a reader removes the first mark. A wchar of
-//! two octets is always a character; a wchar with a mark has four octets.
+//! order. Text without a mark is big-endian in a message of either byte order. Only text of a peer
+//! that is known to break this rule may be little-endian without a mark ([`WideOrder::Sender`]).
+//! The encoder writes big-endian text without a mark, which every peer reads. If the first
+//! character of the text looks like a mark (U+FEFF, U+FFFE), the encoder adds a mark, because a
+//! reader removes the first mark. A wchar of two octets is always a character; a wchar with a mark
+//! has four octets.
 
 mod context;
 mod negotiate;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::giop::{HeaderError, MessageKind};
 
-/// A breach of the protocol by the peer. The connection cannot be used after it.
+/// A breach of the protocol by the peer, after which the connection cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolFault {
@@ -87,9 +87,7 @@ impl fmt::Display for ProtocolFault {
             ProtocolFault::NotFragmentable { kind } => {
                 write!(f, "expected a whole message, got a {kind:?} that announces fragments")
             }
-            ProtocolFault::Interleaved => {
-                f.write_str("expected the next fragment of a message, got another message")
-            }
+            ProtocolFault::Interleaved => f.write_str("expected the next fragment of a message, got another message"),
             ProtocolFault::NoRequestId => f.write_str("expected a request id, got a shorter message"),
         }
     }

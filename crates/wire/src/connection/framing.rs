@@ -119,7 +119,7 @@ impl Framer {
         self.partial_bytes
     }
 
-    /// Examines the unread bytes and tells what to do with them.
+    /// Examines the unread bytes and returns the next step.
     ///
     /// # Errors
     /// [`ProtocolFault`]. Bytes that cannot become a valid header are refused before a whole header
@@ -261,7 +261,7 @@ impl Framer {
 /// every CancelRequest.
 fn request_id(header: &Header, message: &[u8]) -> Result<u32, ProtocolFault> {
     let endian: Endian = header.endian;
-    Decoder::new(message, endian).at(Header::LEN).read_u32().map_err(|_| ProtocolFault::NoRequestId)
+    Decoder::new(message, endian).at_position(Header::LEN).read_u32().map_err(|_| ProtocolFault::NoRequestId)
 }
 
 /// Checks fewer bytes than a header, so that a peer that does not speak GIOP is refused before it
@@ -454,7 +454,7 @@ mod tests {
         }
     }
 
-    /// Each limit at its last permitted value and at the first forbidden one.
+    /// Tests each limit at the last permitted and at the first forbidden value.
     #[test]
     fn limits_permit_their_value_and_refuse_the_next_one() {
         use MessageKind::{Fragment, Request};

@@ -1,5 +1,5 @@
 //! The protocol state of one connection, without input or output. Received bytes and decisions are
-//! arguments, and the result says what to do.
+//! arguments, and results tell the caller the next step.
 //!
 //! | type | contents |
 //! |---|---|

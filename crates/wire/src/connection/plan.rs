@@ -31,7 +31,7 @@ pub struct PlannedFragment {
     head: [u8; 16],
     head_len: u8,
     /// The byte range of the message that follows this piece's header.
-    pub octets: Range<usize>,
+    pub byte_range: Range<usize>,
 }
 
 impl PlannedFragment {
@@ -95,7 +95,7 @@ impl Iterator for FragmentPlan {
         };
         head.iter_mut().zip(header.to_bytes().into_iter().chain(id)).for_each(|(to, from)| *to = from);
         self.planned = end;
-        Some(PlannedFragment { head, head_len, octets: start..end })
+        Some(PlannedFragment { head, head_len, byte_range: start..end })
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
             let mut framer = Framer::new();
             let pieces: Vec<PlannedFragment> = plan.collect();
             for (index, piece) in pieces.iter().enumerate() {
-                let sent = [piece.header(), &message[piece.octets.clone()]].concat();
+                let sent = [piece.header(), &message[piece.byte_range.clone()]].concat();
                 assert!(sent.len() <= 64 && (index + 1 == pieces.len() || sent.len() == 64));
                 match framer.next(&sent, &Limits::DEFAULT).unwrap() {
                     FramingStep::Message { len, .. } => {

@@ -79,10 +79,10 @@ impl<T> RequestTable<T> {
         self.waiting
     }
 
-    /// Returns the number of abandoned requests whose replies may still arrive. They occupy their
-    /// slots.
+    /// Returns the number of abandoned requests whose replies may still arrive. These requests
+    /// still occupy slots.
     #[must_use]
-    pub fn abandoned(&self) -> usize {
+    pub fn abandoned_count(&self) -> usize {
         self.abandoned
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut table = RequestTable::new(ConnectionSide::Initiator, 2);
         let late = table.insert(0).unwrap();
         assert_eq!((table.abandon(late), table.abandon(late), table.remove(late)), (Some(0), None, None));
-        assert_eq!((table.len(), table.abandoned()), (0, 1));
+        assert_eq!((table.len(), table.abandoned_count()), (0, 1));
         for n in 0..8 {
             if n == 4 {
                 // Nearly the maximum, as after four thousand million calls.
@@ -241,10 +241,10 @@ mod tests {
             assert_eq!(table.match_reply(id), ReplyMatch::Matched(1));
         }
         assert_eq!((table.match_reply(late), table.match_reply(late)), (ReplyMatch::Abandoned, ReplyMatch::Unknown));
-        assert_eq!((table.abandoned(), table.insert(3).is_ok(), table.insert(4).is_ok()), (0, true, true));
+        assert_eq!((table.abandoned_count(), table.insert(3).is_ok(), table.insert(4).is_ok()), (0, true, true));
         table.abandon(late);
         assert_eq!(table.drain().count(), 2);
-        assert_eq!((table.len(), table.abandoned()), (0, 0));
+        assert_eq!((table.len(), table.abandoned_count()), (0, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::typecode::{Kind, TypeCode, View};
 ///
 /// ```
 /// use corelane_wire::{AnyValue, TypeCode};
-/// let any = AnyValue::write(&TypeCode::LONG, |e| { e.write_i32(42); Ok(()) })?;
+/// let any = AnyValue::from_writer(&TypeCode::LONG, |e| { e.write_i32(42); Ok(()) })?;
 /// assert_eq!(any.read(|d| d.read_i32())?, 42);
 /// # Ok::<(), corelane_wire::CdrError>(())
 /// ```
@@ -59,9 +59,9 @@ impl AnyValue {
     /// checked against the type.
     ///
     /// # Errors
-    /// The errors of `write`, and an error if neither UTF-8 nor ISO 8859-1 can encode all its
-    /// characters.
-    pub fn write(
+    /// The errors of `write`, and an error if neither UTF-8 nor ISO 8859-1 can encode all
+    /// characters of the value.
+    pub fn from_writer(
         type_code: &TypeCode,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
@@ -97,7 +97,7 @@ impl AnyValue {
         from: &Decoder<'_>,
         mut write: impl FnMut(&mut Encoder<'_>) -> Result<(), CdrError>,
     ) -> Result<AnyValue, CdrError> {
-        match AnyValue::write(type_code, &mut write) {
+        match AnyValue::from_writer(type_code, &mut write) {
             Err(CdrError::CustomValue) => AnyValue::write_as(type_code, CdrForm::of(from, 0), &mut write),
             result => result,
         }
@@ -109,7 +109,7 @@ impl AnyValue {
     /// [`CdrError::TypeMismatch`], and the other errors of writing a value.
     pub fn from_value(type_code: &TypeCode, value: &Value) -> Result<AnyValue, CdrError> {
         let mut types = Vec::new();
-        let written = AnyValue::write(type_code, |e| {
+        let written = AnyValue::from_writer(type_code, |e| {
             types = value.encode_with_types(type_code, e)?;
             Ok(())
         });
@@ -140,7 +140,7 @@ impl AnyValue {
     /// The errors of `read`.
     pub fn read<T>(&self, read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>) -> Result<T, CdrError> {
         let values = self.value_read_state();
-        read(&mut self.decoder().with_values(&values))
+        read(&mut self.decoder().with_value_read_state(&values))
     }
 
     /// Creates the state for reading the values (IDL `valuetype`) in this `any`. Each reading needs
@@ -161,7 +161,7 @@ impl AnyValue {
     }
 
     /// Returns true if a received value (IDL `valuetype`) in the `any` had an unknown type and was
-    /// truncated to a known one.
+    /// truncated to a known type.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.truncated
@@ -177,7 +177,7 @@ impl AnyValue {
     #[must_use]
     pub fn decoder(&self) -> Decoder<'_> {
         Decoder::new(&self.octets, self.endian)
-            .at(usize::from(self.start))
+            .at_position(usize::from(self.start))
             .with_version(self.version)
             .with_code_sets(self.code_sets)
             .with_shared_message(&self.octets)
@@ -195,7 +195,7 @@ impl AnyValue {
     /// Returns true if the value's type equals `to` except for bounds and the width of text. Rust
     /// types do not distinguish bounds and width.
     #[must_use]
-    pub fn conforms(&self, to: &TypeCode) -> bool {
+    pub fn conforms_to(&self, to: &TypeCode) -> bool {
         conforms(self.type_code.view(), to.view())
     }
 
@@ -236,7 +236,7 @@ impl AnyValue {
     /// [`CdrError::TypeMismatch`] for a type that is not an exception; other errors if the bytes
     /// are not its members.
     pub fn decode_exception_members(type_code: &TypeCode, d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
-        let view = type_code.view().resolved();
+        let view = type_code.view().unaliased();
         if view.kind() != Kind::Except {
             return Err(CdrError::TypeMismatch);
         }
@@ -268,7 +268,7 @@ impl AnyValue {
     /// An error for text that has no form in the encoder's code sets.
     pub fn encode_value(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let values = self.value_read_state();
-        self.encode_value_with(&mut self.decoder().with_values(&values), e)
+        self.encode_value_with(&mut self.decoder().with_value_read_state(&values), e)
     }
 
     /// Writes the value, read from `d`: a [`decoder`](AnyValue::decoder) of this `any`. The caller
@@ -355,7 +355,7 @@ impl CdrForm {
 }
 
 fn conforms(from: View<'_>, to: View<'_>) -> bool {
-    let (mut from, mut to) = (from.resolved(), to.resolved());
+    let (mut from, mut to) = (from.unaliased(), to.unaliased());
     // A received type can be a sequence of itself, so the loop is bounded.
     for _ in 0..Limits::DEFAULT.max_nesting {
         let lengths = match (from.kind(), to.kind()) {
@@ -366,7 +366,7 @@ fn conforms(from: View<'_>, to: View<'_>) -> bool {
             _ => return from.to_type_code().equivalent(&to.to_type_code()),
         };
         match (from.content(), to.content()) {
-            (Some(a), Some(b)) if lengths => (from, to) = (a.resolved(), b.resolved()),
+            (Some(a), Some(b)) if lengths => (from, to) = (a.unaliased(), b.unaliased()),
             _ => return false,
         }
     }

@@ -70,7 +70,7 @@ impl<'v> TreeWriter<'v> {
             }
             Value::Instance(instance) => {
                 let ValueInstance { number, type_code, state } = &**instance;
-                let own = type_code.view().resolved();
+                let own = type_code.view().unaliased();
                 if !own.can_stand_for(view) || self.started_instances.insert(*number, own).is_some() {
                     return Err(CdrError::TypeMismatch);
                 }

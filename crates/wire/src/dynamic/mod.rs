@@ -27,7 +27,7 @@ use std::collections::HashMap;
 /// Reads the count of a sequence. Elements that are structures or arrays may have size 0. The
 /// remaining bytes then do not bound the count, and the caller counts the elements one by one.
 pub(crate) fn read_count(element: View<'_>, d: &mut Decoder<'_>) -> Result<usize, CdrError> {
-    if !matches!(element.resolved().kind(), Kind::Struct | Kind::Array) {
+    if !matches!(element.unaliased().kind(), Kind::Struct | Kind::Array) {
         return d.read_len(1);
     }
     let count = d.read_u32()?;

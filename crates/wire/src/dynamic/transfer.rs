@@ -10,8 +10,8 @@ use crate::typecode::{ABSTRACT, Kind, TypeCode, View, read_label, write_label};
 
 /// Reads a value of a type, and writes it if `out` is given.
 ///
-/// `keep` is an owner of the bytes that are read. It keeps them alive as long as the encoder may
-/// compare addresses in them.
+/// `keep` is an owner of the bytes that are read. The encoder holds this owner as long as it may
+/// compare addresses of these bytes.
 ///
 /// # Errors
 /// [`CdrError`] if the bytes are not such a value, or if the value has no form in the encoder's
@@ -101,7 +101,7 @@ impl ComparedTypeCode {
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) values: bool,
-    /// True if a value had an unknown type and was truncated to a known one.
+    /// True if a value had an unknown type and was truncated to a known type.
     pub(crate) truncated: bool,
     /// The types of values that the TypeCode does not name.
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
@@ -147,7 +147,7 @@ impl Transcoder<'_, '_> {
 
     fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>, out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {
         self.step()?;
-        let view = view.resolved();
+        let view = view.unaliased();
         match view.kind() {
             Kind::Null | Kind::Void => Ok(()),
             Kind::Struct => self.deeper(d, |walk, d| walk.members(view, d, out)),
@@ -210,7 +210,7 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        let discriminator = view.content().ok_or(CdrError::BadTypeCode)?.resolved();
+        let discriminator = view.content().ok_or(CdrError::BadTypeCode)?.unaliased();
         let kind = discriminator.kind();
         self.charge(1);
         if let Some(e) = out.as_deref_mut()
@@ -270,7 +270,7 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        if let Some(size) = number_size(element.resolved().kind()) {
+        if let Some(size) = number_size(element.unaliased().kind()) {
             self.charge(len);
             return numbers(len, size, d, out);
         }

@@ -92,7 +92,7 @@ pub struct UnionValue {
 pub struct ValueInstance {
     /// The number of the value in its tree. Decoding numbers values from 0 in order of reading.
     pub number: u32,
-    /// The actual type, which may inherit from the expected one.
+    /// The actual type, which may inherit from the expected type.
     pub type_code: TypeCode,
     /// The state, the bases' state first; for a value box, its content.
     pub state: Vec<Value>,
@@ -105,7 +105,7 @@ impl PartialEq for ValueInstance {
 }
 
 /// Maximum number of parts of a tree. A part takes far more space in memory than in a message.
-const MOST_PARTS: usize = 1 << 20;
+const MAX_PARTS: usize = 1 << 20;
 
 impl Value {
     /// Reads a value of a type.
@@ -160,11 +160,11 @@ pub(super) struct TreeReader {
 impl TreeReader {
     pub(super) fn value(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         self.parts += 1;
-        if self.parts > MOST_PARTS {
+        if self.parts > MAX_PARTS {
             return Err(CdrError::LimitExceeded);
         }
         d.charge_elements::<Value>(1)?;
-        let view = view.resolved();
+        let view = view.unaliased();
         match view.kind() {
             Kind::Struct | Kind::Except => d.nested(|d| {
                 if view.kind() == Kind::Except {
@@ -194,7 +194,7 @@ impl TreeReader {
     }
 
     fn union(&mut self, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
-        let kind = view.content().ok_or(CdrError::BadTypeCode)?.resolved().kind();
+        let kind = view.content().ok_or(CdrError::BadTypeCode)?.unaliased().kind();
         let discriminator = match kind {
             Kind::Char => u32::from(d.read_char()?).into(),
             _ => read_label(kind, d)?,
@@ -207,7 +207,7 @@ impl TreeReader {
 
     fn elements(&mut self, len: usize, view: View<'_>, d: &mut Decoder<'_>) -> Result<Value, CdrError> {
         let element = view.content().ok_or(CdrError::BadTypeCode)?;
-        if element.resolved().kind() == Kind::Octet {
+        if element.unaliased().kind() == Kind::Octet {
             let octets = d.read_raw(len)?;
             return Ok(Value::Octets(d.share_or_copy(octets)?));
         }
@@ -263,7 +263,7 @@ pub(super) struct TreeWriter<'v> {
 
 impl<'v> TreeWriter<'v> {
     pub(super) fn value(&mut self, value: &'v Value, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let view = view.resolved();
+        let view = view.unaliased();
         match (view.kind(), value) {
             (Kind::Struct | Kind::Except, Value::Struct(members)) if members.len() == view.member_count() => {
                 if view.kind() == Kind::Except {
@@ -280,7 +280,7 @@ impl<'v> TreeWriter<'v> {
             (Kind::Sequence | Kind::Array, Value::Octets(octets)) => {
                 let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 match view.kind() {
-                    _ if element.resolved().kind() != Kind::Octet => return Err(CdrError::TypeMismatch),
+                    _ if element.unaliased().kind() != Kind::Octet => return Err(CdrError::TypeMismatch),
                     Kind::Sequence => length(octets.len(), view, e)?,
                     _ if octets.len() != view.length() as usize => return Err(CdrError::TypeMismatch),
                     _ => {}
@@ -302,7 +302,7 @@ impl<'v> TreeWriter<'v> {
     }
 
     fn union(&mut self, union: &'v UnionValue, view: View<'_>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let kind = view.content().ok_or(CdrError::BadTypeCode)?.resolved().kind();
+        let kind = view.content().ok_or(CdrError::BadTypeCode)?.unaliased().kind();
         match kind {
             Kind::Char => e.write_char(label_char(union.discriminator)?)?,
             _ => write_label(kind, union.discriminator, e)?,
@@ -372,20 +372,20 @@ fn unused_label(union: View<'_>) -> Result<i128, CdrError> {
     let default = usize::try_from(union.default()).ok();
     let labels = (0..).zip(union.members()).filter(|(index, _)| default != Some(*index)).map(|(_, arm)| arm.label);
     let labels: HashSet<i128> = labels.collect();
-    let discriminator = union.content().ok_or(CdrError::BadTypeCode)?.resolved();
+    let discriminator = union.content().ok_or(CdrError::BadTypeCode)?.unaliased();
     let free = (0..).find(|number| !labels.contains(number)).unwrap_or_default();
     if label_fits(discriminator, free) { Ok(free) } else { Err(CdrError::BadTypeCode) }
 }
 
 /// Maximum nesting of types in an initial value.
-const DEEPEST: u32 = 256;
+const MAX_DEPTH: u32 = 256;
 
 fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrError> {
     *parts += 1;
-    if *parts > MOST_PARTS || depth > DEEPEST {
+    if *parts > MAX_PARTS || depth > MAX_DEPTH {
         return Err(CdrError::LimitExceeded);
     }
-    let view = view.resolved();
+    let view = view.unaliased();
     Ok(match view.kind() {
         Kind::Null if matches!(view, View::Missing) => return Err(CdrError::BadTypeCode),
         Kind::Null | Kind::Void => Value::Null,
@@ -423,7 +423,7 @@ fn initial(view: View<'_>, parts: &mut usize, depth: u32) -> Result<Value, CdrEr
         Kind::Sequence | Kind::Array => {
             let element = view.content().ok_or(CdrError::BadTypeCode)?;
             let len = if view.kind() == Kind::Array { view.length() as usize } else { 0 };
-            if element.resolved().kind() == Kind::Octet && len <= MOST_PARTS {
+            if element.unaliased().kind() == Kind::Octet && len <= MAX_PARTS {
                 return Ok(Value::Octets(Octets::from(vec![0; len])));
             }
             Value::List((0..len).map(|_| initial(element, parts, depth + 1)).collect::<Result<_, _>>()?)

@@ -7,7 +7,8 @@ use super::kind::SystemExceptionKind;
 
 /// The vendor bits of the OMG's codes.
 pub const OMG: u32 = 0x4f4d_0000;
-/// The vendor bits of TAO's codes. Bits 7 to 11 give the place of the error, bits 0 to 6 `errno`.
+/// The vendor bits of TAO's codes. Bits 7 to 11 identify the location in TAO, bits 0 to 6 are
+/// `errno`.
 pub const TAO: u32 = 0x5441_0000;
 /// The vendor bits of omniORB's codes.
 pub const OMNIORB: u32 = 0x4154_0000;

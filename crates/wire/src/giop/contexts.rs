@@ -47,7 +47,7 @@ pub struct ServiceContext<'c> {
 
 /// The service contexts of a received message: pairs of number and data, checked when the message
 /// is parsed.
-pub type Contexts<'m> = TaggedList<'m>;
+pub type ReceivedServiceContexts<'m> = TaggedList<'m>;
 
 #[inline]
 pub(super) fn write(e: &mut Encoder<'_>, contexts: &[ServiceContext<'_>]) -> Result<(), CdrError> {

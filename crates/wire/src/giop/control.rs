@@ -22,7 +22,7 @@ impl CancelRequest {
     /// # Errors
     /// [`CdrError::Truncated`].
     pub fn parse(message: &[u8], header: &Header) -> Result<CancelRequest, CdrError> {
-        let request_id = Decoder::new(message, header.endian).at(Header::LEN).read_u32()?;
+        let request_id = Decoder::new(message, header.endian).at_position(Header::LEN).read_u32()?;
         Ok(CancelRequest { request_id })
     }
 }

@@ -185,8 +185,8 @@ pub(super) fn number(number: u32, endian: Endian) -> u32 {
     if endian.needs_swap() { number.swap_bytes() } else { number }
 }
 
-/// Begins a message at the end of the encoder's contents. [`finish`] fills in the size in its
-/// header.
+/// Begins a message at the end of the encoder's contents. [`finish_message`] fills in the size in
+/// its header.
 #[inline]
 pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
     let header = begin_header(e, version, kind);
@@ -207,6 +207,6 @@ pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageK
 /// # Errors
 /// [`CdrError::LengthOverflow`] above 4 GiB.
 #[inline]
-pub fn finish(e: &mut Encoder<'_>) -> Result<(), CdrError> {
+pub fn finish_message(e: &mut Encoder<'_>) -> Result<(), CdrError> {
     e.finish_message(Header::LEN, Header::SIZE_AT)
 }

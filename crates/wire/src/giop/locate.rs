@@ -1,4 +1,4 @@
-//! LocateRequest and LocateReply, which find an object without calling it.
+//! LocateRequest and LocateReply, which locate an object without a call.
 
 use super::Version;
 use super::header::{Header, MessageKind, begin};
@@ -28,7 +28,7 @@ impl<'m> LocateRequest<'m> {
     /// # Errors
     /// [`CdrError`] if it is malformed; the server answers with MessageError.
     pub fn parse(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<LocateRequest<'m>, CdrError> {
-        let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
+        let mut d = Decoder::new(message, header.endian).at_position(Header::LEN).with_limits(limits);
         let request_id = d.read_u32()?;
         let target =
             if header.version.has_giop_1_2_headers() { Target::parse(&mut d)? } else { Target::Key(d.read_octets()?) };
@@ -50,7 +50,7 @@ pub enum LocateStatus {
     ObjectForwardPerm = 3,
     /// A [`SystemExceptionBody`](crate::exception::SystemExceptionBody) follows (1.2).
     SystemException = 4,
-    /// The target was addressed in a way that the server does not accept. The wanted
+    /// The server does not accept the addressing mode of the request. The wanted
     /// [`AddressingMode`](super::AddressingMode) follows as a short (1.2).
     NeedsAddressingMode = 5,
 }
@@ -90,7 +90,7 @@ pub struct LocateReply<'m> {
     /// The result of the search.
     pub status: LocateStatus,
     /// Offset of the body in bytes, from the start of the header.
-    pub body_at: usize,
+    pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
@@ -101,17 +101,17 @@ impl<'m> LocateReply<'m> {
     /// # Errors
     /// [`CdrError`] if it is malformed.
     pub fn parse(message: &'m [u8], header: &Header) -> Result<LocateReply<'m>, CdrError> {
-        let mut d = Decoder::new(message, header.endian).at(Header::LEN);
+        let mut d = Decoder::new(message, header.endian).at_position(Header::LEN);
         let request_id = d.read_u32()?;
         let status = LocateStatus::from_number(d.read_u32()?).ok_or(CdrError::BadDiscriminator)?;
         let (version, endian) = (header.version, header.endian);
-        Ok(LocateReply { version, endian, request_id, status, body_at: d.position(), message })
+        Ok(LocateReply { version, endian, request_id, status, body_offset: d.position(), message })
     }
 
     /// Returns a decoder at the first byte of the body.
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
-        let d = Decoder::new(self.message, self.endian).at(self.body_at);
+        let d = Decoder::new(self.message, self.endian).at_position(self.body_offset);
         d.with_version(self.version).with_written_by_server(true)
     }
 }
@@ -134,14 +134,14 @@ pub fn write_locate_request(
         Target::Key(key) => e.write_octets_copied(key)?,
         _ => return Err(CdrError::Unsupported),
     }
-    super::finish(e)
+    super::finish_message(e)
 }
 
 /// Begins a LocateReply. The caller writes the body, if the status has one, through the encoder and
-/// then calls [`finish`](super::finish).
+/// then calls [`finish_message`](super::finish_message).
 pub fn begin_locate_reply(e: &mut Encoder<'_>, version: Version, request_id: u32, status: LocateStatus) {
     begin(e, version, MessageKind::LocateReply);
-    e.set_from_server(true);
+    e.set_written_by_server(true);
     e.write_u32(request_id);
     e.write_u32(u32::from(status as u8));
     e.begin_body(1);

@@ -1,10 +1,10 @@
-//! GIOP messages, versions 1.0, 1.1 and 1.2 (CORBA 3.0.3 section 15.4): views of received ones,
-//! writers of new ones.
+//! GIOP messages, versions 1.0, 1.1 and 1.2 (CORBA 3.0.3 section 15.4): views of received messages,
+//! and writers of new messages.
 //!
 //! A view borrows the bytes of one whole message, where index 0 is the first byte of the header. A
 //! message is written by appending to an [`Encoder`](crate::Encoder). The caller calls a
 //! `write_...header` or `begin_...` function, writes the body through the encoder, and calls
-//! [`finish`], which fills in the size.
+//! [`finish_message`], which fills in the size.
 //!
 //! | type | | 1.0 | 1.1 | 1.2 | sender |
 //! |---|---|---|---|---|---|
@@ -25,12 +25,12 @@ mod reply;
 mod request;
 mod version;
 
-pub use contexts::{Contexts, ServiceContext, context_id};
+pub use contexts::{ReceivedServiceContexts, ServiceContext, context_id};
 pub use control::{CancelRequest, write_cancel_request, write_close_connection, write_message_error};
-pub use header::{Header, HeaderError, MessageKind, finish};
+pub use header::{Header, HeaderError, MessageKind, finish_message};
 pub use locate::{LocateReply, LocateRequest, LocateStatus, begin_locate_reply, write_locate_request};
 pub use reply::{Reply, ReplyStatus, begin_reply};
-pub use request::{AddressingMode, Request, RequestHead, ResponseExpected, Target, write_request_header};
+pub use request::{AddressingMode, Request, RequestHeader, ResponseExpected, Target, write_request_header};
 pub use version::Version;
 pub(crate) use version::WideForm;
 

@@ -1,9 +1,9 @@
 //! The Reply message: the answer to a call.
 
 use super::Version;
-use super::contexts::{self, Contexts, ServiceContext};
+use super::contexts::{self, ReceivedServiceContexts, ServiceContext};
 use super::header::{Header, MessageKind, begin, begin_header, number};
-use super::request::body_at;
+use super::request::body_offset;
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
 
@@ -62,17 +62,17 @@ pub struct Reply<'m> {
     /// The kind of the body.
     pub status: ReplyStatus,
     /// The service contexts.
-    pub contexts: Contexts<'m>,
-    /// Offset of the body in bytes, from the start of the header; the end of the message if it has
-    /// none.
-    pub body_at: usize,
+    pub contexts: ReceivedServiceContexts<'m>,
+    /// Offset of the body in bytes, from the start of the header. If the message has no body, its
+    /// length.
+    pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
 
 impl<'m> Reply<'m> {
     /// Number of bytes before the body of a [plain](Self::parse_plain_header) reply.
-    pub const PLAIN_LEN: usize = Header::LEN + 12;
+    pub const PLAIN_HEADER_LEN: usize = Header::LEN + 12;
 
     /// Parses the header of a reply. `message` is the whole message; `header` was parsed from its
     /// first 12 bytes.
@@ -100,17 +100,17 @@ impl<'m> Reply<'m> {
             endian: header.endian,
             request_id: number(id, header.endian),
             status: ReplyStatus::from_number(number(status, header.endian))?,
-            contexts: Contexts::EMPTY,
+            contexts: ReceivedServiceContexts::EMPTY,
             // The body needs no padding, because this offset is a multiple of 8.
-            body_at: Self::PLAIN_LEN,
+            body_offset: Self::PLAIN_HEADER_LEN,
             message,
         })
     }
 
     /// Parses the header of a plain reply at the front of `unread`. A plain reply is
     /// [whole](Header::parse_whole), answers `request_id`, and has results and no service contexts.
-    /// Its body is at offset [`PLAIN_LEN`](Self::PLAIN_LEN). Returns `None` for every other reply,
-    /// and for a malformed reply.
+    /// Its body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
+    /// other reply, and for a malformed reply.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
@@ -121,34 +121,34 @@ impl<'m> Reply<'m> {
     }
 
     fn parse_general(message: &'m [u8], header: &Header, limits: &'m Limits) -> Result<Reply<'m>, CdrError> {
-        let mut d = Decoder::new(message, header.endian).at(Header::LEN).with_limits(limits);
+        let mut d = Decoder::new(message, header.endian).at_position(Header::LEN).with_limits(limits);
         let (request_id, status, contexts);
         if header.version.has_giop_1_2_headers() {
             request_id = d.read_u32()?;
             status = d.read_u32()?;
-            contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
+            contexts = ReceivedServiceContexts::parse(&mut d, limits.max_service_contexts)?;
         } else {
-            contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
+            contexts = ReceivedServiceContexts::parse(&mut d, limits.max_service_contexts)?;
             request_id = d.read_u32()?;
             status = d.read_u32()?;
         }
         let status = ReplyStatus::from_number(status).ok_or(CdrError::BadDiscriminator)?;
-        let body_at = body_at(&d, header.version);
+        let body_offset = body_offset(&d, header.version);
         let (version, endian) = (header.version, header.endian);
-        Ok(Reply { version, endian, request_id, status, contexts, body_at, message })
+        Ok(Reply { version, endian, request_id, status, contexts, body_offset, message })
     }
 
     /// Returns a decoder at the first byte of the body.
     #[inline]
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
-        let d = Decoder::new(self.message, self.endian).at(self.body_at);
+        let d = Decoder::new(self.message, self.endian).at_position(self.body_offset);
         d.with_version(self.version).with_written_by_server(true)
     }
 }
 
 /// Begins a reply at the end of the encoder's contents. The caller writes the body through the
-/// encoder and then calls [`finish`](super::finish).
+/// encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`].
@@ -160,7 +160,7 @@ pub fn begin_reply(
     status: ReplyStatus,
     contexts: &[ServiceContext<'_>],
 ) -> Result<(), CdrError> {
-    e.set_from_server(true);
+    e.set_written_by_server(true);
     if version.has_giop_1_2_headers() && contexts.is_empty() {
         let header = begin_header(e, version, MessageKind::Reply);
         let after = [number(request_id, e.endian()), number(u32::from(status as u8), e.endian()), 0];
@@ -202,7 +202,7 @@ fn begin_reply_general(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::giop::finish;
+    use crate::giop::finish_message;
 
     /// Calls `look` with replies of every version, byte order, status (including an unknown status)
     /// and number of contexts. The body of each reply is one octet.
@@ -227,7 +227,7 @@ mod tests {
                         }
                         e.begin_body(if version.has_giop_1_2_headers() { 8 } else { 1 });
                         e.write_u8(7);
-                        finish(&mut e).unwrap();
+                        finish_message(&mut e).unwrap();
                         let message = e.to_vec();
                         let header = Header::parse(message.first_chunk().unwrap()).unwrap();
                         look(&message, &header, status, count);

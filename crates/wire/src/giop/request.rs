@@ -1,7 +1,7 @@
 //! The Request message: a call.
 
 use super::Version;
-use super::contexts::{self, Contexts, ServiceContext};
+use super::contexts::{self, ReceivedServiceContexts, ServiceContext};
 use super::header::{Header, MessageKind, begin, begin_header, number};
 use crate::cdr::{CdrError, Decoder, Encoder, Endian};
 use crate::limits::Limits;
@@ -45,8 +45,8 @@ impl ResponseExpected {
     }
 }
 
-/// The way in which a target is addressed: the discriminator of TargetAddress, and the body of a
-/// NEEDS_ADDRESSING_MODE reply.
+/// The form in which a request addresses its target. This is the discriminator of TargetAddress,
+/// and the body of a NEEDS_ADDRESSING_MODE reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AddressingMode {
@@ -105,7 +105,7 @@ pub enum Target<'m> {
 impl<'m> Target<'m> {
     /// Returns the addressing mode of the target.
     #[must_use]
-    pub const fn mode(&self) -> AddressingMode {
+    pub const fn addressing_mode(&self) -> AddressingMode {
         match self {
             Target::Key(_) => AddressingMode::Key,
             Target::Profile { .. } => AddressingMode::Profile,
@@ -151,7 +151,7 @@ impl<'m> Target<'m> {
 
     #[inline]
     pub(super) fn write(&self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        e.write_i16(i16::from(self.mode() as u8));
+        e.write_i16(i16::from(self.addressing_mode() as u8));
         match self {
             Target::Key(key) => e.write_octets_copied(key),
             Target::Profile { tag, data } => {
@@ -187,16 +187,16 @@ pub struct Request<'m> {
     /// The request id, which the reply repeats.
     pub request_id: u32,
     /// The kind of reply that the client wants.
-    pub response: ResponseExpected,
+    pub response_expected: ResponseExpected,
     /// The object that is called.
     pub target: Target<'m>,
     /// The name of the operation, without its NUL.
     pub operation: &'m [u8],
     /// The service contexts.
-    pub contexts: Contexts<'m>,
-    /// Offset of the arguments in bytes, from the start of the header; the end of the message if
-    /// there are none.
-    pub body_at: usize,
+    pub contexts: ReceivedServiceContexts<'m>,
+    /// Offset of the arguments in bytes, from the start of the header. If the message has no
+    /// arguments, its length.
+    pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
 }
@@ -224,11 +224,11 @@ impl<'m> Request<'m> {
             version: header.version,
             endian: header.endian,
             request_id: 0,
-            response: ResponseExpected::None,
+            response_expected: ResponseExpected::None,
             target: Target::Key(&[]),
             operation: &[],
-            contexts: Contexts::EMPTY,
-            body_at: message.len(),
+            contexts: ReceivedServiceContexts::EMPTY,
+            body_offset: message.len(),
             message,
         }
     }
@@ -272,34 +272,34 @@ impl<'m> Request<'m> {
         }
         let length = self.message.len();
         self.request_id = number(id);
-        self.response = ResponseExpected::from_flags(flags);
+        self.response_expected = ResponseExpected::from_flags(flags);
         self.target = Target::Key(key);
         self.operation = operation;
-        self.body_at = (length - rest.len()).next_multiple_of(8).min(length);
+        self.body_offset = (length - rest.len()).next_multiple_of(8).min(length);
         Some(())
     }
 
     #[inline(never)]
     fn parse_header_general(&mut self, limits: &'m Limits) -> Result<(), CdrError> {
-        let mut d = Decoder::new(self.message, self.endian).at(Header::LEN).with_limits(limits);
+        let mut d = Decoder::new(self.message, self.endian).at_position(Header::LEN).with_limits(limits);
         if self.version.has_giop_1_2_headers() {
             self.request_id = d.read_u32()?;
-            self.response = ResponseExpected::from_flags(d.read_u8()?);
+            self.response_expected = ResponseExpected::from_flags(d.read_u8()?);
             d.skip(3)?;
             self.target = Target::parse(&mut d)?;
             self.operation = d.read_str_octets()?;
-            self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
+            self.contexts = ReceivedServiceContexts::parse(&mut d, limits.max_service_contexts)?;
         } else {
-            self.contexts = Contexts::parse(&mut d, limits.max_service_contexts)?;
+            self.contexts = ReceivedServiceContexts::parse(&mut d, limits.max_service_contexts)?;
             self.request_id = d.read_u32()?;
-            self.response = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
+            self.response_expected = if d.read_bool()? { ResponseExpected::Target } else { ResponseExpected::None };
             // In GIOP 1.0 the padding in front of the key takes the position of the reserved octets
             // of GIOP 1.1.
             self.target = Target::Key(d.read_octets()?);
             self.operation = d.read_str_octets()?;
             d.read_octets()?;
         }
-        self.body_at = body_at(&d, self.version);
+        self.body_offset = body_offset(&d, self.version);
         Ok(())
     }
 
@@ -307,13 +307,13 @@ impl<'m> Request<'m> {
     #[inline]
     #[must_use]
     pub fn body(&self) -> Decoder<'m> {
-        Decoder::new(self.message, self.endian).at(self.body_at).with_version(self.version)
+        Decoder::new(self.message, self.endian).at_position(self.body_offset).with_version(self.version)
     }
 }
 
 /// Returns the offset of the body, given a decoder that has read the header.
 #[inline]
-pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
+pub(super) fn body_offset(d: &Decoder<'_>, version: Version) -> usize {
     if !version.has_giop_1_2_headers() {
         return d.position();
     }
@@ -322,14 +322,14 @@ pub(super) fn body_at(d: &Decoder<'_>, version: Version) -> usize {
 
 /// The header fields of a Request to be written.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestHead<'h> {
+pub struct RequestHeader<'h> {
     /// GIOP 1.0, 1.1 or 1.2.
     pub version: Version,
     /// The request id, unique among the requests of this connection that await a reply.
     pub request_id: u32,
     /// The kind of reply that the client wants. Before GIOP 1.2, [`ResponseExpected::Server`] is
     /// written as `Target`.
-    pub response: ResponseExpected,
+    pub response_expected: ResponseExpected,
     /// The object that is called. GIOP 1.0 and 1.1 have [`Target::Key`] only.
     pub target: Target<'h>,
     /// The name of the operation, in ASCII, without NUL.
@@ -339,13 +339,13 @@ pub struct RequestHead<'h> {
 }
 
 /// Writes the header of a request at the end of the encoder's contents. The caller writes the
-/// arguments through the encoder and then calls [`finish`](super::finish).
+/// arguments through the encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`]; [`CdrError::Unsupported`] for a target other than a key before
 /// GIOP 1.2.
 #[inline]
-pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
+pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {
         Target::Key(key) if head.version.has_giop_1_2_headers() && head.contexts.is_empty() => {
             write_header_fast(e, head, key)
@@ -357,12 +357,12 @@ pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Resu
 /// Writes the header of a GIOP 1.2 request to an object key without service contexts, in few
 /// copies.
 #[inline]
-fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHead<'_>, key: &[u8]) -> Result<(), CdrError> {
+fn write_header_fast(e: &mut Encoder<'_>, head: &RequestHeader<'_>, key: &[u8]) -> Result<(), CdrError> {
     /// Number of bytes before the key.
     const FIXED: usize = Header::LEN + 16;
     let length = |octets: usize| u32::try_from(octets).map_err(|_| CdrError::LengthOverflow);
     let endian = e.endian();
-    let flags = u32::from_ne_bytes([head.response.flags(), 0, 0, 0]);
+    let flags = u32::from_ne_bytes([head.response_expected.flags(), 0, 0, 0]);
     let after = [number(head.request_id, endian), flags, 0, number(length(key.len())?, endian)];
     let name_length = number(length(head.operation.len() + 1)?, endian).to_ne_bytes();
     // Lengths with padding. The length of the name includes its NUL and the number of contexts, 0,
@@ -393,11 +393,11 @@ fn fill(place: &mut [u8], octets: &[u8]) {
     }
 }
 
-fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
+fn write_header_general(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     begin(e, head.version, MessageKind::Request);
     if head.version.has_giop_1_2_headers() {
         e.write_u32(head.request_id);
-        e.write_raw(&[head.response.flags(), 0, 0, 0]);
+        e.write_raw(&[head.response_expected.flags(), 0, 0, 0]);
         head.target.write(e)?;
         write_operation(e, head.operation)?;
         contexts::write(e, head.contexts)?;
@@ -407,7 +407,7 @@ fn write_header_general(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(
     let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
     contexts::write(e, head.contexts)?;
     e.write_u32(head.request_id);
-    e.write_bool(head.response.is_expected());
+    e.write_bool(head.response_expected.is_expected());
     // The padding in front of the key also serves as the reserved octets of GIOP 1.1.
     e.write_octets_copied(key)?;
     write_operation(e, head.operation)?;
@@ -429,20 +429,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::giop::finish;
+    use crate::giop::finish_message;
 
-    fn message(head: &RequestHead<'_>, endian: Endian, arguments: &[u8], write: Write) -> Vec<u8> {
+    fn message(head: &RequestHeader<'_>, endian: Endian, arguments: &[u8], write: Write) -> Vec<u8> {
         let mut e = Encoder::new();
         e.set_endian(endian);
         write(&mut e, head).unwrap();
         e.write_raw(arguments);
-        finish(&mut e).unwrap();
+        finish_message(&mut e).unwrap();
         e.to_vec()
     }
 
-    type Write = fn(&mut Encoder<'_>, &RequestHead<'_>) -> Result<(), CdrError>;
+    type Write = fn(&mut Encoder<'_>, &RequestHeader<'_>) -> Result<(), CdrError>;
 
-    fn plain(e: &mut Encoder<'_>, head: &RequestHead<'_>) -> Result<(), CdrError> {
+    fn plain(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
         let Target::Key(key) = head.target else { return Err(CdrError::Unsupported) };
         write_header_fast(e, head, key)
     }
@@ -457,10 +457,10 @@ mod tests {
             big: bool,
         ) {
             let endian = if big { Endian::Big } else { Endian::Little };
-            let head = RequestHead {
+            let head = RequestHeader {
                 version: Version::GIOP_1_2,
                 request_id,
-                response: ResponseExpected::Target,
+                response_expected: ResponseExpected::Target,
                 target: Target::Key(&key),
                 operation: operation.as_bytes(),
                 contexts: &[],
@@ -480,7 +480,7 @@ mod tests {
             };
             let other = careful(&octets).unwrap();
             prop_assert_eq!(format!("{read:?}"), format!("{other:?}"));
-            // The fast parser accepts no truncated request that the general one refuses.
+            // The fast parser accepts no truncated request that the general parser refuses.
             for end in Header::LEN..octets.len() {
                 if careful(&octets[..end]).is_err() {
                     prop_assert!(plain(&octets[..end]).is_none());
@@ -496,9 +496,16 @@ mod tests {
         (plain.parse_header_fast(limits).map(|()| plain), careful.parse_header_general(limits).map(|()| careful))
     }
 
-    fn head<'h>(key: &'h [u8], operation: &'h [u8]) -> RequestHead<'h> {
+    fn head<'h>(key: &'h [u8], operation: &'h [u8]) -> RequestHeader<'h> {
         let (version, response) = (Version::GIOP_1_2, ResponseExpected::Target);
-        RequestHead { version, request_id: 7, response, target: Target::Key(key), operation, contexts: &[] }
+        RequestHeader {
+            version,
+            request_id: 7,
+            response_expected: response,
+            target: Target::Key(key),
+            operation,
+            contexts: &[],
+        }
     }
 
     /// Key and name have the maximum length, or one octet more. The name's limit counts its NUL.
@@ -541,15 +548,20 @@ mod tests {
         use ResponseExpected::{None, Server, Target};
         for (response, flags, any) in [(None, 0, false), (Server, 1, true), (Target, 3, true)] {
             assert_eq!((response.flags(), response.is_expected()), (flags, any));
-            let octets = message(&RequestHead { response, ..head(b"k", b"f") }, Endian::Big, &[], write_header_general);
+            let octets = message(
+                &RequestHeader { response_expected: response, ..head(b"k", b"f") },
+                Endian::Big,
+                &[],
+                write_header_general,
+            );
             assert_eq!(octets[16], flags);
             let (plain, careful) = read_both(&octets, &Limits::DEFAULT);
-            assert_eq!((plain.unwrap().response, careful.unwrap().response), (response, response));
+            assert_eq!((plain.unwrap().response_expected, careful.unwrap().response_expected), (response, response));
             // Before GIOP 1.2 the response flag is a boolean.
-            let old = RequestHead { version: Version::GIOP_1_1, response, ..head(b"k", b"f") };
+            let old = RequestHeader { version: Version::GIOP_1_1, response_expected: response, ..head(b"k", b"f") };
             let octets = message(&old, Endian::Big, &[], write_header_general);
             let (_, careful) = read_both(&octets, &Limits::DEFAULT);
-            assert_eq!(careful.unwrap().response.is_expected(), any);
+            assert_eq!(careful.unwrap().response_expected.is_expected(), any);
         }
         // Undefined flags request a reply.
         for flags in [2, 4, 255] {
@@ -580,7 +592,7 @@ mod tests {
         }
         let ior = reference.into_buffer();
         let target = Target::Reference { selected: 1, tag: 1, data: b"body", ior: &ior };
-        let octets = message(&RequestHead { target, ..head(b"", b"f") }, Endian::Big, &[], write_header_general);
+        let octets = message(&RequestHeader { target, ..head(b"", b"f") }, Endian::Big, &[], write_header_general);
         for (profiles, result) in [(4, Ok(target)), (3, Ok(target)), (2, Err(CdrError::LimitExceeded))] {
             let limits = Limits { max_profiles: profiles, ..Limits::DEFAULT };
             let (plain, careful) = read_both(&octets, &limits);

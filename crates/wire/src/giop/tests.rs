@@ -21,11 +21,11 @@ fn header(message: &[u8]) -> Header {
     header
 }
 
-fn head(version: Version) -> RequestHead<'static> {
-    RequestHead {
+fn head(version: Version) -> RequestHeader<'static> {
+    RequestHeader {
         version,
         request_id: 2,
-        response: ResponseExpected::Target,
+        response_expected: ResponseExpected::Target,
         target: Target::Key(b"K"),
         operation: b"f",
         contexts: &[],
@@ -36,7 +36,7 @@ fn head(version: Version) -> RequestHead<'static> {
 fn a_request_of_giop_1_2_octet_by_octet() {
     let mut e = encoder(Endian::Little);
     write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     assert_eq!(
         e.to_vec(),
         b"GIOP\x01\x02\x01\x00\x20\0\0\0\x02\0\0\0\x03\0\0\0\0\0\0\0\x01\0\0\0K\0\0\0\x02\0\0\0f\0\0\0\0\0\0\0"
@@ -44,19 +44,19 @@ fn a_request_of_giop_1_2_octet_by_octet() {
     let mut e = encoder(Endian::Little);
     write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
     e.write_i32(7);
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     let message = e.to_vec();
     assert_eq!((message[8], message.len()), (40, 52));
     assert_eq!(message[40..], [0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
     let request = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
-    assert_eq!((request.body_at, request.body().read_i32()), (48, Ok(7)));
+    assert_eq!((request.body_offset, request.body().read_i32()), (48, Ok(7)));
 }
 
 #[test]
 fn void_reply_of_giop_1_2_octet_by_octet() {
     let mut e = encoder(Endian::Little);
     begin_reply(&mut e, Version::GIOP_1_2, 2, ReplyStatus::NoException, &[]).unwrap();
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     assert_eq!(e.to_vec(), b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0");
 }
 
@@ -67,19 +67,19 @@ fn requests_round_trip_in_every_version_and_byte_order() {
         for endian in [Endian::Big, Endian::Little] {
             for response in [ResponseExpected::None, ResponseExpected::Target] {
                 let mut e = encoder(endian);
-                let head = RequestHead { contexts: &contexts, response, ..head(version) };
+                let head = RequestHeader { contexts: &contexts, response_expected: response, ..head(version) };
                 write_request_header(&mut e, &head).unwrap();
                 e.write_u64(9);
-                finish(&mut e).unwrap();
+                finish_message(&mut e).unwrap();
                 let message = e.to_vec();
                 let parsed = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
                 assert_eq!((parsed.version, parsed.endian, parsed.request_id), (version, endian, 2));
-                assert_eq!((parsed.response, parsed.target), (response, Target::Key(b"K")));
+                assert_eq!((parsed.response_expected, parsed.target), (response, Target::Key(b"K")));
                 assert_eq!(parsed.operation, b"f");
                 assert_eq!(parsed.contexts.iter().collect::<Vec<_>>(), [(10, &[0, 0, 0, 100][..]), (1, &[1, 2, 3])]);
                 assert_eq!((parsed.contexts.find(1), parsed.contexts.find(2)), (Some(&[1, 2, 3][..]), None));
                 assert_eq!(parsed.body().read_u64(), Ok(9));
-                for len in Header::LEN..parsed.body_at - 8 {
+                for len in Header::LEN..parsed.body_offset - 8 {
                     assert!(Request::parse(&message[..len], &header(&message), &Limits::DEFAULT).is_err(), "{len}");
                 }
             }
@@ -95,12 +95,15 @@ fn replies_round_trip_in_every_version_and_byte_order() {
             let mut e = encoder(endian);
             begin_reply(&mut e, version, 7, ReplyStatus::UserException, &contexts).unwrap();
             e.write_u8(9);
-            finish(&mut e).unwrap();
+            finish_message(&mut e).unwrap();
             let message = e.to_vec();
             let reply = Reply::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
             assert_eq!((reply.request_id, reply.status), (7, ReplyStatus::UserException));
-            assert_eq!((reply.contexts.len(), reply.body().read_u8(), reply.body().from_server()), (1, Ok(9), true));
-            assert!(!version.has_giop_1_2_headers() || reply.body_at.is_multiple_of(8));
+            assert_eq!(
+                (reply.contexts.len(), reply.body().read_u8(), reply.body().is_written_by_server()),
+                (1, Ok(9), true)
+            );
+            assert!(!version.has_giop_1_2_headers() || reply.body_offset.is_multiple_of(8));
         }
     }
 }
@@ -119,13 +122,13 @@ fn targets_by_profile_and_by_reference_round_trip() {
     let whole = Target::Reference { selected: 1, tag: 9, data: b"body", ior: &ior };
     for target in [profile, whole] {
         let mut e = encoder(Endian::Big);
-        let head = RequestHead { target, ..head(Version::GIOP_1_2) };
+        let head = RequestHeader { target, ..head(Version::GIOP_1_2) };
         write_request_header(&mut e, &head).unwrap();
-        finish(&mut e).unwrap();
+        finish_message(&mut e).unwrap();
         let message = e.to_vec();
         let parsed = Request::parse(&message, &header(&message), &Limits::DEFAULT).unwrap();
         assert_eq!((parsed.target, parsed.operation), (target, &b"f"[..]));
-        let mut old = RequestHead { target, ..head };
+        let mut old = RequestHeader { target, ..head };
         old.version = Version::GIOP_1_1;
         assert_eq!(write_request_header(&mut e, &old), Err(CdrError::Unsupported));
     }
@@ -148,11 +151,11 @@ fn locate_messages_round_trip() {
         let mut e = encoder(Endian::Big);
         begin_locate_reply(&mut e, version, 4, LocateStatus::NeedsAddressingMode);
         e.write_i16(1);
-        finish(&mut e).unwrap();
+        finish_message(&mut e).unwrap();
         let message = e.to_vec();
         let parsed = LocateReply::parse(&message, &header(&message)).unwrap();
-        assert_eq!((parsed.status, parsed.body_at), (LocateStatus::NeedsAddressingMode, 20));
-        assert_eq!((parsed.body().read_i16(), parsed.body().from_server()), (Ok(1), true));
+        assert_eq!((parsed.status, parsed.body_offset), (LocateStatus::NeedsAddressingMode, 20));
+        assert_eq!((parsed.body().read_i16(), parsed.body().is_written_by_server()), (Ok(1), true));
     }
 }
 
@@ -166,11 +169,11 @@ fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
                 let mut e = encoder(endian);
                 begin_locate_reply(&mut e, version, 4, status);
                 ior.encode(&mut e).unwrap();
-                finish(&mut e).unwrap();
+                finish_message(&mut e).unwrap();
                 let message = e.to_vec();
                 let parsed = LocateReply::parse(&message, &header(&message)).unwrap();
                 assert_eq!((parsed.version, parsed.endian, parsed.status), (version, endian, status));
-                assert_eq!((parsed.request_id, parsed.body_at), (4, 20));
+                assert_eq!((parsed.request_id, parsed.body_offset), (4, 20));
                 let mut body = parsed.body();
                 assert_eq!((Ior::decode(&mut body).as_ref(), body.remaining()), (Ok(&ior), 0));
             }
@@ -178,8 +181,8 @@ fn a_forward_in_a_locate_reply_follows_the_status_at_once() {
     }
 }
 
-/// Statuses and kinds convert to and from the numbers of the specification. The first number beyond
-/// them is refused.
+/// Statuses and kinds convert to and from the numbers of the specification. The first undefined
+/// number is refused.
 #[test]
 fn statuses_and_kinds_have_the_numbers_of_the_specification() {
     use LocateStatus as L;
@@ -230,7 +233,7 @@ fn a_second_message_in_the_same_encoder_is_aligned_from_its_own_header() {
     e.write_u8(0xff);
     write_request_header(&mut e, &head(Version::GIOP_1_2)).unwrap();
     e.write_u64(1);
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     let all = e.to_vec();
     let message = &all[17..];
     let parsed = Request::parse(message, &header(message), &Limits::DEFAULT).unwrap();
@@ -319,7 +322,7 @@ fn service_contexts_are_counted_and_bounded() {
     let mut e = encoder(Endian::Big);
     let contexts = vec![ServiceContext { id: 1, data: &[] }; 129];
     begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &contexts).unwrap();
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     let message = e.to_vec();
     let parse = |limits| Reply::parse(&message, &header(&message), limits).map(|reply| reply.contexts.len());
     assert_eq!(parse(&Limits::DEFAULT), Err(CdrError::LimitExceeded));
@@ -331,7 +334,7 @@ fn plain_reply_above_the_maximum_size_is_refused() {
     let mut e = encoder(Endian::NATIVE);
     begin_reply(&mut e, Version::GIOP_1_2, 1, ReplyStatus::NoException, &[]).unwrap();
     e.write_raw(&[0; 6]);
-    finish(&mut e).unwrap();
+    finish_message(&mut e).unwrap();
     let unread = e.to_vec();
     assert_eq!(Reply::parse_plain_header(&unread, 1, 18), Some(header(&unread)));
     assert_eq!(Reply::parse_plain_header(&unread, 1, 17), None);
@@ -353,7 +356,7 @@ proptest! {
         let mut e = encoder(if big { Endian::Big } else { Endian::Little });
         begin_reply(&mut e, Version::GIOP_1_2, id, ReplyStatus::NoException, &[]).unwrap();
         e.write_raw(&results);
-        finish(&mut e).unwrap();
+        finish_message(&mut e).unwrap();
         let mut unread = e.to_vec();
         unread.extend_from_slice(&behind);
         if let Some((at, octet)) = changed
@@ -374,12 +377,12 @@ proptest! {
                 && reply.request_id == asked
                 && reply.status == ReplyStatus::NoException
                 && reply.contexts.is_empty();
-            is_plain.then_some((header, reply.body_at))
+            is_plain.then_some((header, reply.body_offset))
         };
         let plain = Reply::parse_plain_header(&unread, asked, limits.max_message_size);
         match careful() {
-            // The fast parser refuses undefined flags, which the general one accepts.
-            Some((header, body_at)) if unread[6] <= 1 => prop_assert_eq!((plain, Reply::PLAIN_LEN), (Some(header), body_at)),
+            // The fast parser refuses undefined flags, which the general parser accepts.
+            Some((header, body_offset)) if unread[6] <= 1 => prop_assert_eq!((plain, Reply::PLAIN_HEADER_LEN), (Some(header), body_offset)),
             _ => prop_assert_eq!(plain, None),
         }
     }

@@ -1,5 +1,5 @@
 //! Versions of GIOP, and the differences between them. Each difference is a method of [`Version`].
-//! A new version needs a constant and a result of each of these methods.
+//! A new version needs a constant, and each method must return a result for it.
 
 /// A version of GIOP, or of an IIOP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,7 +13,7 @@ pub struct Version {
 /// The form of wide characters and strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WideForm {
-    /// GIOP 1.0 has no form for them.
+    /// GIOP 1.0 has no form of wide text.
     Absent,
     /// GIOP 1.1: code units in the message's byte order, with a terminator.
     Units,

@@ -142,7 +142,7 @@ pub(super) fn write_all(e: &mut Encoder<'_>, components: &[TaggedComponent]) -> 
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
-pub fn orb_type(data: &[u8]) -> Result<u32, CdrError> {
+pub fn parse_orb_type(data: &[u8]) -> Result<u32, CdrError> {
     Decoder::for_encapsulation(data)?.read_u32()
 }
 
@@ -150,7 +150,7 @@ pub fn orb_type(data: &[u8]) -> Result<u32, CdrError> {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
-pub fn alternate_address(data: &[u8]) -> Result<(&str, u16), CdrError> {
+pub fn parse_alternate_address(data: &[u8]) -> Result<(&str, u16), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((read_text(&mut d)?, d.read_u16()?))
 }
@@ -159,7 +159,7 @@ pub fn alternate_address(data: &[u8]) -> Result<(&str, u16), CdrError> {
 ///
 /// # Errors
 /// [`CdrError`] if it is malformed.
-pub fn unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
+pub fn parse_unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
     let mut d = Decoder::for_encapsulation(data)?;
     Ok((read_text(&mut d)?, read_text(&mut d)?))
 }
@@ -170,7 +170,7 @@ pub fn unix_transport(data: &[u8]) -> Result<(&str, &str), CdrError> {
 /// # Errors
 /// [`CdrError`] if it is malformed; [`CdrError::LimitExceeded`] for more policies than
 /// [`Limits::max_components`].
-pub fn policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, CdrError> {
+pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<'d>, CdrError> {
     TaggedList::parse(&mut Decoder::for_encapsulation(data)?, limits.max_components)
 }
 
@@ -210,7 +210,7 @@ impl TaoEndpoint {
             let address = read_text(&mut d)?.to_owned();
             let has_no_port = matches!(
                 profile,
-                profile_tag::TAO_UIOP | profile_tag::UNIX | profile_tag::SHARED_MEMORY | profile_tag::OTHER
+                profile_tag::TAO_UIOP | profile_tag::UNIX | profile_tag::SHARED_MEMORY | profile_tag::OTHER_TRANSPORT
             );
             let port = if has_no_port { None } else { Some(d.read_u16()?) };
             endpoints.push(TaoEndpoint { address, port, priority: d.read_i16()? });

@@ -19,7 +19,7 @@ use crate::limits::Limits;
 pub const DEFAULT_PORT: u16 = 2809;
 
 /// The default key of a corbaname URL and of `corbaloc:rir:`.
-pub const NAME_SERVICE: &[u8] = b"NameService";
+pub const NAME_SERVICE_KEY: &[u8] = b"NameService";
 
 /// An address in a corbaloc.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub enum CorbalocAddress {
         /// The TCP port; [`DEFAULT_PORT`] if the text gives none.
         port: u16,
     },
-    /// `rir:`, an initial reference of the ORB. It must be the only address.
+    /// `rir:`, an initial reference of the ORB. This form must be the only address.
     InitialReference,
 }
 
@@ -77,7 +77,7 @@ impl Corbaloc {
     /// Returns the name of the initial reference that a `rir:` URL denotes.
     #[must_use]
     pub fn initial_reference(&self) -> Option<&[u8]> {
-        let key = if self.key.is_empty() { NAME_SERVICE } else { &self.key };
+        let key = if self.key.is_empty() { NAME_SERVICE_KEY } else { &self.key };
         (self.addresses == [CorbalocAddress::InitialReference]).then_some(key)
     }
 
@@ -91,7 +91,7 @@ impl Corbaloc {
         for address in &self.addresses {
             if let CorbalocAddress::Iiop { version, host, port } = address {
                 let address = ProfileAddress::Inet { host, port: *port };
-                profiles.push(TaggedProfile::of(*version, address, &self.key, &[])?);
+                profiles.push(TaggedProfile::encode(*version, address, &self.key, &[])?);
             }
         }
         Ok(Ior { type_id: String::new(), profiles })
@@ -220,7 +220,7 @@ impl Corbaloc {
 /// A corbaname URL: a naming context, and a name to resolve in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Corbaname {
-    /// The naming context. Its key is [`NAME_SERVICE`] if the text gives none.
+    /// The naming context. Its key is [`NAME_SERVICE_KEY`] if the text gives none.
     pub context: Corbaloc,
     /// The stringified name (`shop/orders.obj`) with URL escapes resolved; `None` for the context
     /// itself.
@@ -243,7 +243,7 @@ impl Corbaname {
         };
         let mut context = Corbaloc::parse_rest(context, limits)?;
         if context.key.is_empty() {
-            context.key = NAME_SERVICE.to_vec();
+            context.key = NAME_SERVICE_KEY.to_vec();
         }
         let name = match name {
             None | Some("") => None,

@@ -1,8 +1,9 @@
 //! Interoperable object references and their text forms (CORBA 3.0.3 section 13.6).
 //!
 //! An [`Ior`] keeps its profiles as encoded bytes, unknown tags included, so that a reference
-//! passes through unchanged. [`Profile`] is a checked view of one profile; [`TaggedProfile::of`]
-//! encodes a profile. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:` or `corbaname:`.
+//! passes through unchanged. [`Profile`] is a checked view of one profile;
+//! [`TaggedProfile::encode`] encodes a profile. [`ObjectUrl`] is a parsed text: `IOR:`, `corbaloc:`
+//! or `corbaname:`.
 
 mod component;
 mod corbaloc;
@@ -13,9 +14,10 @@ mod text;
 mod url;
 
 pub use component::{
-    TaggedComponent, TaoEndpoint, alternate_address, component_tag, orb_type, policies, unix_transport,
+    TaggedComponent, TaoEndpoint, component_tag, parse_alternate_address, parse_orb_type, parse_policies,
+    parse_unix_transport,
 };
-pub use corbaloc::{Corbaloc, CorbalocAddress, Corbaname, DEFAULT_PORT, NAME_SERVICE, escape_key, unescape_key};
+pub use corbaloc::{Corbaloc, CorbalocAddress, Corbaname, DEFAULT_PORT, NAME_SERVICE_KEY, escape_key, unescape_key};
 pub use object_name::parse_object_name;
 pub use profile::{Profile, ProfileAddress, ProfileEndpoint, TaggedProfile, profile_tag};
 pub use text::UrlError;

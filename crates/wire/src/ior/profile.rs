@@ -19,7 +19,7 @@ pub mod profile_tag {
     /// GIOP over shared memory, in Corelane's form (docs/wire-extensions.md).
     pub const SHARED_MEMORY: u32 = 0x434c_4e01;
     /// GIOP over a transport that the program added, in Corelane's form (docs/wire-extensions.md).
-    pub const OTHER: u32 = 0x434c_4e02;
+    pub const OTHER_TRANSPORT: u32 = 0x434c_4e02;
     /// TAO's UIOP: GIOP over a Unix socket.
     pub const TAO_UIOP: u32 = 0x5441_4f00;
     /// TAO's SHMIOP: GIOP over shared memory.
@@ -187,7 +187,7 @@ impl TaggedProfile {
     ///
     /// # Errors
     /// [`CdrError::NulInString`] and other errors of the host and the path.
-    pub fn of(
+    pub fn encode(
         version: Version,
         address: ProfileAddress<'_>,
         object_key: &[u8],
@@ -215,7 +215,7 @@ impl TaggedProfile {
             ProfileAddress::Other { scheme, address } => {
                 write_path(&mut e, scheme)?;
                 write_path(&mut e, address)?;
-                profile_tag::OTHER
+                profile_tag::OTHER_TRANSPORT
             }
             ProfileAddress::Uiop { path } => {
                 write_path(&mut e, path)?;
@@ -266,7 +266,9 @@ impl<'p> Profile<'p> {
             profile_tag::SHARED_MEMORY => {
                 ProfileAddress::SharedMemory { host: read_text(&mut d)?, path: read_text(&mut d)? }
             }
-            profile_tag::OTHER => ProfileAddress::Other { scheme: read_text(&mut d)?, address: read_text(&mut d)? },
+            profile_tag::OTHER_TRANSPORT => {
+                ProfileAddress::Other { scheme: read_text(&mut d)?, address: read_text(&mut d)? }
+            }
             profile_tag::TAO_UIOP => ProfileAddress::Uiop { path: read_text(&mut d)? },
             _ => return Err(CdrError::Unsupported),
         };
@@ -277,8 +279,8 @@ impl<'p> Profile<'p> {
 
     /// Returns the addresses to connect to, in the order in which to try them: the profile's own
     /// address, alternate addresses, then omniORB's Unix sockets. The addresses in
-    /// TAO_TAG_ENDPOINTS belong to priorities and are not included ([`lanes`](Profile::lanes)). The
-    /// list is empty for unsupported transports.
+    /// TAO_TAG_ENDPOINTS belong to priorities and are not included
+    /// ([`lane_endpoints`](Profile::lane_endpoints)). The list is empty for unsupported transports.
     #[must_use]
     pub fn endpoints(&self) -> Vec<ProfileEndpoint> {
         let mut found = Vec::new();
@@ -304,14 +306,14 @@ impl<'p> Profile<'p> {
         for (tag, data) in self.components {
             match tag {
                 component_tag::ALTERNATE_IIOP_ADDRESS => {
-                    if let Ok((host, port)) = component::alternate_address(data)
+                    if let Ok((host, port)) = component::parse_alternate_address(data)
                         && port != 0
                     {
                         found.push(ProfileEndpoint::Inet { host: host.into(), port });
                     }
                 }
                 component_tag::OMNIORB_UNIX_TRANSPORT => {
-                    if let Ok((host, path)) = component::unix_transport(data) {
+                    if let Ok((host, path)) = component::parse_unix_transport(data) {
                         found.push(ProfileEndpoint::Unix { host: Some(host.into()), path: path.into() });
                     }
                 }
@@ -325,7 +327,7 @@ impl<'p> Profile<'p> {
     /// Corelane's component. The list is empty if the profile has neither component, if the
     /// component is malformed, and for unsupported transports.
     #[must_use]
-    pub fn lanes(&self, limits: &Limits) -> Vec<(ProfileEndpoint, i16)> {
+    pub fn lane_endpoints(&self, limits: &Limits) -> Vec<(ProfileEndpoint, i16)> {
         let component = self.components.find(component_tag::TAO_ENDPOINTS);
         let component = component.or_else(|| self.components.find(component_tag::LANE_ENDPOINTS));
         let lanes = component.map(|data| TaoEndpoint::parse_all(self.tag, data, limits));
@@ -354,6 +356,6 @@ impl<'p> Profile<'p> {
     /// Returns the value of TAG_ORB_TYPE.
     #[must_use]
     pub fn orb_type(&self) -> Option<u32> {
-        component::orb_type(self.components.find(component_tag::ORB_TYPE)?).ok()
+        component::parse_orb_type(self.components.find(component_tag::ORB_TYPE)?).ok()
     }
 }

@@ -2,7 +2,7 @@
 //! profiles.
 
 use super::*;
-use crate::cdr::{MemoryAccount, MemoryRefusal, Meter};
+use crate::cdr::{MemoryAccount, MemoryMeter, MemoryRefusal};
 use crate::codeset::{CharSet, CodeSetInfo};
 use crate::giop::Version;
 use crate::{Endian, Limits};
@@ -29,7 +29,7 @@ fn an_iiop_profile_octet_by_octet() {
     assert_eq!((profile.version, profile.object_key), (Version::GIOP_1_2, &b"K"[..]));
     assert_eq!(profile.address, ProfileAddress::Inet { host: "h", port: 2809 });
     assert_eq!(profile.endpoints(), [ProfileEndpoint::Inet { host: "h".into(), port: 2809 }]);
-    let own = TaggedProfile::of(profile.version, profile.address, b"K", &[]).unwrap();
+    let own = TaggedProfile::encode(profile.version, profile.address, b"K", &[]).unwrap();
     assert_eq!(own.parse().unwrap(), profile);
     for len in 0..data.len() {
         assert!(Profile::parse(0, &data[..len], &Limits::DEFAULT).is_err());
@@ -49,18 +49,18 @@ fn components_give_further_endpoints() {
         TaggedComponent { tag: 0xdead, data: vec![1, 2, 3] },
     ];
     let nowhere = ProfileAddress::Inet { host: "255.255.255.255", port: 65535 };
-    let tagged = TaggedProfile::of(Version::GIOP_1_2, nowhere, b"key", &components).unwrap();
+    let tagged = TaggedProfile::encode(Version::GIOP_1_2, nowhere, b"key", &components).unwrap();
     let profile = tagged.parse().unwrap();
     assert_eq!(profile.components.len(), 6);
     assert_eq!(profile.components.find(0xdead), Some(&[1, 2, 3][..]));
     assert_eq!(profile.orb_type(), Some(orb_type_id::CORELANE));
     let sets = CodeSetInfo::parse(profile.components.find(component_tag::CODE_SETS).unwrap()).unwrap();
     assert_eq!(sets, CodeSetInfo::for_native(CharSet::Utf8));
-    let read = policies(profile.components.find(component_tag::POLICIES).unwrap(), &Limits::DEFAULT).unwrap();
+    let read = parse_policies(profile.components.find(component_tag::POLICIES).unwrap(), &Limits::DEFAULT).unwrap();
     assert_eq!(read.find(37), Some(&[0, 0, 0, 1][..]));
     let unix = ProfileEndpoint::Unix { host: Some("here".into()), path: "/run/s".into() };
     assert_eq!(profile.endpoints(), [ProfileEndpoint::Inet { host: "other".into(), port: 9 }, unix]);
-    let old = TaggedProfile::of(Version::GIOP_1_0, nowhere, b"key", &components).unwrap();
+    let old = TaggedProfile::encode(Version::GIOP_1_0, nowhere, b"key", &components).unwrap();
     assert!(old.parse().unwrap().components.is_empty());
 }
 
@@ -73,7 +73,7 @@ fn addresses_of_other_protocols_are_not_endpoints() {
         TaggedComponent::unix_transport("here", "/run/s").unwrap(),
     ];
     let address = ProfileAddress::Inet { host: "h", port: 2809 };
-    let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
+    let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", &components).unwrap();
     assert_eq!(tagged.parse().unwrap().endpoints().len(), 3);
     for tag in [profile_tag::TAO_SHMIOP, profile_tag::TAO_DIOP] {
         let other = TaggedProfile { tag, data: tagged.data.clone() };
@@ -89,7 +89,7 @@ fn addresses_of_other_protocols_are_not_endpoints() {
 fn addresses_without_a_tcp_server_are_not_endpoints() {
     let endpoints = |host, port, components: &[TaggedComponent]| {
         let address = ProfileAddress::Inet { host, port };
-        let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", components).unwrap();
+        let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", components).unwrap();
         tagged.parse().unwrap().endpoints()
     };
     assert_eq!(endpoints("h", 0, &[]), []);
@@ -120,7 +120,7 @@ fn profiles_of_a_reference_are_bounded() {
 fn components_of_a_profile_are_bounded() {
     let components = vec![TaggedComponent { tag: 9, data: Vec::new() }; 3];
     let address = ProfileAddress::Inet { host: "h", port: 1 };
-    let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"K", &components).unwrap();
+    let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"K", &components).unwrap();
     let parse = |components| {
         Profile::parse(0, &tagged.data, &Limits { max_components: components, ..Limits::DEFAULT }).map(drop)
     };
@@ -131,7 +131,7 @@ fn components_of_a_profile_are_bounded() {
 fn profiles_of_version_1_0_have_no_components() {
     let component = TaggedComponent { tag: 9, data: vec![1] };
     let of = |version, components| {
-        TaggedProfile::of(version, ProfileAddress::Inet { host: "h", port: 1 }, b"K", components).unwrap()
+        TaggedProfile::encode(version, ProfileAddress::Inet { host: "h", port: 1 }, b"K", components).unwrap()
     };
     let (with, without) = (&[component][..], &[][..]);
     assert_eq!(of(Version::GIOP_1_0, with), of(Version::GIOP_1_0, without));
@@ -153,27 +153,27 @@ fn unix_profiles_round_trip_in_both_forms() {
     let tao = ProfileAddress::Uiop { path: "rel.sock" };
     for (address, tag, host) in [(own, profile_tag::UNIX, Some("here".to_owned())), (tao, profile_tag::TAO_UIOP, None)]
     {
-        let tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &[]).unwrap();
+        let tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"k", &[]).unwrap();
         let profile = tagged.parse().unwrap();
         assert_eq!((tagged.tag, profile.address), (tag, address));
         let [ProfileEndpoint::Unix { host: found, .. }] = &profile.endpoints()[..] else { panic!() };
         assert_eq!(found, &host);
     }
     let shared = ProfileAddress::SharedMemory { host: "boot/4026531840", path: "/run/ü" };
-    let tagged = TaggedProfile::of(Version::GIOP_1_2, shared, b"k", &[]).unwrap();
+    let tagged = TaggedProfile::encode(Version::GIOP_1_2, shared, b"k", &[]).unwrap();
     let profile = tagged.parse().unwrap();
     assert_eq!((tagged.tag, profile.address), (profile_tag::SHARED_MEMORY, shared));
     let endpoint = ProfileEndpoint::SharedMemory { host: "boot/4026531840".into(), path: "/run/ü".into() };
     assert_eq!(profile.endpoints(), [endpoint]);
     let bad = ProfileAddress::Uiop { path: "a\0b" };
-    assert_eq!(TaggedProfile::of(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
+    assert_eq!(TaggedProfile::encode(Version::GIOP_1_2, bad, b"k", &[]), Err(CdrError::NulInString));
 }
 
 /// The octets that docs/wire-extensions.md describes.
 #[test]
 fn profile_of_another_transport_has_its_scheme_and_address() {
     let address = ProfileAddress::Other { scheme: "pipe", address: "a:ü" };
-    let tagged = TaggedProfile::of(Version::GIOP_1_0, address, b"k", &[]).unwrap();
+    let tagged = TaggedProfile::encode(Version::GIOP_1_0, address, b"k", &[]).unwrap();
     assert_eq!(tagged.tag, 0x434c_4e02);
     let octets = b"\0\x01\0\0\0\0\0\x05pipe\0\0\0\0\0\0\0\x05a:\xc3\xbc\0\0\0\0\0\0\0\x01k";
     let profile = Profile::parse(tagged.tag, octets, &Limits::DEFAULT).unwrap();
@@ -183,7 +183,7 @@ fn profile_of_another_transport_has_its_scheme_and_address() {
     assert_eq!(profile.endpoints(), [endpoint]);
     for (scheme, address) in [("pi\0pe", "x"), ("pipe", "\0")] {
         let address = ProfileAddress::Other { scheme, address };
-        assert_eq!(TaggedProfile::of(Version::GIOP_1_2, address, b"k", &[]), Err(CdrError::NulInString));
+        assert_eq!(TaggedProfile::encode(Version::GIOP_1_2, address, b"k", &[]), Err(CdrError::NulInString));
     }
     for end in 0..octets.len() {
         assert!(Profile::parse(tagged.tag, &octets[..end], &Limits::DEFAULT).is_err(), "{end}");
@@ -211,23 +211,23 @@ fn lanes_have_the_form_of_their_profile() {
         let listed = listed.map(|(address, priority)| TaoEndpoint { address: address.into(), port, priority });
         for component in [TaggedComponent::tao_endpoints(&listed), TaggedComponent::lane_endpoints(&listed)] {
             let of = |components: &[TaggedComponent]| {
-                TaggedProfile::of(Version::GIOP_1_2, lanes[0].as_address(), b"k", components).unwrap()
+                TaggedProfile::encode(Version::GIOP_1_2, lanes[0].as_address(), b"k", components).unwrap()
             };
             let tagged = of(&[component.unwrap()]);
             let profile = tagged.parse().unwrap();
             assert_eq!(profile.endpoints(), lanes[..1]);
-            assert_eq!(profile.lanes(&Limits::DEFAULT), [(lanes[0].clone(), -1), (lanes[1].clone(), 7)]);
-            assert_eq!(profile.lanes(&Limits { max_lane_endpoints: 1, ..Limits::DEFAULT }), []);
-            assert_eq!(of(&[]).parse().unwrap().lanes(&Limits::DEFAULT), []);
+            assert_eq!(profile.lane_endpoints(&Limits::DEFAULT), [(lanes[0].clone(), -1), (lanes[1].clone(), 7)]);
+            assert_eq!(profile.lane_endpoints(&Limits { max_lane_endpoints: 1, ..Limits::DEFAULT }), []);
+            assert_eq!(of(&[]).parse().unwrap().lane_endpoints(&Limits::DEFAULT), []);
         }
     }
     // Corelane cannot connect to TAO's datagram transport, so such a profile has no lanes.
     let lane = TaoEndpoint { address: "h".into(), port: Some(1), priority: 1 };
     let address = ProfileAddress::Inet { host: "h", port: 1 };
     let components = [TaggedComponent::tao_endpoints(&[lane]).unwrap()];
-    let mut tagged = TaggedProfile::of(Version::GIOP_1_2, address, b"k", &components).unwrap();
+    let mut tagged = TaggedProfile::encode(Version::GIOP_1_2, address, b"k", &components).unwrap();
     tagged.tag = profile_tag::TAO_DIOP;
-    assert_eq!(tagged.parse().unwrap().lanes(&Limits::DEFAULT), []);
+    assert_eq!(tagged.parse().unwrap().lane_endpoints(&Limits::DEFAULT), []);
 }
 
 #[test]
@@ -263,8 +263,8 @@ fn every_spelling_of_nil_is_parsed() {
 
 #[test]
 fn stringified_references_round_trip_with_unknown_profiles() {
-    let known =
-        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Inet { host: "::1", port: 1 }, b"\xff\0", &[]).unwrap();
+    let known = TaggedProfile::encode(Version::GIOP_1_2, ProfileAddress::Inet { host: "::1", port: 1 }, b"\xff\0", &[])
+        .unwrap();
     let unknown = TaggedProfile { tag: 0x1234_5678, data: vec![9, 8, 7] };
     let ior = Ior { type_id: "IDL:Ü:1.0".into(), profiles: vec![unknown, known] };
     let text = ior.to_text().unwrap();
@@ -294,7 +294,7 @@ fn corbaloc_addresses_are_parsed_and_written() {
     );
     let rir = corbaloc("corbaloc:rir:/X");
     assert_eq!((rir.initial_reference(), rir.to_ior().unwrap().is_nil()), (Some(&b"X"[..]), true));
-    assert_eq!(corbaloc("corbaloc:rir:").initial_reference(), Some(NAME_SERVICE));
+    assert_eq!(corbaloc("corbaloc:rir:").initial_reference(), Some(NAME_SERVICE_KEY));
     assert_eq!((corbaloc("corbaloc::h").key.len(), six.initial_reference()), (0, None));
 }
 
@@ -384,9 +384,9 @@ fn length_and_addresses_of_a_text_are_bounded() {
 fn corbaname_is_split_into_context_and_name() {
     let read = |text| Corbaname::parse(text, &Limits::DEFAULT).unwrap();
     let plain = read("corbaname::ns.example.com#shop/orders.obj");
-    assert_eq!((plain.context.key.as_slice(), plain.name.as_deref()), (NAME_SERVICE, Some("shop/orders.obj")));
+    assert_eq!((plain.context.key.as_slice(), plain.name.as_deref()), (NAME_SERVICE_KEY, Some("shop/orders.obj")));
     assert_eq!(plain.to_string(), "corbaname:iiop:ns.example.com:2809/NameService#shop/orders.obj");
-    assert_eq!(read("corbaname:rir:#a.b/c").context.initial_reference(), Some(NAME_SERVICE));
+    assert_eq!(read("corbaname:rir:#a.b/c").context.initial_reference(), Some(NAME_SERVICE_KEY));
     let keyed = read("corbaname::1.2@h:9999/MyNS#x%3ay");
     assert_eq!((keyed.context.key.as_slice(), keyed.name.as_deref()), (&b"MyNS"[..], Some("x:y")));
     assert_eq!(read("corbaname::h#a%5c.b").name.as_deref(), Some("a\\.b"));
@@ -397,7 +397,7 @@ fn corbaname_is_split_into_context_and_name() {
 fn equivalence_compares_addresses_and_keys_only() {
     let make = |port, key: &[u8], components: &[TaggedComponent]| {
         let address = ProfileAddress::Inet { host: "h", port };
-        let profile = TaggedProfile::of(Version::GIOP_1_2, address, key, components).unwrap();
+        let profile = TaggedProfile::encode(Version::GIOP_1_2, address, key, components).unwrap();
         Ior { type_id: String::new(), profiles: vec![profile] }
     };
     let one = make(1, b"k", &[]);
@@ -450,7 +450,9 @@ fn endpoints_of_lanes_round_trip_in_every_form() {
     let endpoint = |port, priority| TaoEndpoint { address: "a".into(), port, priority };
     let unix = [endpoint(None, 1), endpoint(None, 2)];
     for written in [TaggedComponent::tao_endpoints(&unix).unwrap(), TaggedComponent::lane_endpoints(&unix).unwrap()] {
-        for profile in [profile_tag::TAO_UIOP, profile_tag::UNIX, profile_tag::SHARED_MEMORY, profile_tag::OTHER] {
+        for profile in
+            [profile_tag::TAO_UIOP, profile_tag::UNIX, profile_tag::SHARED_MEMORY, profile_tag::OTHER_TRANSPORT]
+        {
             assert_eq!(TaoEndpoint::parse_all(profile, &written.data, &Limits::DEFAULT).unwrap(), unix);
         }
     }
@@ -474,7 +476,7 @@ fn endpoints_of_lanes_round_trip_in_every_form() {
 #[test]
 fn references_that_differ_in_one_field_are_not_equivalent() {
     let profile = |host, key: &[u8]| {
-        TaggedProfile::of(Version::GIOP_1_2, ProfileAddress::Inet { host, port: 1 }, key, &[]).unwrap()
+        TaggedProfile::encode(Version::GIOP_1_2, ProfileAddress::Inet { host, port: 1 }, key, &[]).unwrap()
     };
     let (one, two) = (profile("h", b"k"), profile("i", b"k"));
     let ior = |profiles: &[&TaggedProfile]| Ior {
@@ -521,7 +523,7 @@ fn profile_is_charged_with_its_structure_and_its_data() {
         let profiles = lengths.iter().map(|length| TaggedProfile { tag: 9, data: vec![1; *length] }).collect();
         let mut e = Encoder::new();
         Ior { type_id: "IDL:X:1.0".into(), profiles }.encode(&mut e).unwrap();
-        let (octets, meter) = (e.to_vec(), Meter::new(&Unlimited));
+        let (octets, meter) = (e.to_vec(), MemoryMeter::new(&Unlimited));
         Ior::decode(&mut Decoder::new(&octets, Endian::NATIVE).with_meter(&meter)).unwrap();
         meter.charged()
     };

@@ -58,7 +58,9 @@ impl fmt::Display for UrlError {
             UrlError::Scheme => "expected IOR:, corbaloc: or corbaname:",
             UrlError::Address => "a host, port or version is malformed",
             UrlError::SchemeSpecificPart => "the part after the scheme is malformed",
-            UrlError::Escape => "a % is not followed by two hexadecimal digits, or a space or a control character is not escaped",
+            UrlError::Escape => {
+                "a % is not followed by two hexadecimal digits, or a space or a control character is not escaped"
+            }
             UrlError::TooLong => "the text is longer than the limit",
             UrlError::Content(error) => return error.fmt(f),
         })
@@ -84,7 +86,7 @@ pub(super) fn hex_digit(digit: u8) -> Option<u8> {
 }
 
 impl Ior {
-    /// Parses `IOR:` and digits. White space around them is ignored.
+    /// Parses `IOR:` and digits. White space around the text is ignored.
     ///
     /// # Errors
     /// [`UrlError`].

@@ -14,23 +14,23 @@ use crate::exception::{SystemExceptionKind, minor};
 #[non_exhaustive]
 pub enum TypeCodeError {
     /// The name of the type is not an identifier.
-    Name,
+    InvalidName,
     /// The repository id has no format prefix, such as `IDL:`.
-    RepositoryId,
-    /// The name of a member is not an identifier, or another member has it.
-    MemberName,
+    InvalidRepositoryId,
+    /// The name of a member is not an identifier, or is also the name of another member.
+    InvalidMemberName,
     /// A member has a type that no member can have, such as void.
-    Member,
+    IllegitimateMember,
     /// Two arms of a union have the same label.
     DuplicateLabel,
     /// The type of the discriminator does not have the value of a label.
-    Label,
+    LabelOutOfRange,
     /// The discriminator is not a number, character, boolean or enumeration.
-    Discriminator,
+    IllegitimateDiscriminator,
     /// A fixed has no digits, more than 31, or a scale above its digits.
-    Digits,
+    DigitsOutOfRange,
     /// An array has no elements.
-    Length,
+    EmptyArray,
 }
 
 impl TypeCodeError {
@@ -38,7 +38,7 @@ impl TypeCodeError {
     #[must_use]
     pub fn kind(self) -> SystemExceptionKind {
         match self {
-            TypeCodeError::Member => SystemExceptionKind::BadTypecode,
+            TypeCodeError::IllegitimateMember => SystemExceptionKind::BadTypecode,
             _ => SystemExceptionKind::BadParam,
         }
     }
@@ -47,28 +47,28 @@ impl TypeCodeError {
     #[must_use]
     pub fn minor(self) -> u32 {
         match self {
-            TypeCodeError::Name => minor::bad_param::TYPE_CODE_NAME,
-            TypeCodeError::RepositoryId => minor::bad_param::TYPE_CODE_REPOSITORY_ID,
-            TypeCodeError::MemberName => minor::bad_param::TYPE_CODE_MEMBER_NAME,
-            TypeCodeError::Member => minor::bad_typecode::ILLEGITIMATE_MEMBER,
+            TypeCodeError::InvalidName => minor::bad_param::TYPE_CODE_NAME,
+            TypeCodeError::InvalidRepositoryId => minor::bad_param::TYPE_CODE_REPOSITORY_ID,
+            TypeCodeError::InvalidMemberName => minor::bad_param::TYPE_CODE_MEMBER_NAME,
+            TypeCodeError::IllegitimateMember => minor::bad_typecode::ILLEGITIMATE_MEMBER,
             TypeCodeError::DuplicateLabel => minor::bad_param::DUPLICATE_LABEL,
-            TypeCodeError::Label => minor::bad_param::LABEL_TYPE,
-            TypeCodeError::Discriminator => minor::bad_param::DISCRIMINATOR_TYPE,
-            TypeCodeError::Digits | TypeCodeError::Length => 0,
+            TypeCodeError::LabelOutOfRange => minor::bad_param::LABEL_TYPE,
+            TypeCodeError::IllegitimateDiscriminator => minor::bad_param::DISCRIMINATOR_TYPE,
+            TypeCodeError::DigitsOutOfRange | TypeCodeError::EmptyArray => 0,
         }
     }
 
     fn text(self) -> &'static str {
         match self {
-            TypeCodeError::Name => "the name of a type is not an identifier",
-            TypeCodeError::RepositoryId => "a repository id has no format prefix, such as IDL:",
-            TypeCodeError::MemberName => "the name of a member is not an identifier, or occurs twice",
-            TypeCodeError::Member => "a member has a type that members cannot have",
+            TypeCodeError::InvalidName => "the name of a type is not an identifier",
+            TypeCodeError::InvalidRepositoryId => "a repository id has no format prefix, such as IDL:",
+            TypeCodeError::InvalidMemberName => "the name of a member is not an identifier, or occurs twice",
+            TypeCodeError::IllegitimateMember => "a member has a type that members cannot have",
             TypeCodeError::DuplicateLabel => "a label occurs twice",
-            TypeCodeError::Label => "a label does not fit the discriminator",
-            TypeCodeError::Discriminator => "this type cannot be a discriminator",
-            TypeCodeError::Digits => "a fixed has 1 to 31 digits, and its scale does not exceed them",
-            TypeCodeError::Length => "an array has at least one element",
+            TypeCodeError::LabelOutOfRange => "a label does not fit the discriminator",
+            TypeCodeError::IllegitimateDiscriminator => "this type cannot be a discriminator",
+            TypeCodeError::DigitsOutOfRange => "a fixed has 1 to 31 digits, and its scale does not exceed them",
+            TypeCodeError::EmptyArray => "an array has at least one element",
         }
     }
 }
@@ -120,10 +120,10 @@ impl TypeCode {
     /// Creates `fixed<digits, scale>`.
     ///
     /// # Errors
-    /// [`TypeCodeError::Digits`].
+    /// [`TypeCodeError::DigitsOutOfRange`].
     pub fn fixed(digits: u16, scale: i16) -> Result<TypeCode, TypeCodeError> {
         if !(1..=31).contains(&digits) || scale > i16::try_from(digits).unwrap_or(0) {
-            return Err(TypeCodeError::Digits);
+            return Err(TypeCodeError::DigitsOutOfRange);
         }
         Ok(Self::simple(Node { length: u32::from(digits), scale, ..Node::new(Kind::Fixed) }))
     }
@@ -131,7 +131,7 @@ impl TypeCode {
     /// Creates `sequence<element, bound>`; 0 is unbounded.
     ///
     /// # Errors
-    /// [`TypeCodeError::Member`].
+    /// [`TypeCodeError::IllegitimateMember`].
     pub fn sequence(element: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(element)?);
         Ok(finish(Node { length: bound, content, ..Node::new(Kind::Sequence) }))
@@ -140,11 +140,11 @@ impl TypeCode {
     /// Creates an array of one dimension.
     ///
     /// # Errors
-    /// [`TypeCodeError::Member`]; [`TypeCodeError::Length`] for a length of 0, which IDL does not
-    /// have.
+    /// [`TypeCodeError::IllegitimateMember`]; [`TypeCodeError::EmptyArray`] for a length of 0,
+    /// which IDL does not have.
     pub fn array(element: TypeCode, length: u32) -> Result<TypeCode, TypeCodeError> {
         if length == 0 {
-            return Err(TypeCodeError::Length);
+            return Err(TypeCodeError::EmptyArray);
         }
         let content = Some(child(element)?);
         Ok(finish(Node { length, content, ..Node::new(Kind::Array) }))
@@ -153,7 +153,8 @@ impl TypeCode {
     /// Creates an alias of a type.
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
+    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
+    /// [`TypeCodeError::IllegitimateMember`].
     pub fn alias(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
         Ok(finish(Node { content, ..named(Kind::Alias, id, name)? }))
@@ -162,8 +163,8 @@ impl TypeCode {
     /// Creates a structure.
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`],
-    /// [`TypeCodeError::Member`].
+    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
+    /// [`TypeCodeError::InvalidMemberName`], [`TypeCodeError::IllegitimateMember`].
     pub fn structure<N: AsRef<str>>(
         id: &str,
         name: &str,
@@ -175,7 +176,7 @@ impl TypeCode {
     /// Creates a map of IDL 4: a sequence of pairs without id and name; `bound` 0 is unbounded.
     ///
     /// # Errors
-    /// [`TypeCodeError::Member`].
+    /// [`TypeCodeError::IllegitimateMember`].
     pub fn map(key: TypeCode, value: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let members = plain_members([("key", key), ("value", value)])?;
         TypeCode::sequence(finish(Node { members, ..Node::new(Kind::Struct) }), bound)
@@ -196,7 +197,8 @@ impl TypeCode {
     /// Creates an enumeration.
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::MemberName`].
+    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
+    /// [`TypeCodeError::InvalidMemberName`].
     pub fn enumeration<N: AsRef<str>>(
         id: &str,
         name: &str,
@@ -205,7 +207,12 @@ impl TypeCode {
         let mut names = MemberNames::default();
         let members = enumerators.into_iter().map(|name| {
             names.add(name.as_ref())?;
-            Ok(NodeMember { name: name.as_ref().into(), ty: Child::There(TypeCode::NULL), label: 0, visibility: 0 })
+            Ok(NodeMember {
+                name: name.as_ref().into(),
+                ty: Child::OtherGraph(TypeCode::NULL),
+                label: 0,
+                visibility: 0,
+            })
         });
         let members = members.collect::<Result<_, TypeCodeError>>()?;
         Ok(finish(Node { members, ..named(Kind::Enum, id, name)? }))
@@ -214,39 +221,39 @@ impl TypeCode {
     /// Creates a union.
     ///
     /// # Errors
-    /// Every [`TypeCodeError`] except `Digits` and `Length`.
+    /// Every [`TypeCodeError`] except `DigitsOutOfRange` and `EmptyArray`.
     pub fn union(
         id: &str,
         name: &str,
         discriminator: TypeCode,
         arms: impl IntoIterator<Item = UnionMember>,
     ) -> Result<TypeCode, TypeCodeError> {
-        let resolved = discriminator.resolved();
+        let resolved = discriminator.unaliased();
         if !resolved.kind().is_discriminator() {
-            return Err(TypeCodeError::Discriminator);
+            return Err(TypeCodeError::IllegitimateDiscriminator);
         }
         let (mut names, mut labels, mut default) = (HashMap::new(), HashSet::new(), -1);
         let mut members: Vec<NodeMember> = Vec::new();
         for arm in arms {
             if !is_identifier(&arm.name) {
-                return Err(TypeCodeError::MemberName);
+                return Err(TypeCodeError::InvalidMemberName);
             }
             // An arm with several labels has several members with one name and one type.
             let before = names.insert(arm.name.to_ascii_lowercase(), arm.ty.clone());
             if before.is_some_and(|before| before != arm.ty) {
-                return Err(TypeCodeError::MemberName);
+                return Err(TypeCodeError::InvalidMemberName);
             }
             match arm.label {
-                Some(label) if !label_fits(resolved.view(), label) => return Err(TypeCodeError::Label),
+                Some(label) if !label_fits(resolved.view(), label) => return Err(TypeCodeError::LabelOutOfRange),
                 Some(label) if !labels.insert(label) => return Err(TypeCodeError::DuplicateLabel),
                 Some(_) => {}
                 None if default >= 0 => return Err(TypeCodeError::DuplicateLabel),
-                None => default = i32::try_from(members.len()).map_err(|_| TypeCodeError::Member)?,
+                None => default = i32::try_from(members.len()).map_err(|_| TypeCodeError::IllegitimateMember)?,
             }
             let label = arm.label.unwrap_or(0);
             members.push(NodeMember { name: arm.name.into(), ty: child(arm.ty)?, label, visibility: 0 });
         }
-        let content = Some(Child::There(discriminator));
+        let content = Some(Child::OtherGraph(discriminator));
         Ok(finish(Node { content, default, members, ..named(Kind::Union, id, name)? }))
     }
 
@@ -254,11 +261,11 @@ impl TypeCode {
     /// [`Kind::LocalInterface`], [`Kind::Component`] or [`Kind::Home`]; or a [`Kind::Native`].
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`]; [`TypeCodeError::Member`] for
-    /// another kind.
+    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`];
+    /// [`TypeCodeError::IllegitimateMember`] for another kind.
     pub fn interface(kind: Kind, id: &str, name: &str) -> Result<TypeCode, TypeCodeError> {
         if kind != Kind::Native && !kind.is_interface() {
-            return Err(TypeCodeError::Member);
+            return Err(TypeCodeError::IllegitimateMember);
         }
         named(kind, id, name).map(finish)
     }
@@ -294,7 +301,8 @@ impl TypeCode {
     /// Creates a boxed value.
     ///
     /// # Errors
-    /// [`TypeCodeError::Name`], [`TypeCodeError::RepositoryId`], [`TypeCodeError::Member`].
+    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
+    /// [`TypeCodeError::IllegitimateMember`].
     pub fn value_box(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
         Ok(finish(Node { content, ..named(Kind::ValueBox, id, name)? }))
@@ -313,7 +321,7 @@ impl TypeCode {
     /// ```
     #[must_use]
     pub fn recursive(id: &str) -> TypeCode {
-        TypeCode(TypeCodeRepr::Announced(id.into()))
+        TypeCode(TypeCodeRepr::Placeholder(id.into()))
     }
 
     /// Returns the type without names of members and, except for aliases, of types
@@ -323,11 +331,11 @@ impl TypeCode {
         let mut copy =
             GraphCopy { nodes: Vec::new(), places: HashMap::new(), own: None, compact: true, incomplete: false };
         match copy.view(self.view()) {
-            Child::Here(index) => {
+            Child::SameGraph(index) => {
                 TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes: copy.nodes, incomplete: copy.incomplete }), index))
             }
-            Child::There(type_code) => type_code,
-            Child::Announced(_) => self.clone(),
+            Child::OtherGraph(type_code) => type_code,
+            Child::Placeholder(_) => self.clone(),
         }
     }
 
@@ -352,8 +360,8 @@ fn with_state(
         let visibility = i16::from(member.public);
         members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
     }
-    if base.as_ref().is_some_and(|base| !matches!(base.resolved().kind(), Kind::Value | Kind::Event)) {
-        return Err(TypeCodeError::Member);
+    if base.as_ref().is_some_and(|base| !matches!(base.unaliased().kind(), Kind::Value | Kind::Event)) {
+        return Err(TypeCodeError::IllegitimateMember);
     }
     let content = base.map(child).transpose()?;
     Ok(finish(Node { modifier, content, members, ..named(kind, id, name)? }))
@@ -366,7 +374,7 @@ struct MemberNames(HashSet<String>);
 impl MemberNames {
     fn add(&mut self, name: &str) -> Result<(), TypeCodeError> {
         let new = is_identifier(name) && self.0.insert(name.to_ascii_lowercase());
-        if new { Ok(()) } else { Err(TypeCodeError::MemberName) }
+        if new { Ok(()) } else { Err(TypeCodeError::InvalidMemberName) }
     }
 }
 
@@ -377,10 +385,10 @@ fn is_identifier(name: &str) -> bool {
 
 fn named(kind: Kind, id: &str, name: &str) -> Result<Node, TypeCodeError> {
     if !name.is_empty() && !is_identifier(name) {
-        return Err(TypeCodeError::Name);
+        return Err(TypeCodeError::InvalidName);
     }
     if !id.contains(':') {
-        return Err(TypeCodeError::RepositoryId);
+        return Err(TypeCodeError::InvalidRepositoryId);
     }
     Ok(Node { id: id.into(), name: name.into(), ..Node::new(kind) })
 }
@@ -399,9 +407,9 @@ fn plain_members<N: AsRef<str>>(
 /// Checks a type that becomes a part of another type.
 fn child(part: TypeCode) -> Result<Child, TypeCodeError> {
     match part {
-        TypeCode(TypeCodeRepr::Announced(id)) => Ok(Child::Announced((&*id).into())),
-        part if part.kind().is_legitimate() => Ok(Child::There(part)),
-        _ => Err(TypeCodeError::Member),
+        TypeCode(TypeCodeRepr::Placeholder(id)) => Ok(Child::Placeholder((&*id).into())),
+        part if part.kind().can_be_member() => Ok(Child::OtherGraph(part)),
+        _ => Err(TypeCodeError::IllegitimateMember),
     }
 }
 
@@ -427,7 +435,7 @@ pub(crate) fn label_fits(discriminator: View<'_>, label: i128) -> bool {
 fn finish(node: Node) -> TypeCode {
     let parts = || node.members.iter().map(|member| &member.ty).chain(&node.content);
     let incomplete = |part: &Child| match part {
-        Child::There(part) => !part.is_complete(),
+        Child::OtherGraph(part) => !part.is_complete(),
         _ => true,
     };
     if !parts().any(incomplete) {
@@ -463,35 +471,35 @@ impl GraphCopy {
         let members = node.members.iter_mut().map(|member| &mut member.ty);
         for part in members.chain(&mut node.content) {
             *part = match &*part {
-                Child::There(type_code) => self.there(type_code),
-                Child::Announced(id) => self.announced(id),
-                Child::Here(_) => continue,
+                Child::OtherGraph(type_code) => self.there(type_code),
+                Child::Placeholder(id) => self.announced(id),
+                Child::SameGraph(_) => continue,
             };
         }
     }
 
     fn announced(&mut self, id: &str) -> Child {
         if self.own.as_deref() == Some(id) {
-            return Child::Here(0);
+            return Child::SameGraph(0);
         }
         self.incomplete = true;
-        Child::Announced(id.into())
+        Child::Placeholder(id.into())
     }
 
     fn there(&mut self, type_code: &TypeCode) -> Child {
         match &type_code.0 {
-            TypeCodeRepr::Announced(id) => self.announced(id),
-            _ if !self.compact && type_code.is_complete() => Child::There(type_code.clone()),
+            TypeCodeRepr::Placeholder(id) => self.announced(id),
+            _ if !self.compact && type_code.is_complete() => Child::OtherGraph(type_code.clone()),
             _ => self.view(type_code.view()),
         }
     }
 
     fn view(&mut self, view: View<'_>) -> Child {
         if view.kind().is_basic() {
-            return Child::There(view.to_type_code());
+            return Child::OtherGraph(view.to_type_code());
         }
         if let Some(place) = self.places.get(&view.key()) {
-            return Child::Here(*place);
+            return Child::SameGraph(*place);
         }
         let place = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.places.insert(view.key(), place);
@@ -527,14 +535,14 @@ impl GraphCopy {
         if let Some(slot) = self.nodes.get_mut(place as usize) {
             *slot = node;
         }
-        Child::Here(place)
+        Child::SameGraph(place)
     }
 
     fn original(&mut self, graph: &Arc<Graph>, part: &Child) -> Child {
         match part {
-            Child::Here(index) => self.view(TypeCode(TypeCodeRepr::Graph(Arc::clone(graph), *index)).view()),
-            Child::There(type_code) => self.there(type_code),
-            Child::Announced(id) => self.announced(id),
+            Child::SameGraph(index) => self.view(TypeCode(TypeCodeRepr::Graph(Arc::clone(graph), *index)).view()),
+            Child::OtherGraph(type_code) => self.there(type_code),
+            Child::Placeholder(id) => self.announced(id),
         }
     }
 }

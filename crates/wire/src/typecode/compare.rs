@@ -23,7 +23,7 @@ struct Comparison {
 
 impl Comparison {
     fn same(&mut self, a: View<'_>, b: View<'_>) -> bool {
-        let (a, b) = if self.exact { (a, b) } else { (a.resolved(), b.resolved()) };
+        let (a, b) = if self.exact { (a, b) } else { (a.unaliased(), b.unaliased()) };
         let kind = a.kind();
         if kind != b.kind() {
             return false;

@@ -7,13 +7,14 @@ use super::graph::{Child, Graph, Node, NodeMember};
 use super::{INDIRECTION, Kind, TypeCode, TypeCodeRepr, description};
 use crate::cdr::{CdrError, Decoder};
 
-/// Reads a TypeCode. The limits bound its nesting; all other memory is proportional to its bytes.
+/// Reads a TypeCode. The limits bound the nesting of the TypeCode, and its memory is proportional
+/// to its encoded size.
 pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let number = d.read_u32()?;
     if let Some(kind) = Kind::from_number(number)
         && kind.is_basic()
     {
-        return Ok(TypeCode::described(description::for_kind(kind)));
+        return Ok(TypeCode::from_description(description::for_kind(kind)));
     }
     // Positions are counted from the kind of the outermost TypeCode.
     let end = d.remaining() + KIND;
@@ -23,11 +24,11 @@ pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let mut reader = TypeCodeReader { nodes, seen, open: Vec::new(), copied: 0 };
     d.charge_block(size_of::<Graph>())?;
     match reader.of_kind(number, d, end)? {
-        Child::Here(index) => {
+        Child::SameGraph(index) => {
             Ok(TypeCode(TypeCodeRepr::Graph(Arc::new(Graph { nodes: reader.nodes, incomplete: false }), index)))
         }
-        Child::There(type_code) => Ok(type_code),
-        Child::Announced(_) => Err(CdrError::BadIndirection),
+        Child::OtherGraph(type_code) => Ok(type_code),
+        Child::Placeholder(_) => Err(CdrError::BadIndirection),
     }
 }
 
@@ -45,7 +46,7 @@ struct TypeCodeReader {
 }
 
 /// Maximum number of levels that writing the type may copy; each takes some 16 bytes.
-const MOST_COPIED: u32 = 4096;
+const MAX_COPIED_LEVELS: u32 = 4096;
 
 impl TypeCodeReader {
     /// Reads a type. `end` is the position of the end of `d`.
@@ -85,13 +86,13 @@ impl TypeCodeReader {
             _ => None,
         };
         if let Some(known) = known {
-            let child = Child::There(TypeCode::described(known));
+            let child = Child::OtherGraph(TypeCode::from_description(known));
             d.charge_elements::<(usize, Child)>(1)?;
             self.seen.push((at, child.clone()));
             return Ok(child);
         }
         let child = self.add(at, Node::new(kind), d)?;
-        let Child::Here(index) = child else { return Ok(child) };
+        let Child::SameGraph(index) = child else { return Ok(child) };
         self.open.push(index);
         let node = d.nested(|d| {
             let mut inner = d.read_encapsulation()?;
@@ -111,7 +112,7 @@ impl TypeCodeReader {
     /// limit.
     fn count_copy(&mut self, child: &Child, d: &Decoder<'_>) -> Result<(), CdrError> {
         let (mut at, mut levels, mut boxes) = (child, 0, Vec::new());
-        while let Child::Here(index) = at
+        while let Child::SameGraph(index) = at
             && let Some(node) = self.nodes.get(*index as usize)
             && (node.kind.has_id() || self.is_nameless(*index))
             && !node.kind.is_sent_as_indirection()
@@ -146,7 +147,7 @@ impl TypeCodeReader {
         // Only long chains are counted, because a short copy is hardly larger than an indirection.
         // The writer bounds long descriptions.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
-        if self.copied > MOST_COPIED { Err(CdrError::LimitExceeded) } else { Ok(()) }
+        if self.copied > MAX_COPIED_LEVELS { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
 
     fn is_nameless(&self, index: u32) -> bool {
@@ -156,7 +157,7 @@ impl TypeCodeReader {
     fn add(&mut self, at: usize, node: Node, d: &mut Decoder<'_>) -> Result<Child, CdrError> {
         // A growing vector has a capacity of up to twice its length.
         d.charge_elements::<[(Node, usize, Child); 2]>(1)?;
-        let child = Child::Here(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        let child = Child::SameGraph(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
         self.nodes.push(node);
         self.seen.push((at, child.clone()));
         Ok(child)
@@ -192,7 +193,7 @@ impl TypeCodeReader {
         match kind {
             Kind::Struct | Kind::Except | Kind::Value | Kind::Event => {
                 let state = !matches!(kind, Kind::Struct | Kind::Except);
-                for _ in 0..members(&mut node, LEAST_MEMBER, d)? {
+                for _ in 0..members(&mut node, MIN_MEMBER_SIZE, d)? {
                     let name = d.read_latin1_string()?.into();
                     let ty = self.part(d, end)?;
                     let visibility = if state { d.read_i16()? } else { 0 };
@@ -200,9 +201,9 @@ impl TypeCodeReader {
                 }
             }
             Kind::Enum => {
-                for _ in 0..members(&mut node, LEAST_ENUMERATOR, d)? {
+                for _ in 0..members(&mut node, MIN_ENUMERATOR_SIZE, d)? {
                     let name = d.read_latin1_string()?.into();
-                    let ty = Child::There(TypeCode::NULL);
+                    let ty = Child::OtherGraph(TypeCode::NULL);
                     node.members.push(NodeMember { name, ty, label: 0, visibility: 0 });
                 }
             }
@@ -217,7 +218,7 @@ impl TypeCodeReader {
         node.content = Some(discriminator);
         // omniORB sends -2 if all values have labels.
         node.default = d.read_i32()?.max(-1);
-        let count = members(&mut node, LEAST_MEMBER, d)?;
+        let count = members(&mut node, MIN_MEMBER_SIZE, d)?;
         if usize::try_from(node.default).is_ok_and(|default| default >= count) {
             return Err(CdrError::BadTypeCode);
         }
@@ -235,12 +236,12 @@ impl TypeCodeReader {
     fn part(&mut self, d: &mut Decoder<'_>, end: usize) -> Result<Child, CdrError> {
         let part = self.read(d, end)?;
         let kind = match &part {
-            Child::Here(index) => self.nodes.get(*index as usize).map(|node| node.kind),
-            Child::There(type_code) => Some(type_code.kind()),
-            Child::Announced(_) => None,
+            Child::SameGraph(index) => self.nodes.get(*index as usize).map(|node| node.kind),
+            Child::OtherGraph(type_code) => Some(type_code.kind()),
+            Child::Placeholder(_) => None,
         };
         match kind {
-            Some(kind) if kind.is_legitimate() => Ok(part),
+            Some(kind) if kind.can_be_member() => Ok(part),
             _ => Err(CdrError::IllegitimateMember),
         }
     }
@@ -248,11 +249,11 @@ impl TypeCodeReader {
     /// Returns the kind of a type without its aliases, if the aliases were read completely.
     fn kind_of(&self, child: &Child) -> Option<Kind> {
         let mut at = child;
-        for _ in 0..super::graph::MOST_ALIASES {
+        for _ in 0..super::graph::MAX_ALIASES {
             match at {
-                Child::There(type_code) => return Some(type_code.kind()),
-                Child::Announced(_) => return None,
-                Child::Here(index) => match self.nodes.get(*index as usize)? {
+                Child::OtherGraph(type_code) => return Some(type_code.kind()),
+                Child::Placeholder(_) => return None,
+                Child::SameGraph(index) => match self.nodes.get(*index as usize)? {
                     Node { kind: Kind::Alias, content, .. } => at = content.as_ref()?,
                     node => return Some(node.kind),
                 },
@@ -272,6 +273,6 @@ fn members(node: &mut Node, least: usize, d: &mut Decoder<'_>) -> Result<usize, 
 
 /// Minimum size in bytes of a member of a structure, union or value: the length of a name, which
 /// may be empty without a NUL, and a kind.
-const LEAST_MEMBER: usize = 8;
+const MIN_MEMBER_SIZE: usize = 8;
 /// Minimum size in bytes of an enumerator: the length of a name.
-const LEAST_ENUMERATOR: usize = 4;
+const MIN_ENUMERATOR_SIZE: usize = 4;

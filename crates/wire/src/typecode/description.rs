@@ -11,7 +11,7 @@ use super::Kind;
 ///     member("value", LONG),
 ///     member("next", &sequence(&NODE, 1)),
 /// ]);
-/// assert_eq!(TypeCode::described(&NODE).member_name(1).unwrap(), "next");
+/// assert_eq!(TypeCode::from_description(&NODE).member_name(1).unwrap(), "next");
 /// ```
 #[derive(Debug)]
 pub struct TypeDescription {
@@ -233,8 +233,8 @@ pub const fn member(name: &'static str, ty: &'static TypeDescription) -> MemberD
     MemberDescription { name, ty, label: 0, visibility: 0 }
 }
 
-/// An arm of a union with one label; an arm with several labels is repeated for each. The label is
-/// the number of an enumerator or the code of a character.
+/// An arm of a union with one label. An arm with several labels needs one entry for each label. The
+/// label is a number, the number of an enumerator, or the code of a character.
 #[must_use]
 pub const fn arm(label: i128, name: &'static str, ty: &'static TypeDescription) -> MemberDescription {
     MemberDescription { name, ty, label, visibility: 0 }

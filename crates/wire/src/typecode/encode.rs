@@ -24,7 +24,7 @@ impl TypeDescription {
     /// # Errors
     /// [`CdrError`] if a label is a character that the encoder cannot write.
     pub fn write(&'static self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        TypeCode::described(self).encode(e)
+        TypeCode::from_description(self).encode(e)
     }
 }
 
@@ -35,7 +35,7 @@ const MAX_REPEATED: usize = 64 << 10;
 
 struct TypeCodeWriter {
     /// The descriptions of named types in the output. Unnamed types are not recorded but written
-    /// again, because some peers do not resolve indirections to them.
+    /// again, because some peers do not resolve indirections to unnamed types.
     written: HashMap<usize, WrittenType>,
     /// Size in bytes of the descriptions that were repeated.
     repeated: usize,
@@ -131,7 +131,7 @@ impl TypeCodeWriter {
             return Ok(());
         }
         e.write_len(view.member_count())?;
-        let discriminator = view.content().map(View::resolved);
+        let discriminator = view.content().map(View::unaliased);
         for (index, member) in (0..).zip(view.members()) {
             if let (Kind::Union, Some(discriminator)) = (kind, discriminator) {
                 let label = if view.default() == index { 0 } else { member.label };

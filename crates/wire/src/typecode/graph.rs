@@ -45,11 +45,11 @@ pub(crate) struct NodeMember {
 #[derive(Clone, Debug)]
 pub(crate) enum Child {
     /// A type in the same graph, by its index.
-    Here(u32),
+    SameGraph(u32),
     /// A type outside this graph.
-    There(TypeCode),
+    OtherGraph(TypeCode),
     /// A placeholder for the type with this repository id.
-    Announced(Box<str>),
+    Placeholder(Box<str>),
 }
 
 impl Node {
@@ -189,8 +189,8 @@ impl<'t> View<'t> {
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
-        while let Some(base) = at.content().map(View::resolved).filter(|base| base.kind() != Kind::Null) {
-            if found.len() > MOST_ALIASES || !matches!(base.kind(), Kind::Value | Kind::Event) {
+        while let Some(base) = at.content().map(View::unaliased).filter(|base| base.kind() != Kind::Null) {
+            if found.len() > MAX_ALIASES || !matches!(base.kind(), Kind::Value | Kind::Event) {
                 return Err(CdrError::BadTypeCode);
             }
             found.push(base);
@@ -217,12 +217,12 @@ impl<'t> View<'t> {
 
     fn child(graph: &'t Arc<Graph>, child: &'t Child) -> View<'t> {
         match child {
-            Child::Here(index) => match graph.nodes.get(*index as usize) {
+            Child::SameGraph(index) => match graph.nodes.get(*index as usize) {
                 Some(node) => View::Graph(graph, node, *index),
                 None => View::Missing,
             },
-            Child::There(other) => other.view(),
-            Child::Announced(_) => View::Missing,
+            Child::OtherGraph(other) => other.view(),
+            Child::Placeholder(_) => View::Missing,
         }
     }
 
@@ -238,9 +238,9 @@ impl<'t> View<'t> {
     /// Returns the type behind all aliases. A cycle of aliases, which only a hostile message has,
     /// resolves to a missing type.
     #[inline]
-    pub(crate) fn resolved(self) -> View<'t> {
+    pub(crate) fn unaliased(self) -> View<'t> {
         let mut at = self;
-        for _ in 0..MOST_ALIASES {
+        for _ in 0..MAX_ALIASES {
             match (at.kind(), at.content()) {
                 (Kind::Alias, Some(content)) => at = content,
                 (Kind::Alias, None) => return View::Missing,
@@ -253,9 +253,9 @@ impl<'t> View<'t> {
     /// Returns the type as an owned value.
     pub(crate) fn to_type_code(self) -> TypeCode {
         match self {
-            View::Static(description) => TypeCode::described(description),
+            View::Static(description) => TypeCode::from_description(description),
             View::Graph(graph, _, index) => TypeCode(super::TypeCodeRepr::Graph(Arc::clone(graph), index)),
-            View::Missing => TypeCode::described(description::NULL),
+            View::Missing => TypeCode::from_description(description::NULL),
         }
     }
 }
@@ -264,4 +264,4 @@ impl<'t> View<'t> {
 pub(crate) const ABSTRACT: i16 = 2;
 
 /// Maximum length of a chain of aliases, or of bases, that is followed.
-pub(super) const MOST_ALIASES: usize = 128;
+pub(super) const MAX_ALIASES: usize = 128;

@@ -162,7 +162,7 @@ impl Kind {
 
     /// Returns true if a member, element or parameter can have a type of this kind.
     #[must_use]
-    pub const fn is_legitimate(self) -> bool {
+    pub const fn can_be_member(self) -> bool {
         !matches!(self, Kind::Null | Kind::Void | Kind::Except)
     }
 

@@ -54,13 +54,13 @@ enum TypeCodeRepr {
     Static(&'static TypeDescription),
     Graph(Arc<Graph>, u32),
     /// A placeholder for the type with this repository id, which is not created yet.
-    Announced(Arc<str>),
+    Placeholder(Arc<str>),
 }
 
 macro_rules! constants {
     ($($name:ident,)*) => {$(
         #[doc = concat!("See [`", stringify!($name), "`](description::", stringify!($name), ").")]
-        pub const $name: TypeCode = TypeCode::described(description::$name);
+        pub const $name: TypeCode = TypeCode::from_description(description::$name);
     )*};
 }
 
@@ -72,7 +72,7 @@ impl TypeCode {
 
     /// Returns the type that a constant describes.
     #[must_use]
-    pub const fn described(description: &'static TypeDescription) -> TypeCode {
+    pub const fn from_description(description: &'static TypeDescription) -> TypeCode {
         TypeCode(TypeCodeRepr::Static(description))
     }
 
@@ -84,7 +84,7 @@ impl TypeCode {
                 Some(node) => View::Graph(graph, node, *index),
                 None => View::Missing,
             },
-            TypeCodeRepr::Announced(_) => View::Missing,
+            TypeCodeRepr::Placeholder(_) => View::Missing,
         }
     }
 
@@ -98,7 +98,7 @@ impl TypeCode {
     #[must_use]
     pub fn id(&self) -> &str {
         match &self.0 {
-            TypeCodeRepr::Announced(id) => id,
+            TypeCodeRepr::Placeholder(id) => id,
             _ => self.view().id(),
         }
     }
@@ -201,7 +201,7 @@ impl TypeCode {
     /// types, and if the chain of bases is endless.
     #[must_use]
     pub fn state_members(&self) -> Vec<ValueMember> {
-        let view = self.view().resolved();
+        let view = self.view().unaliased();
         if !matches!(view.kind(), Kind::Value | Kind::Event) {
             return Vec::new();
         }
@@ -219,15 +219,15 @@ impl TypeCode {
     /// TypeCode does not name the abstract types that its type supports.
     #[must_use]
     pub fn can_stand_for(&self, expected: &TypeCode) -> bool {
-        let (own, expected) = (self.view().resolved(), expected.view().resolved());
+        let (own, expected) = (self.view().unaliased(), expected.view().unaliased());
         own.can_stand_for(expected) || compare::equivalent(own, expected)
     }
 
     /// Returns the type behind all aliases.
     #[must_use]
-    pub fn resolved(&self) -> TypeCode {
+    pub fn unaliased(&self) -> TypeCode {
         match self.kind() {
-            Kind::Alias => self.view().resolved().to_type_code(),
+            Kind::Alias => self.view().unaliased().to_type_code(),
             _ => self.clone(),
         }
     }
@@ -247,7 +247,7 @@ impl TypeCode {
         match &self.0 {
             TypeCodeRepr::Static(_) => true,
             TypeCodeRepr::Graph(graph, _) => !graph.incomplete,
-            TypeCodeRepr::Announced(_) => false,
+            TypeCodeRepr::Placeholder(_) => false,
         }
     }
 }
@@ -262,7 +262,7 @@ impl Default for TypeCode {
 impl PartialEq for TypeCode {
     fn eq(&self, other: &TypeCode) -> bool {
         match (&self.0, &other.0) {
-            (TypeCodeRepr::Announced(a), TypeCodeRepr::Announced(b)) => a == b,
+            (TypeCodeRepr::Placeholder(a), TypeCodeRepr::Placeholder(b)) => a == b,
             _ => compare::equal(self.view(), other.view()),
         }
     }
@@ -279,7 +279,7 @@ impl std::hash::Hash for TypeCode {
 
 impl From<&'static TypeDescription> for TypeCode {
     fn from(description: &'static TypeDescription) -> TypeCode {
-        TypeCode::described(description)
+        TypeCode::from_description(description)
     }
 }
 

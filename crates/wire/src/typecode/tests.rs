@@ -35,16 +35,16 @@ fn decoded(octets: &[u8]) -> Result<TypeCode, CdrError> {
 #[test]
 fn types_round_trip_in_both_byte_orders() {
     for description in ALL {
-        let type_code = TypeCode::described(description);
+        let type_code = TypeCode::from_description(description);
         for endian in [Endian::Big, Endian::Little] {
             let octets = encoded(&type_code, endian);
-            let mut d = Decoder::new(&octets, endian).at(1);
+            let mut d = Decoder::new(&octets, endian).at_position(1);
             let again = TypeCode::decode(&mut d).unwrap();
             assert_eq!((&again, d.remaining()), (&type_code, 0));
             assert!(again.equivalent(&type_code));
             assert_eq!(encoded(&again, endian), octets);
             for len in 1..octets.len() {
-                assert!(TypeCode::decode(&mut Decoder::new(&octets[..len], endian).at(1)).is_err(), "{len}");
+                assert!(TypeCode::decode(&mut Decoder::new(&octets[..len], endian).at_position(1)).is_err(), "{len}");
             }
         }
     }
@@ -57,15 +57,15 @@ fn an_event_type_is_a_value_type_of_another_kind() {
     let event = TypeCode::event("IDL:E:1.0", "E", 0, Some(base), state("at")).unwrap();
     assert_eq!((event.kind(), event.member_is_public(0), event.type_modifier()), (Kind::Event, Some(true), Some(0)));
     let octets = encoded(&event, Endian::Big);
-    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(event.clone()));
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)), Ok(event.clone()));
     assert!(!event.equivalent(&TypeCode::value("IDL:E:1.0", "E", 0, None, state("at")).unwrap()));
-    assert_eq!(TypeCode::event("IDL:E:1.0", "E", 0, Some(TypeCode::LONG), []), Err(TypeCodeError::Member));
+    assert_eq!(TypeCode::event("IDL:E:1.0", "E", 0, Some(TypeCode::LONG), []), Err(TypeCodeError::IllegitimateMember));
 }
 
 #[test]
 fn recursive_type_is_written_with_an_indirection() {
     static LIST: TypeDescription = structure("IDL:L:1.0", "L", &[member("l", &sequence(&LIST, 0))]);
-    let octets = encoded(&TypeCode::described(&LIST), Endian::Big);
+    let octets = encoded(&TypeCode::from_description(&LIST), Endian::Big);
     #[rustfmt::skip]
     let expected: &[u8] = &[
         9, 0, 0, 0,
@@ -84,7 +84,7 @@ fn recursive_type_is_written_with_an_indirection() {
 fn enumeration_that_occurs_twice_is_written_twice() {
     static COLOUR: TypeDescription = enumeration("IDL:E:1.0", "E", &[enumerator("e")]);
     static TWICE: TypeDescription = structure("IDL:S:1.0", "S", &[member("a", &COLOUR), member("b", &COLOUR)]);
-    let octets = encoded(&TypeCode::described(&TWICE), Endian::Big);
+    let octets = encoded(&TypeCode::from_description(&TWICE), Endian::Big);
     #[rustfmt::skip]
     let colour: &[u8] = &[
         0, 0, 0, 17, 0, 0, 0, 38, 0, 0, 0, 0,
@@ -113,7 +113,7 @@ fn indirections_are_sent_to_five_kinds() {
     };
     let indirections = |ty: &TypeCode| {
         let octets = encoded(&twice(ty), Endian::Big);
-        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)).unwrap();
+        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)).unwrap();
         // A decoded type is encoded in the same way.
         assert_eq!((&decoded, encoded(&decoded, Endian::Big)), (&twice(ty), octets.clone()));
         octets.chunks_exact(4).filter(|word| *word == [0xff; 4]).count()
@@ -188,44 +188,44 @@ fn a_received_type_with_many_indirections_grows_by_a_bounded_amount() {
 
 #[test]
 fn accessors_return_none_for_other_kinds() {
-    let number = TypeCode::described(&NUMBER);
+    let number = TypeCode::from_description(&NUMBER);
     assert_eq!((number.kind(), number.id(), number.name()), (Kind::Union, "IDL:Number:1.0", "Number"));
     assert_eq!((number.member_count(), number.default_index(), number.member_label(1)), (3, Some(2), Some(1)));
     assert_eq!((number.member_label(2), number.member_name(2), number.member_name(3)), (None, Some("c"), None));
     assert_eq!(number.discriminator_type().unwrap().name(), "Colour");
     assert_eq!(number.member_type(1).unwrap().digits_and_scale(), Some((5, 2)));
     assert_eq!((number.content_type(), number.length(), number.type_modifier()), (None, None, None));
-    let names = TypeCode::described(&NAMES);
-    assert_eq!(names.resolved().to_string(), "sequence<wstring<7>, 3>");
-    assert_eq!(names.resolved().length(), Some(3));
+    let names = TypeCode::from_description(&NAMES);
+    assert_eq!(names.unaliased().to_string(), "sequence<wstring<7>, 3>");
+    assert_eq!(names.unaliased().length(), Some(3));
     assert_eq!(
-        format!("{number:?} {}", TypeCode::described(&TABLE)),
+        format!("{number:?} {}", TypeCode::from_description(&TABLE)),
         "TypeCode(union Number IDL:Number:1.0) boolean[3][2]"
     );
 }
 
 #[test]
 fn equivalence_ignores_aliases_and_compares_ids() {
-    let names = TypeCode::described(&NAMES);
+    let names = TypeCode::from_description(&NAMES);
     let plain = TypeCode::sequence(TypeCode::wstring(7), 3).unwrap();
     assert!(names.equivalent(&plain) && plain.equivalent(&names) && names != plain);
     assert!(!plain.equivalent(&TypeCode::sequence(TypeCode::wstring(7), 4).unwrap()));
     let renamed = TypeCode::structure("IDL:Node:1.0", "Other", [("x", TypeCode::ANY)]).unwrap();
-    assert!(renamed.equivalent(&TypeCode::described(&NODE)) && renamed != TypeCode::described(&NODE));
+    assert!(renamed.equivalent(&TypeCode::from_description(&NODE)) && renamed != TypeCode::from_description(&NODE));
     assert!(!TypeCode::LONG.equivalent(&TypeCode::ULONG));
 }
 
 #[test]
 fn compact_types_have_ids_and_no_names() {
     for description in ALL {
-        let full = TypeCode::described(description);
+        let full = TypeCode::from_description(description);
         let compact = full.compact();
         assert!(compact.equivalent(&full) && full.equivalent(&compact));
         assert!(encoded(&compact, Endian::Big).len() <= encoded(&full, Endian::Big).len());
         assert_eq!(compact.member_name(0).unwrap_or_default(), "");
         assert_eq!(compact.name(), if full.kind() == Kind::Alias { full.name() } else { "" });
         assert_eq!(
-            TypeCode::decode(&mut Decoder::new(&encoded(&compact, Endian::Big), Endian::Big).at(1)),
+            TypeCode::decode(&mut Decoder::new(&encoded(&compact, Endian::Big), Endian::Big).at_position(1)),
             Ok(compact)
         );
     }
@@ -250,32 +250,35 @@ fn recursive_type_is_complete_when_its_last_placeholder_is_replaced() {
     let again = outer.member_type(0).unwrap().member_type(0).unwrap().content_type().unwrap();
     assert_eq!(again, outer);
     let octets = encoded(&outer, Endian::Big);
-    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(outer));
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)), Ok(outer));
 }
 
 #[test]
 fn impossible_types_are_refused() {
     let long = || TypeCode::LONG;
     let name = |name| TypeCode::structure("IDL:S:1.0", name, [("x", long())]).err();
-    assert_eq!((name("S"), name("1S"), name("a b")), (None, Some(TypeCodeError::Name), Some(TypeCodeError::Name)));
+    assert_eq!(
+        (name("S"), name("1S"), name("a b")),
+        (None, Some(TypeCodeError::InvalidName), Some(TypeCodeError::InvalidName))
+    );
     let members =
         |names: [&'static str; 2]| TypeCode::structure("IDL:S:1.0", "S", names.map(|name| (name, long()))).err();
     assert_eq!(
         (members(["a", "A"]), members(["", "a"])),
-        (Some(TypeCodeError::MemberName), Some(TypeCodeError::MemberName))
+        (Some(TypeCodeError::InvalidMemberName), Some(TypeCodeError::InvalidMemberName))
     );
-    assert_eq!(TypeCode::structure("S", "S", [("x", long())]).err(), Some(TypeCodeError::RepositoryId));
-    assert_eq!(TypeCode::sequence(TypeCode::VOID, 0).err(), Some(TypeCodeError::Member));
-    assert_eq!(TypeCode::fixed(32, 0).err(), Some(TypeCodeError::Digits));
+    assert_eq!(TypeCode::structure("S", "S", [("x", long())]).err(), Some(TypeCodeError::InvalidRepositoryId));
+    assert_eq!(TypeCode::sequence(TypeCode::VOID, 0).err(), Some(TypeCodeError::IllegitimateMember));
+    assert_eq!(TypeCode::fixed(32, 0).err(), Some(TypeCodeError::DigitsOutOfRange));
     let arms = |discriminator: TypeCode, labels: &[Option<i128>]| {
         let arms = labels.iter().map(|label| UnionMember { label: *label, name: "x".into(), ty: long() });
         TypeCode::union("IDL:U:1.0", "U", discriminator, arms.collect::<Vec<_>>()).err()
     };
     assert_eq!(arms(TypeCode::BOOLEAN, &[Some(0), Some(1)]), None);
-    assert_eq!(arms(TypeCode::BOOLEAN, &[Some(2)]), Some(TypeCodeError::Label));
+    assert_eq!(arms(TypeCode::BOOLEAN, &[Some(2)]), Some(TypeCodeError::LabelOutOfRange));
     assert_eq!(arms(TypeCode::SHORT, &[Some(1), Some(1)]), Some(TypeCodeError::DuplicateLabel));
     assert_eq!(arms(TypeCode::SHORT, &[None, None]), Some(TypeCodeError::DuplicateLabel));
-    assert_eq!(arms(TypeCode::STRING, &[None]), Some(TypeCodeError::Discriminator));
+    assert_eq!(arms(TypeCode::STRING, &[None]), Some(TypeCodeError::IllegitimateDiscriminator));
 }
 
 /// Encodes a structure with one member, whose type is given as octets.
@@ -321,7 +324,7 @@ fn malformed_types_are_refused() {
 fn arrays_of_length_0_are_refused() {
     let array = |length| decoded(&[0, 0, 0, 20, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, length]);
     assert_eq!((array(0).err(), array(1).map(|array| array.length())), (Some(CdrError::BadTypeCode), Ok(Some(1))));
-    assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::Length));
+    assert_eq!(TypeCode::array(TypeCode::LONG, 0).err(), Some(TypeCodeError::EmptyArray));
 }
 
 /// Writes an unbounded `sequence<...>`; `element` writes the element's type.
@@ -462,13 +465,13 @@ fn types_that_are_written_again_keep_the_nesting_limit() {
 fn negative_default_index_means_no_default() {
     static COMPLETE: TypeDescription =
         union("IDL:U:1.0", "U", BOOLEAN, -1, &[arm(1, "yes", LONG), arm(0, "no", STRING)]);
-    let octets = encoded(&TypeCode::described(&COMPLETE), Endian::Big);
+    let octets = encoded(&TypeCode::from_description(&COMPLETE), Endian::Big);
     let at = octets.windows(8).position(|eight| eight == [0, 0, 0, 8, 0xff, 0xff, 0xff, 0xff]).unwrap();
     for index in [-2i32, -77] {
         let mut octets = octets.clone();
         octets[at + 4..at + 8].copy_from_slice(&index.to_be_bytes());
-        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)).unwrap();
-        assert_eq!((decoded.default_index(), &decoded), (None, &TypeCode::described(&COMPLETE)));
+        let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)).unwrap();
+        assert_eq!((decoded.default_index(), &decoded), (None, &TypeCode::from_description(&COMPLETE)));
     }
 }
 
@@ -482,7 +485,7 @@ fn nesting_is_bounded() {
         encoded(&type_code, Endian::Big)
     };
     let limit = usize::try_from(Limits::DEFAULT.max_nesting).unwrap();
-    let decode = |octets: &[u8]| TypeCode::decode(&mut Decoder::new(octets, Endian::Big).at(1));
+    let decode = |octets: &[u8]| TypeCode::decode(&mut Decoder::new(octets, Endian::Big).at_position(1));
     assert!(decode(&nested(limit)).is_ok());
     assert_eq!(decode(&nested(limit + 1)), Err(CdrError::NestingTooDeep));
 }
@@ -503,6 +506,6 @@ fn shared_parts_of_types_are_compared_and_written_once() {
     assert_eq!(a, b);
     let octets = encoded(&a, Endian::Big);
     assert!(octets.len() < 20_000);
-    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at(1)), Ok(b));
+    assert_eq!(TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)), Ok(b));
     assert!(a.compact().equivalent(&a));
 }

@@ -3,8 +3,8 @@
 use corelane_wire::Limits;
 use corelane_wire::codeset::{CodeSetComponent, CodeSetInfo};
 use corelane_wire::ior::{
-    Ior, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, alternate_address, component_tag,
-    orb_type, policies,
+    Ior, Profile, ProfileAddress, TaggedComponent, TaggedProfile, TaoEndpoint, component_tag, parse_alternate_address,
+    parse_orb_type, parse_policies,
 };
 use corelane_wire::rt::{self, PriorityModelValue, ProtocolValue, policy_type};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(crate) fn profile(tag: u32, data: &[u8]) -> Value {
     let profile = Profile::parse(tag, data, &Limits::DEFAULT).unwrap();
     let all: Vec<TaggedComponent> =
         profile.components.iter().map(|(tag, data)| TaggedComponent { tag, data: data.to_vec() }).collect();
-    let again = TaggedProfile::of(profile.version, profile.address, profile.object_key, &all).unwrap();
+    let again = TaggedProfile::encode(profile.version, profile.address, profile.object_key, &all).unwrap();
     assert_eq!(Profile::parse(tag, &again.data, &Limits::DEFAULT).unwrap(), profile);
     let mut out = json!({
         "tag": tag,
@@ -57,7 +57,7 @@ fn component(profile: u32, component: &TaggedComponent) -> Value {
     let mut out = json!({"tag": component.tag, "octets": data.len()});
     let again = match component.tag {
         component_tag::ORB_TYPE => {
-            let number = orb_type(data).unwrap();
+            let number = parse_orb_type(data).unwrap();
             out["orb_type"] = json!(format!("0x{number:08x}"));
             TaggedComponent::orb_type(number)
         }
@@ -68,7 +68,7 @@ fn component(profile: u32, component: &TaggedComponent) -> Value {
             TaggedComponent::code_sets(&info)
         }
         component_tag::ALTERNATE_IIOP_ADDRESS => {
-            let (host, port) = alternate_address(data).unwrap();
+            let (host, port) = parse_alternate_address(data).unwrap();
             out["host"] = json!(host);
             out["port"] = json!(port);
             TaggedComponent::alternate_address(host, port)
@@ -79,7 +79,7 @@ fn component(profile: u32, component: &TaggedComponent) -> Value {
             TaggedComponent::tao_endpoints(&endpoints)
         }
         component_tag::POLICIES => {
-            let values = policies(data, &Limits::DEFAULT).unwrap();
+            let values = parse_policies(data, &Limits::DEFAULT).unwrap();
             out["policies"] = values.iter().map(policy).collect();
             let values: Vec<_> = values.iter().map(|(policy, value)| (policy, value.to_vec())).collect();
             TaggedComponent::policies(&values)

@@ -17,7 +17,7 @@ impl Client {
         type_code: Option<&'static corelane::mapping::TypeDescription>,
         value: impl Fn(&mut Random) -> T,
     ) {
-        let type_code = type_code.map_or_else(T::type_code, TypeCode::described);
+        let type_code = type_code.map_or_else(T::type_code, TypeCode::from_description);
         self.report.check(&format!("any({name})"), || {
             for round in 0..self.options.rounds {
                 let value = value(&mut self.random(round));
@@ -55,7 +55,7 @@ impl Client {
         self.references_in_any();
         self.report.check("echo_type_code", || {
             for (a, b) in ALL_TYPES.iter().zip(ALL_TYPES.iter().cycle().skip(1)) {
-                let (a, b) = (TypeCode::described(a), TypeCode::described(b));
+                let (a, b) = (TypeCode::from_description(a), TypeCode::from_description(b));
                 let (result, inout, out) = self.suite.echo_type_code(&a, &b)?;
                 let trouble =
                     differs("result", &a, &result) + &differs("inout", &a, &inout) + &differs("out", &b, &out);
@@ -184,7 +184,7 @@ impl Client {
         self.in_any("Link", None, |r| Link { label: r.text(9), target: mine(), anything: suite() });
         self.in_any("TypeCode", None, |r| {
             let types = u64::try_from(ALL_TYPES.len()).unwrap_or(1);
-            TypeCode::described(ALL_TYPES[usize::try_from(r.below(types)).unwrap_or_default()])
+            TypeCode::from_description(ALL_TYPES[usize::try_from(r.below(types)).unwrap_or_default()])
         });
     }
 

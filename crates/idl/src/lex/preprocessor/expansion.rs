@@ -32,7 +32,8 @@ impl Preprocessor<'_> {
         if let Some(old) = self.macros.get(&name)
             && !old.same_as(&definition)
         {
-            let message = format!("macro `{}` is defined twice, with different meanings", self.environment.symbols.text(name));
+            let message =
+                format!("macro `{}` is defined twice, with different meanings", self.environment.symbols.text(name));
             let warning = Diagnostic::warning(span, message).help("`#undef` it first");
             self.report(warning);
         }
@@ -169,7 +170,7 @@ impl Preprocessor<'_> {
     /// Counts tokens that macros produce or examine. Reports an error and returns false if the
     /// limit is exceeded.
     fn spend(&mut self, tokens: usize, span: Span) -> bool {
-        let limit = self.environment.limits.expanded_tokens;
+        let limit = self.environment.limits.max_expanded_tokens;
         let reached = self.expanded > limit;
         self.expanded = self.expanded.saturating_add(tokens);
         if self.expanded > limit && !reached {
@@ -280,9 +281,9 @@ impl Preprocessor<'_> {
     /// Expands all macros in a list. In a condition, also replaces `defined`, even if a macro made
     /// it. Returns `None` if an operand of `defined` is wrong.
     pub(super) fn expand_all(&mut self, tokens: Vec<Token>, condition: bool) -> Option<Vec<Token>> {
-        if self.nesting >= self.environment.limits.argument_nesting {
+        if self.nesting >= self.environment.limits.max_argument_nesting {
             let span = tokens.first().map_or(Span::default(), |token| token.span);
-            if self.expanded <= self.environment.limits.expanded_tokens {
+            if self.expanded <= self.environment.limits.max_expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
             // Each further level would copy the remaining tokens, so the expansion of all macros
@@ -295,7 +296,7 @@ impl Preprocessor<'_> {
         let mut result = Some(Vec::new());
         loop {
             let (token, _) = self.next_token();
-            if token.kind == TokenKind::End || self.expanded > self.environment.limits.expanded_tokens {
+            if token.kind == TokenKind::End || self.expanded > self.environment.limits.max_expanded_tokens {
                 break;
             }
             let made = if condition && token.kind == TokenKind::Identifier && token.text == self.names.defined {

@@ -17,7 +17,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`].
     pub fn enumerator(&self) -> Result<String, DynAnyError> {
-        let name = self.type_code().resolved();
+        let name = self.type_code().unaliased();
         let name = name.member_name(self.enumerator_number()? as usize);
         name.map(str::to_owned).ok_or(DynAnyError::InvalidValue)
     }
@@ -39,7 +39,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown name.
     pub fn set_enumerator(&mut self, name: &str) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Enum])?;
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         let found = (0..resolved.member_count()).find(|index| resolved.member_name(*index) == Some(name));
         self.set_enumerator_number(found.and_then(|found| u32::try_from(found).ok()).unwrap_or(u32::MAX))
     }
@@ -50,7 +50,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for an unknown number.
     pub fn set_enumerator_number(&mut self, number: u32) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Enum])?;
-        if number as usize >= self.type_code().resolved().member_count() {
+        if number as usize >= self.type_code().unaliased().member_count() {
             return Err(DynAnyError::InvalidValue);
         }
         self.part_mut()?.content = PartContent::Leaf(Value::Enum(number));
@@ -75,7 +75,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits than the type
     /// has.
     pub fn set_fixed(&mut self, unscaled: i128) -> Result<(), DynAnyError> {
-        let digits = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.0;
+        let digits = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.0;
         if unscaled.unsigned_abs() >= 10u128.pow(digits.into()) {
             return Err(DynAnyError::InvalidValue);
         }
@@ -89,7 +89,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more than 31 digits, the
     /// maximum of IDL.
     pub fn decimal(&self) -> Result<Decimal, DynAnyError> {
-        let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
+        let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let whole = || self.fixed().ok()?.checked_mul(10i128.checked_pow(scale.unsigned_abs().into())?);
         let number = match u8::try_from(scale) {
             Ok(scale) => Decimal::new(self.fixed()?, scale),
@@ -105,7 +105,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] for more digits before the
     /// point than the type has.
     pub fn set_decimal(&mut self, value: Decimal) -> Result<bool, DynAnyError> {
-        let scale = self.type_code().resolved().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
+        let scale = self.type_code().unaliased().digits_and_scale().ok_or(DynAnyError::TypeMismatch)?.1;
         let shift = i32::from(scale) - i32::from(value.scale());
         let unit = 10i128.checked_pow(shift.unsigned_abs()).ok_or(DynAnyError::InvalidValue)?;
         let raised = if shift < 0 { Some(value.unscaled() / unit) } else { value.unscaled().checked_mul(unit) };
@@ -120,7 +120,7 @@ impl DynAny {
     /// `valuetype`.
     fn described_members(&self) -> Result<Vec<(String, TypeCode)>, DynAnyError> {
         self.check_kind(&[Kind::Struct, Kind::Except, Kind::Value, Kind::Event])?;
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         if self.part().is_value() {
             return Ok(state_of(&resolved));
         }
@@ -195,7 +195,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] over the bound.
     pub fn set_length(&mut self, length: usize) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Sequence])?;
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         if resolved.length().is_some_and(|bound| bound > 0 && length > bound as usize) {
             return Err(DynAnyError::InvalidValue);
         }
@@ -236,7 +236,7 @@ impl DynAny {
     /// for an invalid length.
     pub fn set_elements(&mut self, elements: &[DynAny]) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Sequence, Kind::Array])?;
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         let bound = resolved.length().unwrap_or(0) as usize;
         let fits = match resolved.kind() {
             Kind::Array => elements.len() == bound,
@@ -275,7 +275,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`] for a discriminator of another type.
     pub fn set_discriminator(&mut self, discriminator: &DynAny) -> Result<(), DynAnyError> {
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         let before = chosen(&resolved, self.label()?);
         let (top, place) = (self.top, *self.part().parts().first().ok_or(DynAnyError::TypeMismatch)?);
         self.borrow_component(place).assign(discriminator)?;
@@ -303,7 +303,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] for a union without a default member.
     pub fn set_to_default_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
-        self.type_code().resolved().default_index().ok_or(DynAnyError::TypeMismatch)?;
+        self.type_code().unaliased().default_index().ok_or(DynAnyError::TypeMismatch)?;
         self.set_to_unlabelled()
     }
 
@@ -314,7 +314,7 @@ impl DynAny {
     /// value of the discriminator.
     pub fn set_to_no_active_member(&mut self) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::Union])?;
-        if self.type_code().resolved().default_index().is_some() {
+        if self.type_code().unaliased().default_index().is_some() {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_to_unlabelled()
@@ -322,11 +322,11 @@ impl DynAny {
 
     /// Sets the discriminator to the smallest non-negative value without a label.
     fn set_to_unlabelled(&mut self) -> Result<(), DynAnyError> {
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         let discriminator = resolved.discriminator_type().ok_or(DynAnyError::TypeMismatch)?;
         let labels: Vec<Option<i128>> = (0..resolved.member_count()).map(|arm| resolved.member_label(arm)).collect();
         let free = (0..).find(|number| !labels.contains(&Some(*number))).unwrap_or_default();
-        let value = label_value(&discriminator.resolved(), free).map_err(|_| DynAnyError::TypeMismatch)?;
+        let value = label_value(&discriminator.unaliased(), free).map_err(|_| DynAnyError::TypeMismatch)?;
         self.set_discriminator(&DynAny::from_value(&discriminator, value)?)?;
         self.rewind();
         Ok(())
@@ -356,7 +356,7 @@ impl DynAny {
     /// # Errors
     /// [`DynAnyError::TypeMismatch`]; [`DynAnyError::InvalidValue`] if there is none.
     pub fn member_name(&self) -> Result<String, DynAnyError> {
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         let arm = chosen(&resolved, self.label()?).ok_or(DynAnyError::InvalidValue)?;
         Ok(resolved.member_name(arm).unwrap_or_default().to_owned())
     }

@@ -206,7 +206,7 @@ impl DynAny {
     }
 
     fn kind(&self) -> Kind {
-        self.type_code().resolved().kind()
+        self.type_code().unaliased().kind()
     }
 
     fn part(&self) -> &DynPart {

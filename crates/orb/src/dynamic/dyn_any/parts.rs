@@ -76,7 +76,7 @@ impl DynPart {
     /// Returns true for a value of an IDL `valuetype`, and for null in place of such a value. Only
     /// these parts can be shared.
     pub(super) fn is_value(&self) -> bool {
-        matches!(self.type_code.resolved().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
+        matches!(self.type_code.unaliased().kind(), Kind::Value | Kind::ValueBox | Kind::Event)
     }
 }
 
@@ -126,7 +126,7 @@ impl PartTable {
         value: Value,
         met: &mut HashMap<u32, u32>,
     ) -> Result<u32, DynAnyError> {
-        let resolved = type_code.resolved();
+        let resolved = type_code.unaliased();
         let element = || resolved.content_type().ok_or(DynAnyError::TypeMismatch);
         let mut parts = Vec::new();
         match value {
@@ -148,7 +148,7 @@ impl PartTable {
             }
             Value::Union(union) => {
                 let discriminator = resolved.discriminator_type().ok_or(DynAnyError::TypeMismatch)?;
-                let label = label_value(&discriminator.resolved(), union.discriminator)?;
+                let label = label_value(&discriminator.unaliased(), union.discriminator)?;
                 parts.push(self.add_leaf(&discriminator, label));
                 let arm = chosen(&resolved, union.discriminator).and_then(|arm| resolved.member_type(arm));
                 if let (Some(member), Some(ty)) = (union.member, arm) {
@@ -188,8 +188,8 @@ impl PartTable {
         let values = |met: &mut HashMap<u32, u32>| {
             places.iter().map(|place| self.value(*place, met, depth + 1)).collect::<Result<Vec<_>, _>>()
         };
-        let resolved = part.type_code.resolved();
-        let is_octet = resolved.content_type().is_some_and(|element| element.resolved().kind() == Kind::Octet);
+        let resolved = part.type_code.unaliased();
+        let is_octet = resolved.content_type().is_some_and(|element| element.unaliased().kind() == Kind::Octet);
         Ok(match resolved.kind() {
             Kind::Struct | Kind::Except => Value::Struct(values(met)?),
             Kind::Union => {
@@ -313,7 +313,7 @@ impl PartTable {
 /// Returns the names and types of the members of an IDL `valuetype`. The name of a value box's
 /// content is empty.
 pub(super) fn state_of(type_code: &TypeCode) -> Vec<(String, TypeCode)> {
-    let resolved = type_code.resolved();
+    let resolved = type_code.unaliased();
     match resolved.content_type() {
         Some(held) => vec![(String::new(), held)],
         None => resolved.state_members().into_iter().map(|member| (member.name, member.ty)).collect(),

@@ -76,7 +76,7 @@ impl DynAny {
     /// [`DynAnyError::TypeMismatch`] unless the type is a value box and the content has its type.
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::ValueBox])?;
-        let held = self.type_code().resolved().content_type().ok_or(DynAnyError::TypeMismatch)?;
+        let held = self.type_code().unaliased().content_type().ok_or(DynAnyError::TypeMismatch)?;
         if !value.type_code().can_stand_for(&held) {
             return Err(DynAnyError::TypeMismatch);
         }
@@ -86,7 +86,7 @@ impl DynAny {
     /// Checks that the type has values of its own that can be built: it is not an abstract or
     /// custom value type. Types other than `valuetype`s pass the check.
     pub(super) fn check_concrete(&self) -> Result<(), DynAnyError> {
-        let resolved = self.type_code().resolved();
+        let resolved = self.type_code().unaliased();
         match resolved.type_modifier() {
             _ if resolved.id() == TypeCode::VALUE_BASE.id() => Err(DynAnyError::TypeMismatch),
             Some(CUSTOM) => Err(CdrError::CustomValue.into()),

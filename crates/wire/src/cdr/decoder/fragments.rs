@@ -70,7 +70,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Returns the offset in bytes from the start of the message, even in a message that was
-    /// assembled from GIOP 1.1 fragments. [`at`](Decoder::at) accepts it.
+    /// assembled from GIOP 1.1 fragments. [`at_position`](Decoder::at_position) accepts it.
     #[must_use]
     #[inline]
     pub fn offset(&self) -> usize {
@@ -163,16 +163,16 @@ mod tests {
         message.extend([0, 0, 0, 2, 0xaa]);
         message.extend([0xbb, 0, 0, 0, 0, 0, 0, 9]);
         let breaks = [24, 41];
-        let mut d = Decoder::new(&message, Endian::Big).at(24).with_fragment_starts(&breaks);
+        let mut d = Decoder::new(&message, Endian::Big).at_position(24).with_fragment_starts(&breaks);
         assert_eq!((d.position(), d.remaining()), (12, 25));
         assert_eq!(d.read_u64(), Ok(7));
         assert_eq!(d.read_octets(), Ok([0xaa, 0xbb].as_slice()));
         assert_eq!((d.position(), d.read_u32(), d.read_u8()), (13, Ok(9), Err(CdrError::Truncated)));
-        let mut d = Decoder::new(&message, Endian::Big).at(20).with_fragment_starts(&breaks);
+        let mut d = Decoder::new(&message, Endian::Big).at_position(20).with_fragment_starts(&breaks);
         assert_eq!((d.read_u32(), d.read_u64(), d.remaining()), (Ok(0), Ok(7), 13));
-        let mut d = Decoder::new(&message, Endian::Big).at(20).with_fragment_starts(&breaks);
+        let mut d = Decoder::new(&message, Endian::Big).at_position(20).with_fragment_starts(&breaks);
         assert_eq!(d.read_vec::<u64>(3), Err(CdrError::Truncated));
-        let mut d = Decoder::new(&message, Endian::Big).at(22).with_fragment_starts(&breaks);
+        let mut d = Decoder::new(&message, Endian::Big).at_position(22).with_fragment_starts(&breaks);
         assert_eq!(d.read_u64(), Ok(7));
     }
 }

@@ -85,7 +85,7 @@ fn truncation_removes_the_segments_after_the_mark() {
     let owned = Octets::from(vec![1; BORROW_THRESHOLD]);
     let mut e = Encoder::new();
     e.write_u8(1);
-    let mark = e.mark();
+    let mark = e.truncation_point();
     e.write_octets_owned(owned).unwrap();
     e.write_u32(1);
     e.truncate(mark);
@@ -124,7 +124,7 @@ fn borrowed_and_owned_segments_keep_their_order_after_truncation() {
             at
         };
         write(&mut e, 0, owned_first);
-        let mark = e.mark();
+        let mark = e.truncation_point();
         for number in 1..4 {
             write(&mut e, number, number % 2 == 0);
         }

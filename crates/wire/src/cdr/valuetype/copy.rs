@@ -1,5 +1,5 @@
-//! Copying of custom values, chunk by chunk. The chunks are not changed, because only the custom
-//! code of a type understands its state.
+//! Copying of custom values, chunk by chunk. The contents of chunks are not changed, because only
+//! the custom code of a type understands them.
 //!
 //! The data between the chunks is adapted: end tags to the nesting level, and repository ids to the
 //! ids already written. Where this would change the alignment of a chunk, one repository id is
@@ -53,8 +53,8 @@ impl<'m> Decoder<'m> {
         e.end_value(value)
     }
 
-    /// Returns the identity of a value for the encoder. It is unique while the bytes that hold the
-    /// value are kept.
+    /// Returns the identity of a value for the encoder. The identity is unique while the bytes of
+    /// the value are kept.
     pub(crate) fn identity(&self, number: u32) -> (usize, u32) {
         (self.bytes().as_ptr().addr(), number)
     }
@@ -112,7 +112,7 @@ impl<'m> Decoder<'m> {
             return Err(CdrError::BadValue);
         }
         let at = self.position() - 4;
-        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
+        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
         let number = space.add_value(self.address(at), around, self.limits().max_values)?;
         space.leave_value();
         let codebase = if tag & CODEBASE != 0 { Some(self.read_id()?) } else { None };
@@ -177,7 +177,7 @@ impl<'m> Decoder<'m> {
             }
             let place = first + index * 4 + 4;
             let target = (at + place).checked_sub(offset.unsigned_abs() as usize);
-            let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
+            let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
             let Some(IndirectionTarget::Value(number)) =
                 target.and_then(|target| space.find_target(self.address(target)))
             else {

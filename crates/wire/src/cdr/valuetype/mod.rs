@@ -22,9 +22,9 @@ mod writer;
 
 pub(super) use reader::Chunks;
 pub(crate) use reader::ValueTypes;
-pub use reader::{ConvertCustom, LookupType, RepositoryIds, ValueHead, ValueReadState, ValueStart};
+pub use reader::{CustomValueConverter, RepositoryIds, ValueHead, ValueReadState, ValueStart, ValueTypeLookup};
+pub use writer::UnfinishedValue;
 pub(super) use writer::ValueWriter;
-pub use writer::WrittenValue;
 
 /// The marker of an indirection.
 const INDIRECTION: u32 = 0xffff_ffff;

@@ -20,16 +20,16 @@ const MAX_REREADS: usize = 16;
 /// The state that the values of one message share while they are read: the positions of values and
 /// of their repository ids.
 ///
-/// Each message needs a new state, passed to [`Decoder::with_values`]. The state allocates nothing
-/// until a value is read.
+/// Each message needs a new state, passed to [`Decoder::with_value_read_state`]. The state
+/// allocates nothing until a value is read.
 #[derive(Default)]
 pub struct ValueReadState {
     /// The values that were read, behind one pointer, so that a state without values is cheap to
     /// create and drop.
     read_values: RefCell<Option<Box<ReadValues>>>,
     /// Looks up a type in the decoder's environment.
-    lookup_type: Option<LookupType>,
-    convert_custom: Option<ConvertCustom>,
+    lookup_type: Option<ValueTypeLookup>,
+    convert_custom: Option<CustomValueConverter>,
 }
 
 /// The TypeCodes of value types by their repository ids.
@@ -37,11 +37,11 @@ pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 
 /// A function that looks up a value type's TypeCode by its repository id in the decoder's
 /// environment.
-pub type LookupType = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
+pub type ValueTypeLookup = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
 
 /// A function that reads a custom value, tag included, with the custom code of its type, and writes
 /// the value.
-pub type ConvertCustom = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
+pub type CustomValueConverter = fn(&mut Decoder<'_>, &mut Encoder<'_>) -> Result<(), CdrError>;
 
 /// A function that finds the TypeCode of a value type by its repository id.
 type FindType = dyn Fn(&[u8]) -> Option<TypeCode> + Send;
@@ -53,7 +53,7 @@ struct ReadValues {
     targets: Vec<(usize, IndirectionTarget)>,
     /// The number of chunked values around each value, indexed by the value's number.
     chunk_levels: Vec<u32>,
-    /// The number of values around the current one.
+    /// The number of values that contain the current position.
     depth: u32,
     /// The number of bytes that were read again.
     reread_bytes: usize,
@@ -86,7 +86,11 @@ impl ValueReadState {
     /// converts custom values that are needed in another form.
     #[must_use]
     #[inline]
-    pub const fn with_functions(mut self, look_up: Option<LookupType>, convert: Option<ConvertCustom>) -> Self {
+    pub const fn with_functions(
+        mut self,
+        look_up: Option<ValueTypeLookup>,
+        convert: Option<CustomValueConverter>,
+    ) -> Self {
         self.lookup_type = look_up;
         self.convert_custom = convert;
         self
@@ -105,7 +109,7 @@ impl ValueReadState {
 
     /// Returns the caller's object for all values of the message. The first call creates the object
     /// with `make`.
-    pub fn store(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+    pub fn user_data(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
         let mut seen = self.read_values.borrow_mut();
         Arc::clone(seen.get_or_insert_default().store.get_or_insert_with(make))
     }
@@ -243,7 +247,7 @@ pub enum ValueHead<'m> {
 /// The head of a value.
 #[derive(Debug)]
 pub struct ValueStart<'m> {
-    /// The number of this value: how many values of the message were read before it.
+    /// The number of this value: the number of values of the message that were read before.
     pub number: u32,
     /// The repository ids of the value's type.
     pub ids: RepositoryIds<'m>,
@@ -285,10 +289,10 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::BadValue`] if the bytes are not a value; [`CdrError::BadIndirection`];
     /// [`CdrError::LimitExceeded`] if values, ids or the length of an id exceed the limits;
-    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a GIOP
-    /// 1.1 message that came in fragments, where positions are meaningless.
+    /// [`CdrError::Truncated`]; [`CdrError::Unsupported`] without a [`ValueReadState`], and in a
+    /// GIOP 1.1 message that came in fragments, where positions are meaningless.
     pub fn read_value_head(&mut self) -> Result<ValueHead<'m>, CdrError> {
-        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
+        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
         let within = self.chunks().level > 0;
         let mut in_chunk = within;
         if within && self.rest().is_empty() {
@@ -338,7 +342,7 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::BadValue`] if the end is not found, [`CdrError::Truncated`].
     pub fn end_value(&mut self, value: &ValueStart<'m>) -> Result<(), CdrError> {
-        if let Some(space) = self.value_read_state() {
+        if let Some(space) = self.usable_value_read_state() {
             space.leave_value();
         }
         if !value.chunked {
@@ -358,7 +362,7 @@ impl<'m> Decoder<'m> {
 
     /// Returns the TypeCode of the value type with a repository id, if it is known.
     pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
-        let space = self.values()?;
+        let space = self.value_read_state()?;
         let asked = || space.lookup_type.zip(self.env()).and_then(|(ask, env)| ask(env, id));
         space.known_type(id).or_else(asked)
     }
@@ -375,7 +379,7 @@ impl<'m> Decoder<'m> {
         position: usize,
         read: impl FnOnce(&mut Decoder<'m>) -> Result<T, CdrError>,
     ) -> Result<T, CdrError> {
-        let space = self.value_read_state().ok_or(CdrError::Unsupported)?;
+        let space = self.usable_value_read_state().ok_or(CdrError::Unsupported)?;
         let full = if self.chunks().level > 0 { self.chunks().message } else { self.bytes() };
         let level = space.chunk_level(number);
         let mut there = self.clone();
@@ -396,7 +400,8 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::CustomValue`] if there is no such code; the errors of that code.
     pub(crate) fn convert_custom(&mut self, start: &ValueStart<'m>, e: &mut Encoder<'_>) -> Result<(), CdrError> {
-        let convert = self.value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
+        let convert =
+            self.usable_value_read_state().and_then(|space| space.convert_custom).ok_or(CdrError::CustomValue)?;
         self.reread_value(start.number, start.position, |d| convert(d, e)).map_err(|error| match error {
             CdrError::NoValueFactory => CdrError::CustomValue,
             error => error,
@@ -416,14 +421,14 @@ impl<'m> Decoder<'m> {
                 let count = self.read_u32()?;
                 let at = self.position() - 4;
                 if count != INDIRECTION {
-                    if let Some(space) = self.value_read_state() {
+                    if let Some(space) = self.usable_value_read_state() {
                         space.add_target(self.address(at), IndirectionTarget::IdList);
                     }
                     return self.read_ids(count);
                 }
                 match self.read_indirection()? {
                     (place, IndirectionTarget::IdList) if place < at => {
-                        let mut there = self.clone().at(place);
+                        let mut there = self.clone().at_position(place);
                         let count = there.read_u32()?;
                         there.read_ids(count)
                     }
@@ -446,14 +451,14 @@ impl<'m> Decoder<'m> {
         let length = self.read_u32()?;
         let at = self.position() - 4;
         if length != INDIRECTION {
-            if let Some(space) = self.value_read_state() {
+            if let Some(space) = self.usable_value_read_state() {
                 space.add_target(self.address(at), IndirectionTarget::Id);
             }
             return self.read_id_text(length);
         }
         match self.read_indirection()? {
             (place, IndirectionTarget::Id) if place < at => {
-                let mut there = self.clone().at(place);
+                let mut there = self.clone().at_position(place);
                 let length = there.read_u32()?;
                 there.read_id_text(length)
             }
@@ -478,7 +483,7 @@ impl<'m> Decoder<'m> {
         let from = self.position() - 4;
         let back = usize::try_from(offset.unsigned_abs()).map_err(|_| CdrError::BadIndirection)?;
         let place = from.checked_sub(back).filter(|_| offset < 0).ok_or(CdrError::BadIndirection)?;
-        let target = self.value_read_state().and_then(|space| space.find_target(self.address(place)));
+        let target = self.usable_value_read_state().and_then(|space| space.find_target(self.address(place)));
         Ok((place, target.ok_or(CdrError::BadIndirection)?))
     }
 

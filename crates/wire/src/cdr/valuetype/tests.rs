@@ -63,7 +63,7 @@ fn a_plain_value_and_an_indirection_to_it() {
     let expected = format!("7fffff02 {id} 0007 ffffffff ffffffe8 00000000 7fffff02 ffffffff ffffffdc");
     assert_eq!(written, octets(&expected));
     let space = ValueReadState::new();
-    let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+    let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let start = head(&mut d);
     assert_eq!((start.number, start.ids.as_slice(), start.chunked), (0, [b"IDL:A:1.0".as_slice()].as_slice(), false));
     assert_eq!((d.read_u16(), d.end_value(&start)), (Ok(7), Ok(())));
@@ -95,7 +95,7 @@ fn chunks_and_truncation() {
     let start = octets(&expected.replace(" 00 0000 00 ", " 00 0000 "));
     assert_eq!(&written[..start.len()], &start);
     let space = ValueReadState::new();
-    let decoder = Decoder::new(&written, Endian::Big).with_values(&space);
+    let decoder = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     // Read the whole value.
     let mut d = decoder.clone();
     let outer = head(&mut d);
@@ -109,7 +109,7 @@ fn chunks_and_truncation() {
     assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
     // Read only the members of a base type.
     let space = ValueReadState::new();
-    let mut d = decoder.with_values(&space);
+    let mut d = decoder.with_value_read_state(&space);
     let outer = head(&mut d);
     assert_eq!((d.read_u32(), d.end_value(&outer), d.read_u32()), (Ok(1), Ok(()), Ok(9)));
 }
@@ -119,7 +119,7 @@ fn one_end_tag_may_end_several_values() {
     // omniORB writes one end tag for the innermost and the outermost value.
     let written = octets("7fffff08 7fffff08 00000004 00000005 ffffffff 00000009");
     let space = ValueReadState::new();
-    let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+    let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
     let (outer, inner) = (head(&mut d), head(&mut d));
     assert_eq!((d.read_u32(), d.end_value(&inner)), (Ok(5), Ok(())));
     assert_eq!(d.read_u32(), Err(CdrError::BadValue), "the outer value has ended too");
@@ -137,7 +137,7 @@ fn null_and_indirections_are_read_inside_chunks_and_between_chunks() {
         for text in [inside.replace("fffffff0", "ffffffec"), between] {
             let written = octets(&text);
             let space = ValueReadState::new();
-            let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+            let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
             let outer = head(&mut d);
             assert_eq!(d.read_u32(), Ok(1));
             match d.read_value_head() {
@@ -155,7 +155,7 @@ fn strings_and_sequences_end_within_their_chunk() {
     let read = |text: &str, read: fn(&mut Decoder<'_>) -> Result<(), CdrError>| {
         let written = octets(text);
         let space = ValueReadState::new();
-        let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+        let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
         head(&mut d);
         read(&mut d)
     };
@@ -185,7 +185,7 @@ fn any_and_reference_continue_in_the_next_chunk() {
     let rest = octets(&format!("00000004 00000002 00000018 {reference} 0000000a 00000009 00000002 'ef' 0000 ffffffff"));
     let message = [first, rest].concat();
     let space = ValueReadState::new();
-    let mut d = Decoder::new(&message, Endian::Big).with_values(&space);
+    let mut d = Decoder::new(&message, Endian::Big).with_value_read_state(&space);
     let start = head(&mut d);
     let any = AnyValue::decode(&mut d).unwrap();
     assert_eq!(any.value(), Ok(Value::Struct(vec![Value::Long(1), Value::Long(2)])));
@@ -200,7 +200,7 @@ fn indirections_lead_to_their_values() {
     let read = |text: &str| {
         let written = octets(text);
         let space = ValueReadState::new();
-        let mut d = Decoder::new(&written, Endian::Big).with_values(&space);
+        let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space);
         let mut last = None;
         while d.remaining() > 0 {
             match d.read_value_head() {
@@ -253,7 +253,7 @@ fn the_number_of_values_is_bounded() {
     let limits = Limits { max_values: 3, ..Limits::default() };
     let written = octets(&"7fffff00".repeat(4));
     let space = ValueReadState::new();
-    let mut d = Decoder::new(&written, Endian::Big).with_values(&space).with_limits(&limits);
+    let mut d = Decoder::new(&written, Endian::Big).with_value_read_state(&space).with_limits(&limits);
     for _ in 0..3 {
         head(&mut d);
     }
@@ -276,7 +276,7 @@ fn indirection_does_not_lead_out_of_an_encapsulation() {
     e.end_value(value).unwrap();
     let written = e.to_vec();
     let space = ValueReadState::new();
-    let mut d = Decoder::new(&written, Endian::NATIVE).with_values(&space);
+    let mut d = Decoder::new(&written, Endian::NATIVE).with_value_read_state(&space);
     let outer = head(&mut d);
     let mut inner = d.read_encapsulation().unwrap();
     let start = head(&mut inner);
@@ -299,7 +299,7 @@ fn message_that_ends_among_chunks_is_refused() {
     let whole = octets(&format!("7fffff0a {ID_A} 00000004 00000007 7fffff0a {ID_B} 00000001 01 000000 ffffffff"));
     let read = |end: usize| {
         let space = ValueReadState::new();
-        let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
+        let mut d = Decoder::new(&whole[..end], Endian::Big).with_value_read_state(&space);
         let outer = begun(&mut d)?;
         d.read_u32()?;
         begun(&mut d)?;
@@ -308,7 +308,7 @@ fn message_that_ends_among_chunks_is_refused() {
     };
     let skip = |end: usize| {
         let space = ValueReadState::new();
-        let mut d = Decoder::new(&whole[..end], Endian::Big).with_values(&space);
+        let mut d = Decoder::new(&whole[..end], Endian::Big).with_value_read_state(&space);
         let outer = begun(&mut d)?;
         d.end_value(&outer)
     };

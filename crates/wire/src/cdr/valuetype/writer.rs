@@ -1,4 +1,5 @@
-//! Writing of values: each value once, then indirections to it.
+//! Writing of values. The first occurrence of a value is written in full, each further occurrence
+//! as an indirection.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -48,7 +49,7 @@ struct Chunk {
 /// A value whose state is being written. [`Encoder::end_value`] ends the value.
 #[derive(Debug)]
 #[must_use]
-pub struct WrittenValue {
+pub struct UnfinishedValue {
     chunked: bool,
 }
 
@@ -75,7 +76,7 @@ impl Encoder<'_> {
         keep: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
         ids: &'static [&'static str],
         chunked: bool,
-    ) -> Result<Option<WrittenValue>, CdrError> {
+    ) -> Result<Option<UnfinishedValue>, CdrError> {
         if self.try_write_indirection(identity)? {
             return Ok(None);
         }
@@ -100,7 +101,7 @@ impl Encoder<'_> {
         keep: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
         ids: impl ExactSizeIterator<Item = Cow<'static, str>>,
         chunked: bool,
-    ) -> Result<WrittenValue, CdrError> {
+    ) -> Result<UnfinishedValue, CdrError> {
         let chunked = chunked || self.values().level > 0;
         self.enter_value(identity, keep())?;
         let form = match ids.len() {
@@ -119,7 +120,7 @@ impl Encoder<'_> {
             self.values().level += 1;
             self.open_chunk();
         }
-        Ok(WrittenValue { chunked })
+        Ok(UnfinishedValue { chunked })
     }
 
     /// Begins a value whose chunks are copied. The bytes after its head get the same alignment as
@@ -130,7 +131,7 @@ impl Encoder<'_> {
         keep: Arc<dyn Any + Send + Sync>,
         id: Cow<'static, str>,
         from: usize,
-    ) -> Result<WrittenValue, CdrError> {
+    ) -> Result<UnfinishedValue, CdrError> {
         self.enter_value(identity, keep)?;
         let end = self.position().wrapping_add(4).wrapping_add(self.id_size(&id));
         // A list of one id means the same as the id alone and is 4 bytes longer.
@@ -141,7 +142,7 @@ impl Encoder<'_> {
         }
         self.write_repository_id(id)?;
         self.values().level += 1;
-        Ok(WrittenValue { chunked: true })
+        Ok(UnfinishedValue { chunked: true })
     }
 
     fn enter_value(&mut self, identity: (usize, u32), keep: Arc<dyn Any + Send + Sync>) -> Result<(), CdrError> {
@@ -168,7 +169,7 @@ impl Encoder<'_> {
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
-    pub fn end_value(&mut self, value: WrittenValue) -> Result<(), CdrError> {
+    pub fn end_value(&mut self, value: UnfinishedValue) -> Result<(), CdrError> {
         if value.chunked {
             self.close_chunk()?;
             let level = self.values().level;

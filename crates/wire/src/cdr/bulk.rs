@@ -4,51 +4,51 @@
 //! Members are aligned individually, so the layout of such a structure depends on the position
 //! where it begins. Let `a` be the strictest alignment of its members. The end position of the
 //! structure modulo `a` does not depend on the start position. All elements of a sequence but the
-//! first therefore have the same layout ([`PlainLayout::phase`], [`PlainLayout::stride`]).
+//! first therefore have the same layout ([`BulkLayout::phase`], [`BulkLayout::stride`]).
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
 /// The size of a value, padding included, for each start position modulo 8.
 #[derive(Clone, Copy, Debug)]
-pub struct PlainLayout {
+pub struct BulkLayout {
     /// The strictest alignment of any part, in bytes.
     align: usize,
     /// Sizes in bytes, indexed by the starting position modulo 8.
     sizes: [usize; 8],
 }
 
-impl PlainLayout {
+impl BulkLayout {
     /// The layout of an empty value.
-    pub const EMPTY: PlainLayout = PlainLayout { align: 1, sizes: [0; 8] };
+    pub const EMPTY: BulkLayout = BulkLayout { align: 1, sizes: [0; 8] };
 
     /// Returns the layout of a number of `size` bytes: 1, 2, 4 or 8.
     #[must_use]
-    pub const fn number(size: usize) -> PlainLayout {
+    pub const fn number(size: usize) -> BulkLayout {
         let mut from = [size; 8];
         let mut position = 0;
         while position < 8 {
             from[position] += position.wrapping_neg() & (size - 1);
             position += 1;
         }
-        PlainLayout { align: size, sizes: from }
+        BulkLayout { align: size, sizes: from }
     }
 
     /// Returns the layout of this value followed by `next`.
     #[must_use]
-    pub const fn then(self, next: PlainLayout) -> PlainLayout {
+    pub const fn then(self, next: BulkLayout) -> BulkLayout {
         let mut from = self.sizes;
         let mut position = 0;
         while position < 8 {
             from[position] += next.sizes[(position + from[position]) % 8];
             position += 1;
         }
-        PlainLayout { align: if self.align > next.align { self.align } else { next.align }, sizes: from }
+        BulkLayout { align: if self.align > next.align { self.align } else { next.align }, sizes: from }
     }
 
     /// Returns the layout of `count` consecutive values of this type.
     #[must_use]
-    pub const fn times(self, count: usize) -> PlainLayout {
-        let mut all = PlainLayout::EMPTY;
+    pub const fn times(self, count: usize) -> BulkLayout {
+        let mut all = BulkLayout::EMPTY;
         let mut index = 0;
         while index < count {
             all = all.then(self);
@@ -72,20 +72,20 @@ impl PlainLayout {
 /// A value whose sequences are written and read in bulk.
 ///
 /// The methods are meant to be inlined into one loop, where alignment and offsets become constants.
-pub trait Plain: Cdr + Copy {
+pub trait BulkCdr: Cdr + Copy {
     /// The layout of the value.
-    const LAYOUT: PlainLayout;
+    const LAYOUT: BulkLayout;
 
     /// Writes the value.
-    fn put(&self, to: &mut PlainWriter<'_>);
+    fn put(&self, to: &mut BulkWriter<'_>);
 
     /// Reads a value.
-    fn take(from: &mut PlainReader<'_>) -> Self;
+    fn take(from: &mut BulkReader<'_>) -> Self;
 }
 
 /// The buffer into which one element is written. Its bytes are initially 0, which is the padding.
 #[derive(Debug)]
-pub struct PlainWriter<'o> {
+pub struct BulkWriter<'o> {
     octets: &'o mut [u8],
     at: usize,
     phase: usize,
@@ -94,7 +94,7 @@ pub struct PlainWriter<'o> {
 
 /// The bytes from which one element is read.
 #[derive(Debug)]
-pub struct PlainReader<'o> {
+pub struct BulkReader<'o> {
     octets: &'o [u8],
     at: usize,
     phase: usize,
@@ -102,7 +102,7 @@ pub struct PlainReader<'o> {
     out_of_range: bool,
 }
 
-impl PlainReader<'_> {
+impl BulkReader<'_> {
     /// Records that a number is not a member of its enumeration. The decoder refuses the sequence
     /// after it has read all elements.
     #[inline]
@@ -113,11 +113,11 @@ impl PlainReader<'_> {
 
 macro_rules! numbers {
     ($($number:ty)*) => {$(
-        impl Plain for $number {
-            const LAYOUT: PlainLayout = PlainLayout::number(size_of::<$number>());
+        impl BulkCdr for $number {
+            const LAYOUT: BulkLayout = BulkLayout::number(size_of::<$number>());
 
             #[inline]
-            fn put(&self, to: &mut PlainWriter<'_>) {
+            fn put(&self, to: &mut BulkWriter<'_>) {
                 const SIZE: usize = size_of::<$number>();
                 let start = to.at + ((to.phase + to.at).wrapping_neg() & (SIZE - 1));
                 to.at = start + SIZE;
@@ -131,7 +131,7 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn take(from: &mut PlainReader<'_>) -> $number {
+            fn take(from: &mut BulkReader<'_>) -> $number {
                 const SIZE: usize = size_of::<$number>();
                 let start = from.at + ((from.phase + from.at).wrapping_neg() & (SIZE - 1));
                 from.at = start + SIZE;
@@ -148,40 +148,40 @@ macro_rules! numbers {
 
 numbers! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
 
-impl Plain for bool {
-    const LAYOUT: PlainLayout = PlainLayout::number(1);
+impl BulkCdr for bool {
+    const LAYOUT: BulkLayout = BulkLayout::number(1);
 
     #[inline]
-    fn put(&self, to: &mut PlainWriter<'_>) {
+    fn put(&self, to: &mut BulkWriter<'_>) {
         u8::from(*self).put(to);
     }
 
     #[inline]
-    fn take(from: &mut PlainReader<'_>) -> bool {
+    fn take(from: &mut BulkReader<'_>) -> bool {
         u8::take(from) != 0
     }
 }
 
-impl<T: Plain, const N: usize> Plain for [T; N] {
-    const LAYOUT: PlainLayout = {
+impl<T: BulkCdr, const N: usize> BulkCdr for [T; N] {
+    const LAYOUT: BulkLayout = {
         assert!(N > 0, "IDL has no empty arrays, and an element of size 0 has no layout");
         T::LAYOUT.times(N)
     };
 
     #[inline]
-    fn put(&self, to: &mut PlainWriter<'_>) {
+    fn put(&self, to: &mut BulkWriter<'_>) {
         self.iter().for_each(|element| element.put(to));
     }
 
     #[inline]
-    fn take(from: &mut PlainReader<'_>) -> [T; N] {
+    fn take(from: &mut BulkReader<'_>) -> [T; N] {
         std::array::from_fn(|_| T::take(from))
     }
 }
 
 #[inline]
-fn element<T: Plain>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
-    let mut view = PlainReader { octets, at: 0, phase: T::LAYOUT.phase(), foreign, out_of_range: false };
+fn element<T: BulkCdr>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
+    let mut view = BulkReader { octets, at: 0, phase: T::LAYOUT.phase(), foreign, out_of_range: false };
     let value = T::take(&mut view);
     *out_of_range |= view.out_of_range;
     value
@@ -192,23 +192,23 @@ impl Encoder<'_> {
     ///
     /// # Errors
     /// The errors of [`Cdr::encode`].
-    pub fn write_plain<T: Plain>(&mut self, values: &[T]) -> Result<(), CdrError> {
+    pub fn write_bulk<T: BulkCdr>(&mut self, values: &[T]) -> Result<(), CdrError> {
         let Some((first, rest)) = values.split_first() else { return Ok(()) };
         first.encode(self)?;
         let (stride, phase, foreign) = (T::LAYOUT.stride(), T::LAYOUT.phase(), self.swaps_bytes());
         let room = self.extend_zeroed(rest.len() * stride);
         for (value, octets) in rest.iter().zip(room.chunks_exact_mut(stride)) {
-            value.put(&mut PlainWriter { octets, at: 0, phase, foreign });
+            value.put(&mut BulkWriter { octets, at: 0, phase, foreign });
         }
         Ok(())
     }
 }
 
 impl<'m> Decoder<'m> {
-    /// Reads `len` contiguous elements, at least one: returns the first, and the bytes of the
-    /// others.
+    /// Reads `len` contiguous elements, at least one. Returns the first element and the bytes of
+    /// the others.
     #[inline]
-    fn plain_octets<T: Plain>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
+    fn plain_octets<T: BulkCdr>(&mut self, len: usize) -> Result<(T, &'m [u8]), CdrError> {
         let first = T::decode(self)?;
         let octets = len.saturating_sub(1).checked_mul(T::LAYOUT.stride()).ok_or(CdrError::Truncated)?;
         Ok((first, self.read_raw(octets)?))
@@ -218,7 +218,7 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// The errors of [`Cdr::decode`].
-    pub fn read_plain_vec<T: Plain>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
+    pub fn read_bulk_vec<T: BulkCdr>(&mut self, len: usize) -> Result<Vec<T>, CdrError> {
         if len == 0 {
             return Ok(Vec::new());
         }
@@ -239,7 +239,7 @@ impl<'m> Decoder<'m> {
     ///
     /// # Errors
     /// The errors of [`Cdr::decode`], and [`CdrError::NoScratch`].
-    pub fn read_plain<T: Plain>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
+    pub fn read_bulk<T: BulkCdr>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);
         }
@@ -297,13 +297,13 @@ mod tests {
                     Ok(Self { $($field: Cdr::decode(d)?),* })
                 }
             }
-            impl Plain for $name {
-                const LAYOUT: PlainLayout = PlainLayout::EMPTY $(.then(<$ty as Plain>::LAYOUT))*;
-                fn put(&self, to: &mut PlainWriter<'_>) {
+            impl BulkCdr for $name {
+                const LAYOUT: BulkLayout = BulkLayout::EMPTY $(.then(<$ty as BulkCdr>::LAYOUT))*;
+                fn put(&self, to: &mut BulkWriter<'_>) {
                     $(self.$field.put(to);)*
                 }
-                fn take(from: &mut PlainReader<'_>) -> Self {
-                    Self { $($field: Plain::take(from)),* }
+                fn take(from: &mut BulkReader<'_>) -> Self {
+                    Self { $($field: BulkCdr::take(from)),* }
                 }
             }
         };
@@ -318,7 +318,7 @@ mod tests {
         Outer { short: i16::from(n), inner: [inner(n), inner(n + 1)], octet: n, mixed }
     }
 
-    fn same_as_one_by_one<T: Plain + PartialEq + std::fmt::Debug>(values: &[T]) {
+    fn same_as_one_by_one<T: BulkCdr + PartialEq + std::fmt::Debug>(values: &[T]) {
         for endian in [Endian::Big, Endian::Little] {
             for start in 0..8u8 {
                 let (mut single, mut bulk) = (Encoder::new(), Encoder::new());
@@ -327,19 +327,20 @@ mod tests {
                     (0..start).for_each(|octet| e.write_u8(octet));
                 }
                 values.iter().try_for_each(|value| value.encode(&mut single)).unwrap();
-                bulk.write_plain(values).unwrap();
+                bulk.write_bulk(values).unwrap();
                 let octets = single.into_buffer();
                 assert_eq!(bulk.into_buffer(), octets);
                 let scratch = Scratch::new();
-                let decoder =
-                    |end: usize| Decoder::new(&octets[..end], endian).at(usize::from(start)).with_scratch(&scratch);
+                let decoder = |end: usize| {
+                    Decoder::new(&octets[..end], endian).at_position(usize::from(start)).with_scratch(&scratch)
+                };
                 let mut d = decoder(octets.len());
-                assert_eq!(d.read_plain_vec::<T>(values.len()).unwrap(), values);
+                assert_eq!(d.read_bulk_vec::<T>(values.len()).unwrap(), values);
                 assert_eq!(d.remaining(), 0);
-                assert_eq!(decoder(octets.len()).read_plain::<T>(values.len()).unwrap(), values);
+                assert_eq!(decoder(octets.len()).read_bulk::<T>(values.len()).unwrap(), values);
                 for end in usize::from(start)..octets.len() {
-                    assert_eq!(decoder(end).read_plain_vec::<T>(values.len()), Err(CdrError::Truncated));
-                    assert_eq!(decoder(end).read_plain::<T>(values.len()), Err(CdrError::Truncated));
+                    assert_eq!(decoder(end).read_bulk_vec::<T>(values.len()), Err(CdrError::Truncated));
+                    assert_eq!(decoder(end).read_bulk::<T>(values.len()), Err(CdrError::Truncated));
                 }
             }
         }
@@ -369,12 +370,12 @@ mod tests {
         }
     }
 
-    impl Plain for Colour {
-        const LAYOUT: PlainLayout = PlainLayout::number(4);
-        fn put(&self, to: &mut PlainWriter<'_>) {
+    impl BulkCdr for Colour {
+        const LAYOUT: BulkLayout = BulkLayout::number(4);
+        fn put(&self, to: &mut BulkWriter<'_>) {
             self.0.put(to);
         }
-        fn take(from: &mut PlainReader<'_>) -> Self {
+        fn take(from: &mut BulkReader<'_>) -> Self {
             let position = u32::take(from);
             if position >= 3 {
                 from.set_out_of_range();
@@ -391,25 +392,25 @@ mod tests {
             same_as_one_by_one(&colours);
             colours[wrong] = Colour(3);
             let mut e = Encoder::new();
-            e.write_plain(&colours).unwrap();
+            e.write_bulk(&colours).unwrap();
             let octets = e.into_buffer();
             let d = Decoder::new(&octets, Endian::NATIVE).with_scratch(&scratch);
-            assert_eq!(d.clone().read_plain_vec::<Colour>(3), Err(CdrError::EnumOutOfRange));
-            assert_eq!(d.clone().read_plain::<Colour>(3), Err(CdrError::EnumOutOfRange));
+            assert_eq!(d.clone().read_bulk_vec::<Colour>(3), Err(CdrError::EnumOutOfRange));
+            assert_eq!(d.clone().read_bulk::<Colour>(3), Err(CdrError::EnumOutOfRange));
         }
     }
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // Two elements, the second in a fragment of its own, whose alignment restarts after its
-        // header.
+        // Two elements. The second is in a fragment of its own, where alignment restarts after the
+        // fragment's header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();
         message.extend([4, 0, 0, 0, 0, 0, 0, 5, 0, 6]);
         let breaks = [cut];
-        let mut d = Decoder::new(&message, Endian::Big).at(12).with_fragment_starts(&breaks);
-        let read = d.read_plain_vec::<Mixed>(2).unwrap();
+        let mut d = Decoder::new(&message, Endian::Big).at_position(12).with_fragment_starts(&breaks);
+        let read = d.read_bulk_vec::<Mixed>(2).unwrap();
         assert_eq!(read, [Mixed { octet: 1, long: 2, short: 3 }, Mixed { octet: 4, long: 5, short: 6 }]);
     }
 }
