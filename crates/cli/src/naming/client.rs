@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use corelane::{Detail, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
+use corelane::{FailureDetail, ObjectRef, Orb, Reference, SystemException, SystemExceptionKind as Kind};
 use corelane_services::naming::cos_naming::naming_context::{
     BindError, BindNewContextError, CannotProceed, NotFound, NotFoundReason, RebindError,
 };
@@ -100,7 +100,7 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
         // The ORB explains a name that it cannot resolve, and its explanation has the reference.
-        Some(Detail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
+        Some(FailureDetail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
         _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
     })
 }

@@ -183,8 +183,12 @@ pub(super) fn serve(
 pub(super) fn object(orb: &Orb, path: &Path) -> Result<ControlRef, String> {
     let absolute = std::path::absolute(path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{}` is not UTF-8", path.display()))?;
-    let profile =
-        TaggedProfile::encode(Version::GIOP_1_2, ProfileAddress::Uiop { path: text }, CONTROL_OBJECT_KEY.as_bytes(), &[]);
+    let profile = TaggedProfile::encode(
+        Version::GIOP_1_2,
+        ProfileAddress::Uiop { path: text },
+        CONTROL_OBJECT_KEY.as_bytes(),
+        &[],
+    );
     let profile = profile.map_err(|error| format!("{error:?}"))?;
     let ior = Ior { type_id: ControlRef::REPOSITORY_ID.to_owned(), profiles: vec![profile] };
     let text = ior.to_text().map_err(|error| format!("{error:?}"))?;
