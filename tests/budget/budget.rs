@@ -80,7 +80,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server = of(&after, &before);
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
-        [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex];
+        [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
     // Between the two requests the server has run all calls, and half of each of the two requests.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),

@@ -173,7 +173,7 @@ pub(crate) fn nested(depth: usize, keys: Keys) -> Result<(), Failure> {
 /// SERVER_DECLARED). Each lane has threads of its priority and its own port, or, if `address` is
 /// that of a Unix socket, its own socket.
 pub(crate) fn laned(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
@@ -236,7 +236,7 @@ pub(crate) fn banded(priorities: &[i16]) -> Result<(), Failure> {
 /// Serves one object in a pool without lanes. The pool's one thread waits at this native priority
 /// and takes the priority of each request.
 pub(crate) fn unlaned(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {

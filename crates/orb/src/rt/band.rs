@@ -64,7 +64,9 @@ impl Band {
         match (self.range(), u8::try_from(self.0)) {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
             // Callers of the deadline class come before all fixed priorities.
-            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
+            (None, Ok(native)) if native > 0 => {
+                Ok(Some(Scheduling::Fifo(native.min(*Scheduling::FIXED_PRIORITIES.end()))))
+            }
             (None, _) => Ok(None),
         }
     }

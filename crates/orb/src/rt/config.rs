@@ -92,7 +92,7 @@ pub struct RtConfig {
 impl Default for RtConfig {
     fn default() -> Self {
         RtConfig {
-            mapping: Arc::new(LinearMapping(NativeRange::FIXED)),
+            mapping: Arc::new(LinearMapping(NativeRange::FIXED_PRIORITIES)),
             transform: None,
             network: None,
             scheduling: SchedulingClass::Fifo,
@@ -125,7 +125,7 @@ impl RtConfig {
             SchedulingClass::RoundRobin => Scheduling::RoundRobin,
         };
         let native = self.mapping.to_native(priority).and_then(|native| u8::try_from(native).ok());
-        match native.filter(|native| Scheduling::PRIORITIES.contains(native)) {
+        match native.filter(|native| Scheduling::FIXED_PRIORITIES.contains(native)) {
             Some(native) => Ok(Some(class(native))),
             None => Err(unmappable().because(format!("CORBA priority {priority} has no native priority here"))),
         }

@@ -42,7 +42,7 @@ pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     }
     const NAME: &str = "orb/overrun";
     // If the system refuses fixed priorities to this thread, the lanes have none either.
-    orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
+    orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 
