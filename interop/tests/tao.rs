@@ -99,7 +99,7 @@ impl TaoServer {
 }
 
 fn real_time() -> RtConfig {
-    RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)))
+    RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)))
 }
 
 fn client() -> Orb {

@@ -79,7 +79,7 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server = of(&after, &before);
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
-        [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex];
+        [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
     // Between the two readings the server has run all calls, the second half of the first
     // `cost_so_far`, and the first half of the second.
     Cost {

@@ -63,7 +63,7 @@ fn followers_cost(carrier: &str, budget: &Budget) {
     let rounds = began.elapsed().as_secs_f64() / ROUND.as_secs_f64();
     let bounds = [
         ("system calls", others.syscalls, budget.system_calls, 4.0 * rounds),
-        ("futex calls", others.futex, (0.0, budget.futex.unwrap_or(f64::INFINITY)), 0.0),
+        ("futex calls", others.futex_calls, (0.0, budget.futex.unwrap_or(f64::INFINITY)), 0.0),
         // A call takes the lock of the connection's output.
         ("locks", others.locks, (0.99, 1.05), 4.0 * rounds),
         ("hand-offs", others.handoffs, (0.0, 0.02), 0.0),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corelane::{Dispatch, Orb, OrbBuilder, PoolConfig, PoolExhaustedAction, SpinPolicy};
-use corelane_net::spinning_threads;
+use corelane_net::spinning_thread_count;
 use corelane_sys::{counters, thread};
 use corelane_tests::{ProbeRef, Server, serve_with};
 
@@ -87,7 +87,7 @@ fn idle_servers_make_no_system_calls(carrier: &str, dispatch: Dispatch) {
             break;
         }
     }
-    assert_eq!(spinning_threads(), 0);
+    assert_eq!(spinning_thread_count(), 0);
     assert_eq!(probe.cube_long(3).unwrap(), 27);
 }
 
@@ -149,7 +149,7 @@ fn fewer_threads_than_cores_poll(dispatch: Dispatch) {
         let mut has_reached_limit = false;
         while !has_reached_limit || begun.elapsed() < Duration::from_millis(100) {
             assert!(begun.elapsed() < PATIENCE, "{dispatch:?}: no thread polls");
-            let spinning = spinning_threads();
+            let spinning = spinning_thread_count();
             assert!(spinning <= limit, "{spinning} threads poll");
             has_reached_limit |= spinning == limit;
         }

@@ -352,8 +352,8 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     let message = request(&own, 1, &number.to_string(), attack.write);
     let mut streams: Vec<TcpStream> = (0..ATTACKERS).map(|_| connect(server)).collect();
     let release = Release(&released);
-    let before = CountingAllocator::live();
-    let _ = CountingAllocator::take_peak();
+    let before = CountingAllocator::live_bytes();
+    let _ = CountingAllocator::take_peak_bytes();
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
@@ -361,7 +361,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
         // that it reads at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
-    let peak = CountingAllocator::take_peak().saturating_sub(before);
+    let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
     let held = holding.load(Ordering::SeqCst);
     // One request may use the reserve, and takes at most half of the budget.
     assert!(peak <= HELD + HELD / 2 + HELD / 4 + BESIDE, "{name}: {} octets became {peak}, {held} held", message.len());
@@ -464,10 +464,10 @@ fn memory_of_nested_requests_is_bounded() {
         let seen = |orb: &Orb, object: &ObjectRef| orb.string_to_object(&object.to_string()).unwrap().unwrap();
         *next[0].lock() = Some(if within { keeper.clone() } else { seen(&server.orb, &relay) });
         *next[1].lock() = Some(seen(&client, &keeper));
-        let before = CountingAllocator::live();
-        let _ = CountingAllocator::take_peak();
+        let before = CountingAllocator::live_bytes();
+        let _ = CountingAllocator::take_peak_bytes();
         let refused = call_chain(&seen(&client, &keeper)).unwrap_err();
-        let peak = CountingAllocator::take_peak().saturating_sub(before);
+        let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
         assert_eq!(refused.kind(), Kind::ImpLimit, "{setting}: {refused}");
         let levels = decoded.load(Ordering::SeqCst);
         assert!(levels > 2, "{setting}: {levels}");
@@ -624,10 +624,10 @@ fn results_that_do_not_fit_are_refused() {
     let orb = Orb::builder().max_reply_memory(REPLIES).build().unwrap();
     let object = hostile_reference(&orb, server.address);
     let mut reply = object.as_object().invoke(&corelane::Operation::new("list"), &|_| Ok(())).unwrap();
-    let before = CountingAllocator::live();
-    let _ = CountingAllocator::take_peak();
+    let before = CountingAllocator::live_bytes();
+    let _ = CountingAllocator::take_peak_bytes();
     let refused = reply.read(|d| Vec::<Any>::decode(d).map(|list| list.len())).unwrap_err();
-    let peak = CountingAllocator::take_peak().saturating_sub(before);
+    let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
     assert_eq!((refused.kind(), refused.completed()), (Kind::ImpLimit, Completion::Yes), "{refused}");
     assert!(refused.to_string().contains(&format!("at most {REPLIES}")), "{refused}");
     assert!(peak <= REPLIES + BESIDE, "{peak}");
@@ -643,9 +643,9 @@ fn memory_of_large_messages_is_trimmed_when_an_orb_is_idle() {
     let server = serve_with(Orb::builder().idle_connection_timeout(quick).listen("tcp:127.0.0.1:0"));
     let (_orb, probe) = client(&server.ior);
     for _ in 0..2 {
-        let before = memory::trim_count();
+        let before = memory::heap_trim_count();
         assert_eq!(probe.mirror(&vec![7; 4 << 20]).unwrap().len(), 4 << 20);
-        until("memory is trimmed", || memory::trim_count() > before);
+        until("memory is trimmed", || memory::heap_trim_count() > before);
     }
 }
 

@@ -38,7 +38,7 @@ impl Skeleton for Allocating {
     fn dispatch(&self, operation: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let state = &self.0;
         if operation == b"hold" {
-            CountingAllocator::hold_lock(|| {
+            CountingAllocator::with_lock_held(|| {
                 state.holding.store(true, SeqCst);
                 let end = corelane_sys::clock::now() + std::time::Duration::from_secs(10);
                 while !state.release.load(SeqCst) && !end.is_past() {
@@ -49,7 +49,7 @@ impl Skeleton for Allocating {
             return Ok(());
         }
         // From its first request on, the thread of the high lane takes the lock at each allocation.
-        CountingAllocator::pass_lock();
+        CountingAllocator::lock_each_allocation();
         let argument = call.arguments().read_u32()?;
         state.begun.fetch_add(1, SeqCst);
         if operation == b"text" {

@@ -109,7 +109,7 @@ fn native(class: SchedulingClass, priority: i16) -> u8 {
     let priority = Priority::new(priority).unwrap();
     match class {
         SchedulingClass::Fair => 0,
-        _ => u8::try_from(LinearMapping(NativeRange::FIXED).to_native(priority).unwrap()).unwrap(),
+        _ => u8::try_from(LinearMapping(NativeRange::FIXED_PRIORITIES).to_native(priority).unwrap()).unwrap(),
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use corelane::poa::{IdAssignment, ImplicitActivation, Lifespan, ObjectId, Poa, PoaError, PoaPolicies};
 use corelane::rt::{
-    ConsecutiveMapping, Holds, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange, NetworkPriorityMapping,
-    Priority, PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass, ThreadpoolConfig, ThreadpoolId,
+    ConsecutiveMapping, GuaranteeStatus, InvalidThreadpool, LaneConfig, LanesConfig, NativeRange,
+    NetworkPriorityMapping, Priority, PriorityModel, Reservation, RtConfig, RtPolicies, SchedulingClass,
+    ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{
     ConnectionLimits, Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton,
@@ -685,8 +686,9 @@ fn lane_can_reserve_processor_time_instead_of_a_priority() {
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().map(str::to_owned).collect();
         fields[38].parse::<i32>().unwrap()
     };
-    let permitted =
-        corelane::rt::guarantees().iter().any(|known| known.name == "deadline-class" && known.holds == Holds::Yes);
+    let permitted = corelane::rt::guarantees()
+        .iter()
+        .any(|known| known.name == "deadline-class" && known.status == GuaranteeStatus::Met);
     // The class is SCHED_DEADLINE if the kernel permits it. Otherwise the ORB uses the ordinary
     // class and reports an event.
     assert_eq!((scheduling(low.tid), low.priority), (if permitted { 6 } else { 0 }, 10));

@@ -77,9 +77,9 @@ fn references_of_tao_lead_to_the_ports_that_its_client_used() {
         let model = PriorityModel::from_number(model);
         let priority = Priority::new(priority).unwrap();
         let bands = PriorityBands::new(said.bands.iter().copied()).ok();
-        let band = selection::band(model, bands.as_ref(), priority).ok()?;
+        let band = selection::select_band(model, bands.as_ref(), priority).ok()?;
         let priorities: Vec<i16> = said.lanes.iter().map(|lane| lane.1).collect();
-        let found = selection::endpoints(model, band, priority, &priorities).ok()?;
+        let found = selection::select_endpoints(model, band, priority, &priorities).ok()?;
         assert_eq!(found.len(), 1);
         Some(said.lanes[found[0]].0)
     };

@@ -153,7 +153,7 @@ impl Probe for TestProbe {
             locks: now.locks,
             lane_locks: now.lane_locks,
             orb_locks: now.orb_locks,
-            futex: now.futex,
+            futex: now.futex_calls,
             allocations: now.allocations,
             handoffs: now.handoffs,
         })

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_nonsense_is_refused() {
+    fn valid_options_are_parsed_and_others_refused() {
         let parse = |line: &str| Options::parse(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(parse("naming"), Some(Options { cycles: USUAL, cuts: USUAL }));
         assert_eq!(parse("naming --cycles 30 --cuts 7"), Some(Options { cycles: 30, cuts: 7 }));

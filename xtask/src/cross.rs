@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_there_when_its_standard_library_is() {
+    fn target_is_installed_if_its_standard_library_exists() {
         let folder = std::env::temp_dir().join(format!("corelane-cross-{}", std::process::id()));
         assert!(!has_standard_library(&folder));
         std::fs::create_dir_all(&folder).unwrap();

@@ -79,7 +79,7 @@ fn write(root: &Path, json: &Path) -> Outcome {
     let path = root.join("README.md");
     let text = replaced(&read(&path)?, &figures(&read(json)?)?)?;
     std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(format!("README.md and {PICTURE} have the figures of this machine"))
+    Ok(format!("README.md and {PICTURE} now have the figures of this machine"))
 }
 
 /// Returns the README with the given figures between the marks.

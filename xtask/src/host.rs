@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_named() {
+    fn only_missing_packages_are_named() {
         let needs = [
             Need { package: "has-program", found: Found::Program("a") },
             Need { package: "lacks-program", found: Found::Program("b") },
@@ -230,7 +230,7 @@ E: Unable to lock directory /var/lib/apt/lists/";
     }
 
     #[test]
-    fn apt_waits_for_dpkg_and_speaks_english() {
+    fn apt_waits_for_dpkg_with_english_messages() {
         let command = apt_get();
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!(arguments, ["-o", "DPkg::Lock::Timeout=600"]);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installation_is_told_from_another_folder() {
+    fn tao_installation_is_recognised() {
         let folder = std::env::temp_dir().join(format!("corelane-tao-{}", std::process::id()));
         let missing = is_tao(&folder).unwrap_err();
         assert_eq!(missing.lines().count(), 3, "{missing}");

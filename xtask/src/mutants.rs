@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_is_ninety_five_of_a_hundred_that_compile() {
+    fn run_passes_with_ninety_five_percent_of_compiling_mutants() {
         let mut results = Results {
             all: 107,
             caught: lines("a.rs", 90),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_ended_early_is_not_enough() {
+    fn interrupted_run_fails() {
         let results = Results { all: 3, caught: lines("a.rs", 2), ..Results::default() };
         assert!(results.judge().unwrap_err().contains("only 2 of 3"));
         assert!(Results::default().judge().is_err());

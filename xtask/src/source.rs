@@ -120,13 +120,13 @@ fn unlisted_tests(files: &[String], manifest: &str, index: &str) -> Vec<String> 
         }
         let row = format!("| [`{name}`]({file}) | ");
         if rows.iter().filter(|line| line.starts_with(&row)).count() != 1 {
-            found.push(format!("{TESTS}{file} has not one row in {TESTS}README.md: `{row}what it tests |`"));
+            found.push(format!("{TESTS}README.md must have exactly one row for {TESTS}{file}: `{row}what it tests |`"));
         }
     }
     for row in rows {
         let file = row.split(['(', ')']).nth(1).unwrap_or_default();
         if !files.iter().any(|there| there == file) {
-            found.push(format!("{TESTS}README.md has a row for {file}, which is not there"));
+            found.push(format!("{TESTS}README.md has a row for {file}, which does not exist"));
         }
     }
     found
@@ -272,8 +272,11 @@ mod tests {
         let off = format!("{}test = false\n", manifest.trim_end().to_owned() + "\n");
         assert!(first(&there, &off, index).starts_with("tests/wire/b.rs never runs"));
         let short = index.replace("| [`a`](wire/a.rs) | A. |\n", "");
-        assert!(first(&there, &manifest, &short).starts_with("tests/wire/a.rs has not one row"));
-        assert!(first(&there[..4], &manifest, index).contains("has a row for wire/b.rs, which is not there"));
+        assert!(
+            first(&there, &manifest, &short)
+                .starts_with("tests/README.md must have exactly one row for tests/wire/a.rs")
+        );
+        assert!(first(&there[..4], &manifest, index).contains("has a row for wire/b.rs, which does not exist"));
         for place in ["c.rs", "wire/common/c.rs", "tests/wire/c.rs"] {
             let outside = first(&files(&["wire/a.rs", "wire/b.rs", place]), &manifest, index);
             assert!(outside.ends_with("is not in a folder of tests: move it to tests/SUBJECT/"), "{outside}");
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_named_and_the_home_is_free() {
+    fn violation_names_its_line_and_sys_is_exempt() {
         let text = "/* one\ntwo */\nunsafe fn f() {}\n";
         assert_eq!(
             unsafe_outside("crates/net/src/a.rs", text),

@@ -28,7 +28,7 @@ impl Cost {
     #[must_use]
     pub(crate) fn so_far(client: Option<u32>, server: Option<u32>) -> Cost {
         let own = || {
-            let usage = usage::process().unwrap_or_default();
+            let usage = usage::process_usage().unwrap_or_default();
             let time = usage.user + usage.system;
             (time.as_secs_f64() * 1e6, usage.voluntary_switches, usage.involuntary_switches)
         };

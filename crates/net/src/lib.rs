@@ -25,6 +25,6 @@ mod transport;
 pub use endpoint::{Endpoint, OtherAddress};
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};
-pub use spin::{Spin, SpinPolicy, spinning_threads};
+pub use spin::{SpinPolicy, SpinWait, spinning_thread_count};
 pub use stream::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
 pub use transport::{Listener, Tcp, Transport, Transports, Unix};

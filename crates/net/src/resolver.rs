@@ -251,7 +251,7 @@ mod tests {
         let renewed = |name: &str| {
             resolver.0.state.lock().names.get_mut(name).map(|known| match known {
                 CacheEntry::Failed(_, _, at) => *at = Monotonic::now(),
-                _ => panic!("it has not failed"),
+                _ => panic!("the look-up has not failed"),
             })
         };
         assert_eq!(fails("none", ages()), io::ErrorKind::NotFound);

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Mutex, Scope};
-use corelane_sys::socket::{self, Address, FilteredListener, FilteredSocket, SocketOptions};
+use corelane_sys::socket::{self, Address, DescriptorFilterListener, DescriptorFilterSocket, SocketOptions};
 use corelane_sys::{poll, thread};
 
 use crate::resolver::Resolver;
 use crate::socket_file::{self, SocketFile};
-use crate::spin::{AdaptiveSpin, NextWait, Spin, SpinPermit};
+use crate::spin::{AdaptiveSpin, NextWait, SpinPermit, SpinWait};
 use crate::transport::{Listener, Transport};
 use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
 
@@ -87,7 +87,7 @@ impl Transport for Tcp {
             [address] => (socket::connect(&Address::Inet(address), &options, deadline)?, address),
             ref several => socket::connect_any(several, &options, ATTEMPT_DELAY, deadline)?,
         };
-        Ok(Box::new(SocketStream::new(FilteredSocket::passing_impossible(fd), Peer::Ip(address))))
+        Ok(Box::new(SocketStream::new(DescriptorFilterSocket::without_descriptor_passing(fd), Peer::Ip(address))))
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
@@ -109,7 +109,7 @@ impl Transport for Tcp {
                         Endpoint::Tcp { host, .. } if !host.is_empty() => host.clone(),
                         _ => address.ip().to_string(),
                     };
-                    let fd = FilteredListener::passing_impossible(fd);
+                    let fd = DescriptorFilterListener::without_descriptor_passing(fd);
                     return Ok(Box::new(SocketListener::new(fd, Endpoint::Tcp { host, port }, None)));
                 }
                 Err(error) => failure = error,
@@ -124,7 +124,7 @@ fn socket_options(properties: &ConnectionProperties) -> SocketOptions {
     SocketOptions {
         nodelay: properties.no_delay.unwrap_or(true),
         dont_route: properties.dont_route.unwrap_or(false),
-        probing: properties.keep_alive.unwrap_or(false),
+        default_keepalive: properties.keep_alive.unwrap_or(false),
         send_buffer: octets(properties.send_buffer_size),
         receive_buffer: octets(properties.receive_buffer_size),
         ..SocketOptions::default()
@@ -158,8 +158,11 @@ impl Transport for Unix {
         let fd = socket::listen(&Address::Unix(path.to_owned()), &SocketOptions::default(), BACKLOG)?;
         let file = Some(SocketFile::for_path(path)?);
         let is_refused = socket::refuses_descriptors(fd.as_fd());
-        let fd =
-            if is_refused { FilteredListener::passing_impossible(fd) } else { FilteredListener::passing_possible(fd) };
+        let fd = if is_refused {
+            DescriptorFilterListener::without_descriptor_passing(fd)
+        } else {
+            DescriptorFilterListener::with_descriptor_passing(fd)
+        };
         Ok(Box::new(SocketListener::new(fd, endpoint.clone(), file)))
     }
 }
@@ -174,11 +177,11 @@ fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
 }
 
 /// Wraps a Unix socket that was told to refuse descriptors before it was connected.
-pub(crate) fn filtered_socket(fd: OwnedFd) -> FilteredSocket {
+pub(crate) fn filtered_socket(fd: OwnedFd) -> DescriptorFilterSocket {
     if socket::refuses_descriptors(fd.as_fd()) {
-        FilteredSocket::passing_impossible(fd)
+        DescriptorFilterSocket::without_descriptor_passing(fd)
     } else {
-        FilteredSocket::passing_possible(fd)
+        DescriptorFilterSocket::with_descriptor_passing(fd)
     }
 }
 
@@ -194,7 +197,7 @@ pub(crate) fn credentials(fd: BorrowedFd<'_>) -> Peer {
 }
 
 struct SocketStream {
-    fd: FilteredSocket,
+    fd: DescriptorFilterSocket,
     peer: Peer,
     /// Polling for bytes to read.
     spin: AdaptiveSpin,
@@ -207,7 +210,7 @@ impl fmt::Debug for SocketStream {
 }
 
 impl SocketStream {
-    fn new(fd: FilteredSocket, peer: Peer) -> Self {
+    fn new(fd: DescriptorFilterSocket, peer: Peer) -> Self {
         SocketStream { fd, peer, spin: AdaptiveSpin::untried(SpinPolicy::DEFAULT) }
     }
 
@@ -259,7 +262,7 @@ impl SocketStream {
                 }
                 received => {
                     // Bytes that are found late mean that another thread had the core for a while.
-                    // That thread may have been kept waiting before.
+                    // The other thread may have been kept waiting before.
                     self.spin.record(!is_late);
                     return Some(received);
                 }
@@ -341,7 +344,7 @@ impl Stream for SocketStream {
         self.spin.set_policy(policy);
     }
 
-    fn begin_spin(&self) -> Option<Spin<'_>> {
+    fn begin_spin(&self) -> Option<SpinWait<'_>> {
         self.spin.begin(|| self.is_peer_elsewhere())
     }
 
@@ -382,7 +385,7 @@ impl Stream for SocketStream {
 
 /// Receives with a deadline. A separate function keeps this code out of the path of most reads.
 #[inline(never)]
-fn recv_until(fd: &FilteredSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
+fn recv_until(fd: &DescriptorFilterSocket, buffer: &mut [u8], deadline: Monotonic) -> io::Result<usize> {
     loop {
         if !poll::wait_readable(fd.as_fd(), Some(deadline))? {
             return Err(io::ErrorKind::TimedOut.into());
@@ -425,7 +428,7 @@ struct SocketListener {
     /// Dropped before the socket: while the socket exists, no other file can have the inode of this
     /// file.
     _file: Option<SocketFile>,
-    fd: FilteredListener,
+    fd: DescriptorFilterListener,
     local: Endpoint,
     /// Properties of connections accepted from now on.
     properties: Mutex<ConnectionProperties>,
@@ -438,7 +441,7 @@ impl fmt::Debug for SocketListener {
 }
 
 impl SocketListener {
-    fn new(fd: FilteredListener, local: Endpoint, file: Option<SocketFile>) -> Self {
+    fn new(fd: DescriptorFilterListener, local: Endpoint, file: Option<SocketFile>) -> Self {
         let properties = Mutex::new("properties of a listener", Scope::Lane, ConnectionProperties::default());
         SocketListener { _file: file, fd, local, properties }
     }
@@ -458,7 +461,7 @@ impl Listener for SocketListener {
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
         // The buffer sizes of the listener determine the window that a connection offers.
-        socket_options(properties).apply_sizes(self.fd.as_fd())?;
+        socket_options(properties).apply_buffer_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())
     }
@@ -478,7 +481,7 @@ mod tests {
 
     /// A new listener replaces the socket file of a dead server, but not that of a running server.
     #[test]
-    fn stale_socket_file_is_replaced_and_one_in_use_is_not() {
+    fn stale_socket_file_is_replaced_and_used_file_is_kept() {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));
         let endpoint = Endpoint::unix(&path);
         let alive = std::os::unix::net::UnixListener::bind(&path).unwrap();

@@ -35,14 +35,14 @@ impl SocketFile {
     /// Takes ownership of the file at `path`, to which the caller has just bound a socket.
     pub(crate) fn for_path(path: &Path) -> io::Result<Self> {
         let identity = identity(&fs::symlink_metadata(path)?);
-        Ok(SocketFile { path: path.to_owned(), identity, forks: process::generation() })
+        Ok(SocketFile { path: path.to_owned(), identity, forks: process::fork_generation() })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = || fs::symlink_metadata(&self.path).is_ok_and(|found| identity(&found) == self.identity);
-        if process::generation() == self.forks && is_own() {
+        if process::fork_generation() == self.forks && is_own() {
             // An error is ignored: the next listener removes a file that is left behind.
             let _ = fs::remove_file(&self.path);
         }

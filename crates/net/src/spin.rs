@@ -153,7 +153,7 @@ impl AdaptiveSpin {
     /// Begins a wait that polls, if the policy permits polling and polling has helped. Where the
     /// place of the peer matters, the function calls `is_peer_elsewhere`, which returns true if the
     /// peer runs on another core or machine.
-    pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<Spin<'_>> {
+    pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
             NextWait::Spin(max_spin) => max_spin,
@@ -167,7 +167,7 @@ impl AdaptiveSpin {
             }
         };
         let permit = SpinPermit::acquire()?;
-        Some(Spin { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
+        Some(SpinWait { adaptive: self, end: Monotonic::now() + max_spin, _permit: permit })
     }
 
     /// Records if polling has helped. Impossible polling counts as no help.
@@ -217,13 +217,13 @@ impl AdaptiveSpin {
 
 /// A wait during which the calling thread may poll, until [`is_over`](Self::is_over).
 #[derive(Debug)]
-pub struct Spin<'s> {
+pub struct SpinWait<'s> {
     adaptive: &'s AdaptiveSpin,
     end: Monotonic,
     _permit: SpinPermit,
 }
 
-impl Spin<'_> {
+impl SpinWait<'_> {
     /// Returns true if the time for polling is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -267,7 +267,7 @@ impl Drop for SpinPermit {
 }
 
 /// Returns the number of threads of this process that poll now, over all streams.
-pub fn spinning_threads() -> usize {
+pub fn spinning_thread_count() -> usize {
     SPINNING.load(Ordering::Relaxed)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 
-use crate::{Spin, SpinPolicy};
+use crate::{SpinPolicy, SpinWait};
 
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Returns true if the peer is known to be on this machine: a process with credentials from the
-    /// kernel, or a loopback address.
+    /// Returns true if the peer is known to be on this machine. This holds for a process with
+    /// credentials from the kernel and for a loopback address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -163,7 +163,7 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// Begins a wait of a thread that polls by itself, with [`Wait::Now`] or an epoll instance.
     /// Returns `None` if the policy, earlier waits or the number of polling threads forbids
     /// polling, or if such polling does not help on this stream.
-    fn begin_spin(&self) -> Option<Spin<'_>> {
+    fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
 

@@ -52,13 +52,13 @@ fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
 /// Starts this test binary again, as the other end of the connection at `path`.
 fn other_process(path: &PathBuf) -> Child {
     let program = std::env::current_exe().unwrap();
-    Command::new(program).args(["--exact", "the_other_process"]).env(OTHER, path).spawn().unwrap()
+    Command::new(program).args(["--exact", "run_as_the_other_process"]).env(OTHER, path).spawn().unwrap()
 }
 
 /// Echoes arriving bytes, in a process that another test has started. Does nothing in an ordinary
 /// test run.
 #[test]
-fn the_other_process() {
+fn run_as_the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
     let client = SharedMemory::default().connect(&Endpoint::shared_memory(path), None).unwrap();
     let mut buffer = vec![0; 100_000];
@@ -109,7 +109,7 @@ fn two_processes_exchange_more_than_the_rings_hold() {
 /// Sends messages of sizes near those of parts and rings, in slices, with calls that wait and calls
 /// that do not. The bytes arrive unchanged, and no part wakes a side twice.
 #[test]
-fn large_messages_arrive_whole_with_few_wake_ups() {
+fn large_messages_arrive_unchanged_with_few_wake_ups() {
     for (name, policy) in
         [("large", SpinPolicy::Adaptive { max_spin: Duration::from_micros(20) }), ("large-s", SpinPolicy::Never)]
     {
@@ -147,7 +147,7 @@ fn large_messages_arrive_whole_with_few_wake_ups() {
                         read += count;
                     }
                 }
-                (snapshot() - before).futex
+                (snapshot() - before).futex_calls
             });
             let before = snapshot();
             for (number, size) in sizes.iter().enumerate() {
@@ -161,7 +161,7 @@ fn large_messages_arrive_whole_with_few_wake_ups() {
             }
             // Each part, and each message, may cost one wake-up and one sleep.
             let bound = 2 * (total / part + 2 * sizes.len()) as u64;
-            let calls = ((snapshot() - before).futex, reader.join().unwrap());
+            let calls = ((snapshot() - before).futex_calls, reader.join().unwrap());
             assert!(calls.0 <= bound && calls.1 <= bound, "{calls:?} of {bound}");
         });
     }
@@ -360,14 +360,14 @@ fn silent_or_malformed_clients_delay_no_other_client() {
 /// The peer is a process that writes any value anywhere in the memory and rings the bell at random.
 /// Every call ends in time.
 #[test]
-fn hostile_peer_can_only_send_nonsense() {
+fn calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile", 4096, 5000);
 }
 
 /// Calls with large messages also end in time. The messages are larger than a part, so they are
 /// copied in parts.
 #[test]
-fn hostile_peer_of_large_messages_can_only_send_nonsense() {
+fn large_calls_with_a_hostile_peer_end_in_time() {
     against_a_hostile_peer("hostile-l", 65_536, 200_000);
 }
 

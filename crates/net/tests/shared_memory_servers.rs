@@ -51,7 +51,7 @@ impl Server {
     fn start(kind: Kind, name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("corelane-shm-{}-{name}", std::process::id()));
         let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", "the_server", "--nocapture"]).env(PATH, &path).env(KIND, format!("{kind:?}"));
+        program.args(["--exact", "run_as_the_server", "--nocapture"]).env(PATH, &path).env(KIND, format!("{kind:?}"));
         let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.map(Result::unwrap).any(|line| line.ends_with(READY)), "{kind:?} does not listen");
@@ -79,7 +79,7 @@ impl Drop for Server {
 
 /// Runs the server. Does nothing unless another test has started this process.
 #[test]
-fn the_server() {
+fn run_as_the_server() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
     let named = std::env::var(KIND).unwrap();
     match KINDS.into_iter().find(|kind| format!("{kind:?}") == named).unwrap() {
@@ -129,7 +129,7 @@ fn scribble(path: &Path) {
         for length in [0, 4096, 1 << 30] {
             memory.set_len(length).unwrap_err();
         }
-        while !poll::hang_up(socket.as_fd()).unwrap().both {
+        while !poll::check_hang_up(socket.as_fd()).unwrap().both_closed {
             for _ in 0..1000 {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -192,7 +192,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         client.send(b"there?", Wait::Block).unwrap();
         assert_eq!(client.recv(&mut [0; 100], Wait::Block).unwrap(), 6);
     }
-    assert!(!traces().is_empty(), "{name}: the test sees nothing");
+    assert!(!traces().is_empty(), "{name}: no descriptor, mapping or thread is found");
     let who = OnceLock::new();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -205,7 +205,7 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     });
     // A thread that does not wait also sees the end, and the end is permanent.
     assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
-    assert!(poll::hang_up(client.readiness().unwrap()).unwrap().both, "{name}");
+    assert!(poll::check_hang_up(client.readiness().unwrap()).unwrap().both_closed, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: left behind");
     // The socket file of the dead server does not hinder a new listener.
@@ -234,7 +234,7 @@ fn server_is_hostile() {
                 break;
             }
         }
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "nothing more is read");
+        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "bytes after the end");
         client.send(&octets, Wait::Block).unwrap_err();
     }
     assert_eq!(traces(), Vec::<String>::new(), "left behind");

@@ -1,5 +1,5 @@
-//! Tests of polling before sleeping: the system calls of threads that poll, that do not poll and
-//! that have stopped polling, and the number of threads that poll at once.
+//! Tests of polling before sleeping. They count the system calls of threads that poll, that do not
+//! poll and that have stopped polling. They also count the threads that poll at once.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, Peer, SpinPolicy, Stream, Tcp, Transport, Unix, Wait, spinning_threads};
+use corelane_net::{Endpoint, Listener, Peer, SpinPolicy, Stream, Tcp, Transport, Unix, Wait, spinning_thread_count};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::counters::{self, snapshot};
 use corelane_sys::{poll, thread};
@@ -86,7 +86,7 @@ fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait)
 }
 
 #[test]
-fn only_a_thread_that_may_poll_does_and_an_idle_one_does_nothing() {
+fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     let _alone = alone();
     counters::process_snapshot();
     each("syscalls", |client, server| {
@@ -176,12 +176,12 @@ fn fewer_threads_than_cores_poll_at_once() {
         let mut most = 0;
         while most < limit {
             assert!(!end.is_past(), "{most} threads poll");
-            most = most.max(spinning_threads());
+            most = most.max(spinning_thread_count());
         }
         for _ in 0..100_000 {
-            assert!(spinning_threads() <= limit);
+            assert!(spinning_thread_count() <= limit);
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(spinning_threads(), 0);
+    assert_eq!(spinning_thread_count(), 0);
 }

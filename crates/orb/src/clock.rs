@@ -1,9 +1,9 @@
 //! The clock of the code around the pure state machines. In the simulation the clock is virtual.
 
 #[cfg(not(test))]
-pub(crate) use corelane_sys::clock::{coarse_lag, coarse_now, now};
+pub(crate) use corelane_sys::clock::{coarse_now, max_coarse_lag, now};
 #[cfg(test)]
-pub(crate) use simulated::{coarse_lag, coarse_now, now, set};
+pub(crate) use simulated::{coarse_now, max_coarse_lag, now, set};
 
 #[cfg(test)]
 mod simulated {
@@ -29,8 +29,8 @@ mod simulated {
         TIME.get().unwrap_or_else(clock::coarse_now)
     }
 
-    pub(crate) fn coarse_lag() -> Duration {
-        TIME.get().map_or_else(clock::coarse_lag, |_| Duration::ZERO)
+    pub(crate) fn max_coarse_lag() -> Duration {
+        TIME.get().map_or_else(clock::max_coarse_lag, |_| Duration::ZERO)
     }
 }
 

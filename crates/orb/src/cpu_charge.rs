@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use corelane_sys::cpu_budget::{BudgetLeft, CpuBudget, CpuBudgetMonitor};
+use corelane_sys::cpu_budget::{BudgetOutcome, CpuBudget, CpuBudgetMonitor};
 use corelane_sys::thread::Scheduling;
 use corelane_sys::usage::thread_time;
 
@@ -28,18 +28,18 @@ thread_local! {
 }
 
 /// Stops the calling thread's budget, and returns the remaining time of the budget.
-fn stop_budget() -> BudgetLeft {
+fn stop_budget() -> BudgetOutcome {
     let left = CPU_BUDGET
-        .with_borrow_mut(|own| own.as_mut().map_or(BudgetLeft::NotStarted, |(_, allowance)| allowance.stop()));
-    if let BudgetLeft::Exhausted(to) = left {
+        .with_borrow_mut(|own| own.as_mut().map_or(BudgetOutcome::NotStarted, |(_, allowance)| allowance.stop()));
+    if let BudgetOutcome::Exhausted(to) = left {
         thread_context::record_lowered(to);
     }
     left
 }
 
 /// Restarts a budget with its remaining time less `used`.
-fn resume_budget(left: BudgetLeft, used: Duration) {
-    if let BudgetLeft::Unused(left, then) = left {
+fn resume_budget(left: BudgetOutcome, used: Duration) {
+    if let BudgetOutcome::Unused(left, then) = left {
         CPU_BUDGET.with_borrow_mut(|own| {
             if let Some((_, allowance)) = own {
                 allowance.restart(left.saturating_sub(used), then);
@@ -83,7 +83,7 @@ pub(crate) struct BudgetScope {
     before: SavedScheduling,
     started_at: Duration,
     /// The remaining time of the enclosing operation's budget.
-    outer: BudgetLeft,
+    outer: BudgetOutcome,
 }
 
 impl BudgetScope {
@@ -124,7 +124,7 @@ impl Drop for BudgetScope {
     fn drop(&mut self) {
         stop_budget();
         self.before.restore();
-        if self.outer != BudgetLeft::NotStarted {
+        if self.outer != BudgetOutcome::NotStarted {
             resume_budget(self.outer, thread_time().saturating_sub(self.started_at));
         }
     }
@@ -132,7 +132,7 @@ impl Drop for BudgetScope {
 
 /// A guard during which the calling thread's time is not charged to the operations that have
 /// already begun.
-pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetLeft)>);
+pub(crate) struct ChargePause(Option<(Duration, Duration, BudgetOutcome)>);
 
 impl ChargePause {
     #[inline]

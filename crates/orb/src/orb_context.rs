@@ -74,7 +74,7 @@ impl OrbContext {
             closing: EventCount::new("end of the ORB"),
             nowhere_reported: AtomicBool::new(false),
             cpu_monitor: OnceLock::new(),
-            fork_generation: corelane_sys::process::generation(),
+            fork_generation: corelane_sys::process::fork_generation(),
             interceptors: None,
         }
     }
@@ -221,7 +221,7 @@ impl OrbContext {
     /// has the connections of its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
-        corelane_sys::process::generation() != self.fork_generation
+        corelane_sys::process::fork_generation() != self.fork_generation
     }
 
     /// Begins the shutdown. Returns false if another thread has already begun it.

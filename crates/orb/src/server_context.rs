@@ -89,7 +89,7 @@ impl ServerContext {
         // Trimming takes the allocator's locks, for which real-time threads must not wait.
         let is_real_time = self.config().locks_memory || lanes.iter().any(|lane| lane.is_real_time());
         if !is_real_time {
-            corelane_sys::memory::trim();
+            corelane_sys::memory::trim_heap();
         }
     }
 

@@ -25,15 +25,15 @@ use crate::steering::StreamId;
 
 /// Bytes that Ethernet adds to a packet on the link: preamble 8, header 14, check sequence 4, gap
 /// 12.
-pub const ETHERNET_OVERHEAD: u64 = 38;
+pub const ETHERNET_OVERHEAD_BYTES: u64 = 38;
 /// Size in bytes of the shortest packet that Ethernet sends without padding.
-pub const MIN_ETHERNET_PAYLOAD: u64 = 46;
+pub const MIN_ETHERNET_PAYLOAD_BYTES: u64 = 46;
 /// Size in bytes of the shortest TCP packet: an IPv4 and a TCP header.
-pub const MIN_PACKET: u32 = 40;
+pub const MIN_PACKET_BYTES: u32 = 40;
 
 /// Minimum shares that the link and every core keep for best effort, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Minimum {
+pub struct BestEffortMinimum {
     /// Share of the link.
     pub link: u16,
     /// Share of each core.
@@ -42,13 +42,13 @@ pub struct Minimum {
 
 /// Processor time of protocol processing, as measured on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketCost {
+pub struct ProcessingCost {
     /// Time for each period: wake-up and going to sleep of the thread.
-    pub wake_up: Nanos,
+    pub per_period: Nanos,
     /// Time for each packet.
-    pub packet: Nanos,
+    pub per_packet: Nanos,
     /// Time for each 1,024 bytes of packets.
-    pub kibibyte: Nanos,
+    pub per_kibibyte: Nanos,
 }
 
 /// The resources that streams share.
@@ -59,18 +59,18 @@ pub struct Resources {
     /// Number of VLAN tags in each frame.
     pub vlan_tags: u8,
     /// Cost of protocol processing.
-    pub cost: PacketCost,
+    pub cost: ProcessingCost,
     /// Memory in bytes for all streams together.
     pub memory: u64,
     /// Minimum shares for best effort.
-    pub minimum: Minimum,
+    pub minimum: BestEffortMinimum,
     /// Dispatch tasks on each core, with the native priorities of their threads.
     pub dispatch: BTreeMap<u32, Vec<(u8, Timing)>>,
 }
 
 /// Load that a stream causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum StreamLoad {
     /// A budget of packets or bytes in each period.
     Periodic {
         /// The budget.
@@ -87,14 +87,14 @@ pub enum Load {
 pub struct StreamRequest {
     /// The stream.
     pub stream: StreamId,
-    /// Core of the stream's protocol thread, or of its receive queue for [`Load::Capped`].
+    /// Core of the stream's protocol thread, or of its receive queue for [`StreamLoad::Capped`].
     pub core: u32,
-    /// Native priority of the stream's protocol thread; ignored for [`Load::Capped`].
+    /// Native priority of the stream's protocol thread; ignored for [`StreamLoad::Capped`].
     pub priority: u8,
     /// The stream's load.
-    pub load: Load,
+    pub load: StreamLoad,
     /// Size in bytes of the stream's largest packet, with IP and TCP headers. A number below
-    /// [`MIN_PACKET`] counts as [`MIN_PACKET`].
+    /// [`MIN_PACKET_BYTES`] counts as [`MIN_PACKET_BYTES`].
     pub max_packet: u32,
     /// Maximum time for which work of lower priority, such as a softirq, keeps the stream's thread
     /// from running.
@@ -106,14 +106,14 @@ pub struct StreamRequest {
 
 /// Name of a task in a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskName {
+pub enum AdmissionTask {
     /// The protocol thread of a stream.
     Stream(StreamId),
     /// A dispatch task, by its index on the core.
     Dispatch(usize),
 }
 
-impl fmt::Display for TaskName {
+impl fmt::Display for AdmissionTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stream(stream) => write!(f, "stream {}", stream.0),
@@ -136,7 +136,7 @@ pub enum ViolatedBound {
     /// A task would miss its deadline.
     ResponseTime {
         /// The task.
-        task: TaskName,
+        task: AdmissionTask,
         /// The task's worst-case response time beside the new stream; `None` if unbounded.
         response: Option<Nanos>,
         /// The task's deadline.
@@ -173,9 +173,9 @@ pub struct StreamRefusal {
     /// The first violated bound, in the order of [`ViolatedBound`].
     pub bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
-    /// nothing else changes. For [`Load::Capped`] it is the number of packets in each second.
+    /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.
     /// `None` if no number would be admitted.
-    pub would_fit: Option<u32>,
+    pub admissible_packets: Option<u32>,
 }
 
 impl fmt::Display for StreamRefusal {
@@ -204,7 +204,7 @@ impl fmt::Display for StreamRefusal {
                 write!(f, "streams would hold {needed} bytes, {over} over {available}")?;
             }
         }
-        match self.would_fit {
+        match self.admissible_packets {
             Some(packets) => write!(f, "; {packets} packets would fit"),
             None => f.write_str("; no number of packets would fit"),
         }
@@ -218,30 +218,30 @@ impl std::error::Error for StreamRefusal {}
 /// # Examples
 /// ```
 /// # use std::collections::BTreeMap;
-/// use corelane_rio::admission::{Admission, Load, Minimum, PacketCost, Resources, StreamRequest};
+/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, Resources, StreamRequest};
 /// use corelane_rio::budget::Budget;
 /// use corelane_rio::steering::StreamId;
 ///
 /// let mut admission = Admission::new(Resources {
 ///     link_bits_per_second: 155_000_000,
 ///     vlan_tags: 0,
-///     cost: PacketCost { wake_up: 10_000, packet: 5_000, kibibyte: 500 },
+///     cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
 ///     memory: 16 << 20,
-///     minimum: Minimum { link: 200, processor: 100 },
+///     minimum: BestEffortMinimum { link: 200, processor: 100 },
 ///     dispatch: BTreeMap::new(),
 /// });
 /// let stream = |number, packets| StreamRequest {
 ///     stream: StreamId(number),
 ///     core: 0,
 ///     priority: 50,
-///     load: Load::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline: 10_000_000 },
+///     load: StreamLoad::Periodic { budget: Budget::of_packets(packets, 10_000_000), deadline: 10_000_000 },
 ///     max_packet: 1_500,
 ///     blocking: 0,
 ///     memory: 1 << 20,
 /// };
 /// assert!(admission.admit(stream(1, 45)).is_ok());
 /// let refusal = admission.admit(stream(2, 60)).unwrap_err();
-/// assert_eq!(refusal.would_fit, Some(55));
+/// assert_eq!(refusal.admissible_packets, Some(55));
 /// assert!(admission.admit(stream(2, 55)).is_ok());
 /// ```
 #[derive(Clone, Debug)]
@@ -269,7 +269,7 @@ impl Admission {
     /// [`StreamRefusal`] with the violated bound and the number of packets that would fit.
     pub fn admit(&mut self, request: StreamRequest) -> Result<(), StreamRefusal> {
         if let Err(bound) = self.check(&request) {
-            return Err(StreamRefusal { bound, would_fit: self.would_fit(&request) });
+            return Err(StreamRefusal { bound, admissible_packets: self.admissible_packets(&request) });
         }
         self.admitted.push(request);
         Ok(())
@@ -290,11 +290,11 @@ impl Admission {
         if self.admitted.iter().any(|admitted| admitted.stream == request.stream) {
             return Err(ViolatedBound::Duplicate);
         }
-        if let Load::Periodic { budget, .. } = request.load {
+        if let StreamLoad::Periodic { budget, .. } = request.load {
             budget.check().map_err(ViolatedBound::Budget)?;
         }
         let timing = self.resources.timing(request);
-        if let Load::Periodic { .. } = request.load {
+        if let StreamLoad::Periodic { .. } = request.load {
             timing.check().map_err(ViolatedBound::Timing)?;
         }
         self.check_deadlines(request)?;
@@ -309,17 +309,17 @@ impl Admission {
 
     /// Returns the tasks of a core as (priority, task, timing). The receive context has the highest
     /// priority.
-    fn tasks(&self, request: &StreamRequest) -> Vec<(u16, TaskName, Timing)> {
+    fn tasks(&self, request: &StreamRequest) -> Vec<(u16, AdmissionTask, Timing)> {
         let dispatch = self.resources.dispatch.get(&request.core).map_or(&[][..], Vec::as_slice);
         let dispatch = dispatch.iter().enumerate();
         let dispatch =
-            dispatch.map(|(place, (priority, timing))| (u16::from(*priority), TaskName::Dispatch(place), *timing));
+            dispatch.map(|(place, (priority, timing))| (u16::from(*priority), AdmissionTask::Dispatch(place), *timing));
         let streams = self.streams(request).filter(|stream| stream.core == request.core).map(|stream| {
             let priority = match stream.load {
-                Load::Periodic { .. } => u16::from(stream.priority),
-                Load::Capped(_) => u16::MAX,
+                StreamLoad::Periodic { .. } => u16::from(stream.priority),
+                StreamLoad::Capped(_) => u16::MAX,
             };
-            (priority, TaskName::Stream(stream.stream), self.resources.timing(stream))
+            (priority, AdmissionTask::Stream(stream.stream), self.resources.timing(stream))
         });
         streams.chain(dispatch).collect()
     }
@@ -377,7 +377,7 @@ impl Admission {
 
     /// Returns the largest number of packets with which every bound holds. Binary search finds it,
     /// because more packets make each bound harder to keep.
-    fn would_fit(&self, request: &StreamRequest) -> Option<u32> {
+    fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets| request.with_packets(packets).is_some_and(|request| self.check(&request).is_ok());
         let (mut low, mut high) = (1, request.packets());
         if !fits(low) {
@@ -398,14 +398,15 @@ impl Admission {
 impl StreamRequest {
     /// Returns the size in bytes of the stream's largest possible packet.
     fn largest_packet(&self) -> u64 {
-        self.max_packet.max(MIN_PACKET).into()
+        self.max_packet.max(MIN_PACKET_BYTES).into()
     }
 
-    /// Returns the maximum number of packets in a period, or in a second for [`Load::Capped`].
+    /// Returns the maximum number of packets in a period, or in a second for
+    /// [`StreamLoad::Capped`].
     fn packets(&self) -> u32 {
         match self.load {
-            Load::Periodic { budget, .. } => max_packets(&budget),
-            Load::Capped(rate) => u32::try_from(1_000_000_000 / rate.interval()).unwrap_or(u32::MAX),
+            StreamLoad::Periodic { budget, .. } => max_packets(&budget),
+            StreamLoad::Capped(rate) => u32::try_from(1_000_000_000 / rate.interval()).unwrap_or(u32::MAX),
         }
     }
 
@@ -413,10 +414,10 @@ impl StreamRequest {
     fn with_packets(&self, packets: u32) -> Option<Self> {
         let packets = std::num::NonZeroU32::new(packets)?;
         let load = match self.load {
-            Load::Periodic { budget, deadline } => {
-                Load::Periodic { budget: Budget { packets: Some(packets.get()), ..budget }, deadline }
+            StreamLoad::Periodic { budget, deadline } => {
+                StreamLoad::Periodic { budget: Budget { packets: Some(packets.get()), ..budget }, deadline }
             }
-            Load::Capped(rate) => Load::Capped(PacketRate::new(packets, rate.burst())),
+            StreamLoad::Capped(rate) => StreamLoad::Capped(PacketRate::new(packets, rate.burst())),
         };
         Some(Self { load, ..*self })
     }
@@ -425,7 +426,7 @@ impl StreamRequest {
 /// Returns the maximum number of packets in a period. If only bytes are bounded, all packets may be
 /// as short as TCP permits.
 fn max_packets(budget: &Budget) -> u32 {
-    let shortest = budget.bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(MIN_PACKET.into()));
+    let shortest = budget.bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(MIN_PACKET_BYTES.into()));
     budget.packets.unwrap_or(u32::MAX).min(u32::try_from(shortest).unwrap_or(u32::MAX))
 }
 
@@ -434,13 +435,13 @@ impl Resources {
     /// no analysis accepts saturated times.
     fn timing(&self, stream: &StreamRequest) -> Timing {
         match stream.load {
-            Load::Periodic { budget, deadline } => {
+            StreamLoad::Periodic { budget, deadline } => {
                 let packets = u64::from(max_packets(&budget));
                 let bytes = max_bytes(&budget, stream.largest_packet());
-                let execution = self.cost.wake_up.saturating_add(self.processing(packets, bytes));
+                let execution = self.cost.per_period.saturating_add(self.processing(packets, bytes));
                 Timing::new(execution, budget.period).with_deadline(deadline).with_blocking(stream.blocking)
             }
-            Load::Capped(rate) => {
+            StreamLoad::Capped(rate) => {
                 let execution = self.processing(1, stream.largest_packet());
                 Timing::new(execution, rate.interval()).with_jitter(rate.tolerance())
             }
@@ -448,26 +449,26 @@ impl Resources {
     }
 
     fn processing(&self, packets: u64, bytes: u64) -> Nanos {
-        let of_bytes = bytes.div_ceil(1024).saturating_mul(self.cost.kibibyte);
-        packets.saturating_mul(self.cost.packet).saturating_add(of_bytes)
+        let of_bytes = bytes.div_ceil(1024).saturating_mul(self.cost.per_kibibyte);
+        packets.saturating_mul(self.cost.per_packet).saturating_add(of_bytes)
     }
 
     /// Returns the bits per second that a stream occupies on the link, with framing, rounded up.
     fn bits_per_second(&self, stream: &StreamRequest) -> u64 {
         let largest = stream.largest_packet();
         let (packets, bytes, period) = match stream.load {
-            Load::Periodic { budget, .. } => {
+            StreamLoad::Periodic { budget, .. } => {
                 // The last packet may exceed the bytes. The next period pays for the excess and
                 // sends less.
                 (u64::from(max_packets(&budget)), budget.bytes.unwrap_or(u64::MAX), budget.period)
             }
-            Load::Capped(rate) => (1, largest, rate.interval()),
+            StreamLoad::Capped(rate) => (1, largest, rate.interval()),
         };
-        let framing = ETHERNET_OVERHEAD + 4 * u64::from(self.vlan_tags);
+        let framing = ETHERNET_OVERHEAD_BYTES + 4 * u64::from(self.vlan_tags);
         // All packets but one may have the minimum size beside one long packet. Each of the short
         // packets has its own padding.
-        let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD - u64::from(MIN_PACKET));
-        let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD)).min(bytes.saturating_add(padding));
+        let padding = packets.saturating_mul(MIN_ETHERNET_PAYLOAD_BYTES - u64::from(MIN_PACKET_BYTES));
+        let padded = packets.saturating_mul(largest.max(MIN_ETHERNET_PAYLOAD_BYTES)).min(bytes.saturating_add(padding));
         let on_link = u128::from(padded) + u128::from(packets) * u128::from(framing);
         let bits = (on_link * 8 * 1_000_000_000).div_ceil(u128::from(period.max(1)));
         u64::try_from(bits).unwrap_or(u64::MAX)

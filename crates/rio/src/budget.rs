@@ -53,7 +53,7 @@ impl Budget {
         }
         let is_bounded = self.packets.is_some() || self.bytes.is_some();
         let is_empty = self.packets == Some(0) || self.bytes == Some(0);
-        if !is_bounded || is_empty || self.bytes.is_some_and(|bytes| bytes > MAX_BYTES) {
+        if !is_bounded || is_empty || self.bytes.is_some_and(|bytes| bytes > MAX_PERIOD_BYTES) {
             return Err(BudgetError::Amount { packets: self.packets, bytes: self.bytes });
         }
         Ok(())
@@ -61,14 +61,14 @@ impl Budget {
 }
 
 /// Maximum number of bytes in a period: the bytes of a 1 Tbit/s link in an hour.
-pub const MAX_BYTES: u64 = 450_000_000_000_000;
+pub const MAX_PERIOD_BYTES: u64 = 450_000_000_000_000;
 
 /// The reason why a budget is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetError {
     /// The period is out of range.
     Period(Nanos),
-    /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_BYTES`].
+    /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_PERIOD_BYTES`].
     Amount {
         /// The bound in packets.
         packets: Option<u32>,
@@ -86,7 +86,7 @@ impl fmt::Display for BudgetError {
             Self::Amount { packets, bytes } => write!(
                 f,
                 "the budget is {packets:?} packets and {bytes:?} bytes in a period; one of them must be given, packets \
-                 from 1, bytes from 1 to {MAX_BYTES}"
+                 from 1, bytes from 1 to {MAX_PERIOD_BYTES}"
             ),
         }
     }
@@ -156,7 +156,7 @@ impl BudgetState {
 
     /// Records that no packet waits. Under [`BudgetServer::Polling`] the remaining budget of the
     /// period expires.
-    pub fn find_empty(&mut self, now: Nanos) {
+    pub fn record_empty_queue(&mut self, now: Nanos) {
         self.advance(now);
         if self.service == BudgetServer::Polling && now >= self.origin {
             self.packets_left = 0;
@@ -179,7 +179,7 @@ impl BudgetState {
 
     /// Returns the packets and bytes left in the current period; `None` for an unbounded amount.
     #[must_use]
-    pub fn left(&self) -> (Option<u32>, Option<u64>) {
+    pub fn remaining(&self) -> (Option<u32>, Option<u64>) {
         let bytes = self.budget.bytes.map(|_| u64::try_from(self.bytes_left).unwrap_or(0));
         (self.budget.packets.map(|_| self.packets_left), bytes)
     }
@@ -213,7 +213,7 @@ impl BudgetState {
 
 /// Service class of a stream, which determines when its packets are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum ServiceClass {
     /// The receive context processes packets up to this rate. Packets above the cap are processed
     /// like those of [`Priority`](Self::Priority).
     LowLatency(PacketRate),
@@ -248,11 +248,11 @@ impl StreamScheduler {
     ///
     /// # Errors
     /// As for [`Budget::check`].
-    pub fn new(class: Class, origin: Nanos) -> Result<Self, BudgetError> {
+    pub fn new(class: ServiceClass, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
-            Class::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
-            Class::BestEffort(ceiling) => (ceiling, BudgetServer::Deferrable),
-            Class::LowLatency(_) | Class::Priority => (None, BudgetServer::Deferrable),
+            ServiceClass::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
+            ServiceClass::BestEffort(ceiling) => (ceiling, BudgetServer::Deferrable),
+            ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServer::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
         Ok(Self { sleeps_by_period: service == BudgetServer::Polling, budget })
@@ -260,7 +260,7 @@ impl StreamScheduler {
 
     /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue;
     /// `None` if the queue is empty.
-    pub fn next(&mut self, head: Option<u32>, now: Nanos) -> ThreadStep {
+    pub fn next_step(&mut self, head: Option<u32>, now: Nanos) -> ThreadStep {
         let Some(budget) = &mut self.budget else {
             return if head.is_some() { ThreadStep::Process } else { ThreadStep::Wait };
         };
@@ -268,7 +268,7 @@ impl StreamScheduler {
             Some(bytes) if budget.take(bytes, now) => ThreadStep::Process,
             None if !self.sleeps_by_period => ThreadStep::Wait,
             None => {
-                budget.find_empty(now);
+                budget.record_empty_queue(now);
                 ThreadStep::SleepUntil(budget.next_period_at())
             }
             Some(_) if now < budget.origin => ThreadStep::SleepUntil(budget.origin),
@@ -288,14 +288,14 @@ impl StreamScheduler {
 /// At equal lane priority, low latency and priority streams come before guaranteed streams. Best
 /// effort comes last.
 #[must_use]
-pub fn processing_order(streams: &[(u8, Class)]) -> Vec<usize> {
+pub fn processing_order(streams: &[(u8, ServiceClass)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..streams.len()).collect();
     order.sort_by_key(|&place| {
         let (priority, class) = streams[place];
         let (is_best_effort, period) = match class {
-            Class::LowLatency(_) | Class::Priority => (false, 0),
-            Class::Guaranteed(budget) => (false, budget.period),
-            Class::BestEffort(_) => (true, 0),
+            ServiceClass::LowLatency(_) | ServiceClass::Priority => (false, 0),
+            ServiceClass::Guaranteed(budget) => (false, budget.period),
+            ServiceClass::BestEffort(_) => (true, 0),
         };
         (is_best_effort, u8::MAX - priority, period)
     });
@@ -311,42 +311,43 @@ mod tests {
     const MS: Nanos = 1_000_000;
 
     #[test]
-    fn a_polling_budget_lapses_when_no_packet_waits() {
-        let mut turn = StreamScheduler::new(Class::Guaranteed(Budget::of_packets(2, 10 * MS)), 0).unwrap();
-        assert_eq!(turn.next(Some(100), 0), ThreadStep::Process);
-        assert_eq!(turn.next(None, 1), ThreadStep::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
-        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::Process);
+    fn polling_budget_expires_when_no_packet_waits() {
+        let mut turn = StreamScheduler::new(ServiceClass::Guaranteed(Budget::of_packets(2, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next_step(Some(100), 0), ThreadStep::Process);
+        assert_eq!(turn.next_step(None, 1), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next_step(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::Process);
+        assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::Process);
         // The late wake-up does not change the start of the next period.
-        assert_eq!(turn.next(Some(100), 13 * MS), ThreadStep::SleepUntil(20 * MS));
+        assert_eq!(turn.next_step(Some(100), 13 * MS), ThreadStep::SleepUntil(20 * MS));
     }
 
     #[test]
-    fn a_polling_budget_of_bytes_lapses_too() {
-        let mut turn = StreamScheduler::new(Class::Guaranteed(Budget::of_bytes(500, 10 * MS)), 0).unwrap();
-        assert_eq!(turn.next(None, 1), ThreadStep::SleepUntil(10 * MS));
-        assert_eq!(turn.next(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
+    fn polling_budget_of_bytes_expires_when_no_packet_waits() {
+        let mut turn = StreamScheduler::new(ServiceClass::Guaranteed(Budget::of_bytes(500, 10 * MS)), 0).unwrap();
+        assert_eq!(turn.next_step(None, 1), ThreadStep::SleepUntil(10 * MS));
+        assert_eq!(turn.next_step(Some(100), 2), ThreadStep::SleepUntil(10 * MS));
     }
 
     #[test]
     fn best_effort_waits_for_packets_and_sleeps_at_its_ceiling() {
-        let mut turn = StreamScheduler::new(Class::BestEffort(Some(Budget::of_bytes(1_000, MS))), 5 * MS).unwrap();
-        assert_eq!(turn.next(Some(900), 4 * MS), ThreadStep::SleepUntil(5 * MS));
-        assert_eq!(turn.next(None, 5 * MS), ThreadStep::Wait);
-        assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
-        assert_eq!(turn.next(Some(900), 5 * MS + 1), ThreadStep::Process);
-        assert_eq!(turn.next(Some(900), 5 * MS + 2), ThreadStep::SleepUntil(6 * MS));
+        let mut turn =
+            StreamScheduler::new(ServiceClass::BestEffort(Some(Budget::of_bytes(1_000, MS))), 5 * MS).unwrap();
+        assert_eq!(turn.next_step(Some(900), 4 * MS), ThreadStep::SleepUntil(5 * MS));
+        assert_eq!(turn.next_step(None, 5 * MS), ThreadStep::Wait);
+        assert_eq!(turn.next_step(Some(900), 5 * MS + 1), ThreadStep::Process);
+        assert_eq!(turn.next_step(Some(900), 5 * MS + 1), ThreadStep::Process);
+        assert_eq!(turn.next_step(Some(900), 5 * MS + 2), ThreadStep::SleepUntil(6 * MS));
         // The debt of 800 bytes is paid, and 200 bytes are left.
-        assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::Process);
-        assert_eq!(turn.next(Some(900), 6 * MS), ThreadStep::SleepUntil(7 * MS));
+        assert_eq!(turn.next_step(Some(900), 6 * MS), ThreadStep::Process);
+        assert_eq!(turn.next_step(Some(900), 6 * MS), ThreadStep::SleepUntil(7 * MS));
     }
 
     #[test]
     fn streams_without_budget_never_sleep_while_packets_wait() {
-        for class in [Class::Priority, Class::BestEffort(None)] {
+        for class in [ServiceClass::Priority, ServiceClass::BestEffort(None)] {
             let mut turn = StreamScheduler::new(class, u64::MAX).unwrap();
-            assert_eq!((turn.next(Some(1), 0), turn.next(None, 0)), (ThreadStep::Process, ThreadStep::Wait));
+            assert_eq!((turn.next_step(Some(1), 0), turn.next_step(None, 0)), (ThreadStep::Process, ThreadStep::Wait));
         }
     }
 
@@ -362,18 +363,18 @@ mod tests {
         assert!(packets(1, MIN_PERIOD) && packets(u32::MAX, MAX_PERIOD));
         assert!(!packets(1, MIN_PERIOD - 1) && !packets(1, MAX_PERIOD + 1) && !packets(0, MS));
         assert!(Budget { period: MS, packets: None, bytes: None }.check().is_err());
-        assert!(Budget::of_bytes(MAX_BYTES + 1, MS).check().is_err());
+        assert!(Budget::of_bytes(MAX_PERIOD_BYTES + 1, MS).check().is_err());
     }
 
     #[test]
     fn streams_are_ordered_by_lane_and_then_by_rate() {
-        let guaranteed = |period| Class::Guaranteed(Budget::of_packets(1, period));
+        let guaranteed = |period| ServiceClass::Guaranteed(Budget::of_packets(1, period));
         let streams = [
-            (1, Class::BestEffort(None)),
+            (1, ServiceClass::BestEffort(None)),
             (50, guaranteed(20 * MS)),
             (50, guaranteed(10 * MS)),
             (60, guaranteed(40 * MS)),
-            (50, Class::Priority),
+            (50, ServiceClass::Priority),
         ];
         assert_eq!(processing_order(&streams), [3, 4, 2, 1, 0]);
     }
@@ -428,14 +429,14 @@ mod tests {
             late in prop::collection::vec(0_u64..1_000, 5..60),
             sizes in prop::collection::vec(1_u32..9_000, 1..20),
         ) {
-            let mut turn = StreamScheduler::new(Class::Guaranteed(budget), 0).unwrap();
+            let mut turn = StreamScheduler::new(ServiceClass::Guaranteed(budget), 0).unwrap();
             let (mut packets, mut bytes) = (0_u64, 0_u64);
             let mut sizes = sizes.iter().cycle();
             let mut head = *sizes.next().unwrap();
             let periods = late.len() as u64;
             for (period, late) in late.iter().enumerate() {
                 let now = period as u64 * budget.period + late * budget.period / 1_000;
-                while turn.next(Some(head), now) == ThreadStep::Process {
+                while turn.next_step(Some(head), now) == ThreadStep::Process {
                     (packets, bytes) = (packets + 1, bytes + u64::from(head));
                     head = *sizes.next().unwrap();
                 }

@@ -15,17 +15,17 @@
 use std::net::{IpAddr, SocketAddr};
 
 /// Size in bytes of an Ethernet header: two addresses and a type.
-pub const ETHERNET_HEADER: usize = 14;
+pub const ETHERNET_HEADER_BYTES: usize = 14;
 /// Size in bytes of one VLAN tag (IEEE 802.1Q).
-pub const VLAN_TAG: usize = 4;
+pub const VLAN_TAG_BYTES: usize = 4;
 /// Maximum number of VLAN tags that [`parse`] skips.
 pub const MAX_VLAN_TAGS: usize = 2;
 /// Size in bytes of an IPv4 header without options.
-pub const IPV4_HEADER: usize = 20;
+pub const IPV4_HEADER_BYTES: usize = 20;
 /// Size in bytes of an IPv6 header.
-pub const IPV6_HEADER: usize = 40;
+pub const IPV6_HEADER_BYTES: usize = 40;
 /// Size in bytes of a TCP header without options.
-pub const TCP_HEADER: usize = 20;
+pub const TCP_HEADER_BYTES: usize = 20;
 
 /// Values of the Ethernet type field.
 pub(crate) mod ether_type {
@@ -137,15 +137,15 @@ pub fn parse(frame: &[u8]) -> ParsedFrame {
 
 /// Parses an Ethernet frame; `None` if it belongs to no stream.
 fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
-    let first = *frame.get(..ETHERNET_HEADER)?.first()?;
+    let first = *frame.get(..ETHERNET_HEADER_BYTES)?.first()?;
     // The group bit of the destination address is set for multicast and broadcast.
     if first & 1 == 1 {
         return Some(ParsedFrame::Pass);
     }
-    let mut rest = frame.get(ETHERNET_HEADER - 2..)?;
+    let mut rest = frame.get(ETHERNET_HEADER_BYTES - 2..)?;
     for _ in 0..MAX_VLAN_TAGS {
         if matches!(read_u16(rest, 0)?, ether_type::VLAN | ether_type::SERVICE_VLAN) {
-            rest = rest.get(VLAN_TAG..)?;
+            rest = rest.get(VLAN_TAG_BYTES..)?;
         }
     }
     let packet = rest.get(2..)?;
@@ -158,7 +158,7 @@ fn parse_ethernet(frame: &[u8]) -> Option<ParsedFrame> {
 }
 
 fn parse_ipv4(packet: &[u8]) -> Option<ParsedFrame> {
-    let header = packet.get(..IPV4_HEADER)?;
+    let header = packet.get(..IPV4_HEADER_BYTES)?;
     let is_plain = *header.first()? == IPV4_WITHOUT_OPTIONS
         && read_u16(header, 6)? & FRAGMENT_BITS == 0
         && *header.get(9)? == protocol::TCP;
@@ -166,14 +166,14 @@ fn parse_ipv4(packet: &[u8]) -> Option<ParsedFrame> {
         return None;
     }
     let total_length = usize::from(read_u16(header, 2)?);
-    let segment = packet.get(IPV4_HEADER..total_length)?;
+    let segment = packet.get(IPV4_HEADER_BYTES..total_length)?;
     let (source_port, local_port) = parse_tcp(segment)?;
     let (source, destination) = (header.get(12..16)?, header.get(16..20)?);
     Some(ParsedFrame::Tcp(ConnectionKey::from_fields(4, source_port, local_port, source, destination)))
 }
 
 fn parse_ipv6(packet: &[u8]) -> Option<ParsedFrame> {
-    let (header, rest) = packet.split_at_checked(IPV6_HEADER)?;
+    let (header, rest) = packet.split_at_checked(IPV6_HEADER_BYTES)?;
     if header.first()? >> 4 != 6 {
         return None;
     }
@@ -199,9 +199,9 @@ fn is_neighbour_discovery(header: &[u8], message: &[u8]) -> Option<bool> {
 /// Returns the ports of sender and receiver; `None` if the TCP header does not fit into the
 /// segment.
 fn parse_tcp(segment: &[u8]) -> Option<(u16, u16)> {
-    let header_words = segment.get(..TCP_HEADER)?.get(12)? >> 4;
+    let header_words = segment.get(..TCP_HEADER_BYTES)?.get(12)? >> 4;
     let header_length = usize::from(header_words) * 4;
-    let fits = (TCP_HEADER..=segment.len()).contains(&header_length);
+    let fits = (TCP_HEADER_BYTES..=segment.len()).contains(&header_length);
     fits.then_some((read_u16(segment, 0)?, read_u16(segment, 2)?))
 }
 
@@ -246,7 +246,7 @@ pub(crate) mod build {
     }
 
     pub(crate) fn ipv4(protocol: u8, source: &[u8], destination: &[u8], payload: &[u8]) -> Vec<u8> {
-        let total = u16::try_from(IPV4_HEADER + payload.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let total = u16::try_from(IPV4_HEADER_BYTES + payload.len()).unwrap_or(u16::MAX).to_be_bytes();
         let mut packet = vec![IPV4_WITHOUT_OPTIONS, 0, total[0], total[1], 0, 1, 0x40, 0, 64, protocol, 0, 0];
         [source, destination, payload].iter().for_each(|part| packet.extend(*part));
         packet
@@ -328,7 +328,7 @@ mod tests {
             let frame = build::ethernet(ether_type::IPV6, 0, &packet);
             assert_eq!(parse(&frame), expected, "ICMPv6 type {kind}");
             let mut routed = frame;
-            routed[ETHERNET_HEADER + 7] = 254;
+            routed[ETHERNET_HEADER_BYTES + 7] = 254;
             assert_eq!(parse(&routed), ParsedFrame::BestEffort, "ICMPv6 type {kind} through a router");
         }
     }
@@ -336,7 +336,7 @@ mod tests {
     /// Each entry changes one byte of a valid frame.
     #[test]
     fn options_fragments_and_wrong_lengths_belong_to_no_stream() {
-        let ip = ETHERNET_HEADER;
+        let ip = ETHERNET_HEADER_BYTES;
         let changes: [(u8, usize, u8, &str); 15] = [
             (4, 12, 0x09, "another Ethernet type"),
             (4, ip, 0x46, "IPv4 options"),
@@ -368,8 +368,8 @@ mod tests {
         let (remote, local) = ends(4);
         let mut frame = build::tcp(remote, local, 0, 12);
         let parsed = parse(&frame);
-        frame[ETHERNET_HEADER + 6] = 0;
-        frame[ETHERNET_HEADER + 32] = 0x80;
+        frame[ETHERNET_HEADER_BYTES + 6] = 0;
+        frame[ETHERNET_HEADER_BYTES + 32] = 0x80;
         assert_eq!(parse(&frame), parsed);
     }
 

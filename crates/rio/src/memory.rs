@@ -20,7 +20,7 @@ const CONNECTION_ENTRY: u64 = 128;
 
 /// Sizes of the buffers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffers {
+pub struct StreamBuffers {
     /// Number of receive queues of the interface. The stream has a ring on each queue.
     pub queues: u16,
     /// Number of frames in each receive ring, a power of two.
@@ -77,7 +77,7 @@ impl fmt::Display for MemoryBound {
 
 /// The reason why the kernel would refuse the buffers of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BuffersError {
+pub enum StreamBuffersError {
     /// The number of frames in a ring is not a power of two.
     RingFrames(u32),
     /// The size of a frame is neither 2048 nor 4096 bytes.
@@ -86,7 +86,7 @@ pub enum BuffersError {
     Queues,
 }
 
-impl fmt::Display for BuffersError {
+impl fmt::Display for StreamBuffersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RingFrames(frames) => write!(f, "a ring of {frames} frames: it must be a power of two"),
@@ -96,22 +96,22 @@ impl fmt::Display for BuffersError {
     }
 }
 
-impl std::error::Error for BuffersError {}
+impl std::error::Error for StreamBuffersError {}
 
-impl Buffers {
+impl StreamBuffers {
     /// Checks the kernel's requirements on rings.
     ///
     /// # Errors
-    /// [`BuffersError`] for the first invalid field.
-    pub fn check(&self) -> Result<(), BuffersError> {
+    /// [`StreamBuffersError`] for the first invalid field.
+    pub fn check(&self) -> Result<(), StreamBuffersError> {
         if self.queues == 0 {
-            return Err(BuffersError::Queues);
+            return Err(StreamBuffersError::Queues);
         }
         if !self.ring_frames.is_power_of_two() {
-            return Err(BuffersError::RingFrames(self.ring_frames));
+            return Err(StreamBuffersError::RingFrames(self.ring_frames));
         }
         if ![2048, 4096].contains(&self.frame_size) {
-            return Err(BuffersError::FrameSize(self.frame_size));
+            return Err(StreamBuffersError::FrameSize(self.frame_size));
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Buffers {
     ///
     /// # Errors
     /// As for [`check`](Self::check).
-    pub fn bound(&self) -> Result<MemoryBound, BuffersError> {
+    pub fn memory_bound(&self) -> Result<MemoryBound, StreamBuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
         let [thread_queue_frames, connections] = [self.thread_queue_frames, self.max_connections].map(u64::from);
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    const BUFFERS: Buffers = Buffers {
+    const BUFFERS: StreamBuffers = StreamBuffers {
         queues: 2,
         ring_frames: 256,
         frame_size: 2048,
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_bound_is_the_sum_of_its_places() {
-        let bound = BUFFERS.bound().unwrap();
+        let bound = BUFFERS.memory_bound().unwrap();
         assert_eq!(bound.frames, 2 * 256 * 2048);
         assert_eq!(bound.rings, 2 * (8192 + 8192));
         assert_eq!(bound.sockets, 3 * (2 * 393_216 + 2 * 2524));
@@ -180,15 +180,21 @@ mod tests {
 
     #[test]
     fn rings_that_the_kernel_refuses_have_no_bound() {
-        assert_eq!(Buffers { ring_frames: 0, ..BUFFERS }.bound(), Err(BuffersError::RingFrames(0)));
-        assert_eq!(Buffers { ring_frames: 255, ..BUFFERS }.bound(), Err(BuffersError::RingFrames(255)));
-        assert_eq!(Buffers { frame_size: 1500, ..BUFFERS }.bound(), Err(BuffersError::FrameSize(1500)));
-        assert_eq!(Buffers { queues: 0, ..BUFFERS }.bound(), Err(BuffersError::Queues));
+        assert_eq!(StreamBuffers { ring_frames: 0, ..BUFFERS }.memory_bound(), Err(StreamBuffersError::RingFrames(0)));
+        assert_eq!(
+            StreamBuffers { ring_frames: 255, ..BUFFERS }.memory_bound(),
+            Err(StreamBuffersError::RingFrames(255))
+        );
+        assert_eq!(
+            StreamBuffers { frame_size: 1500, ..BUFFERS }.memory_bound(),
+            Err(StreamBuffersError::FrameSize(1500))
+        );
+        assert_eq!(StreamBuffers { queues: 0, ..BUFFERS }.memory_bound(), Err(StreamBuffersError::Queues));
     }
 
     #[test]
     fn the_largest_numbers_do_not_overflow() {
-        let largest = Buffers {
+        let largest = StreamBuffers {
             queues: u16::MAX,
             ring_frames: 1 << 31,
             frame_size: 4096,
@@ -198,7 +204,7 @@ mod tests {
             send_buffer: u32::MAX,
             max_packet: u32::MAX,
         };
-        assert_eq!(largest.bound().unwrap().total(), u64::MAX);
+        assert_eq!(largest.memory_bound().unwrap().total(), u64::MAX);
     }
 
     proptest! {
@@ -209,7 +215,7 @@ mod tests {
             let pages = |descriptors: u64, size: u64| (RING_HEADER + descriptors * size).next_multiple_of(PAGE);
             let fill = pages(fill_ring_frames(rings.clone()).unwrap().into(), FILL_DESCRIPTOR);
             let receive: u64 = rings.iter().map(|frames| pages((*frames).into(), RECEIVE_DESCRIPTOR)).sum();
-            let bounds = rings.iter().map(|&ring_frames| Buffers { queues: 1, ring_frames, ..BUFFERS }.bound().unwrap());
+            let bounds = rings.iter().map(|&ring_frames| StreamBuffers { queues: 1, ring_frames, ..BUFFERS }.memory_bound().unwrap());
             prop_assert!(bounds.map(|bound| bound.rings).sum::<u64>() >= receive + fill);
         }
 
@@ -222,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fill_ring_that_cannot_be_is_none() {
+    fn impossible_fill_ring_has_no_size() {
         assert_eq!(fill_ring_frames([u32::MAX]), None);
         assert_eq!(fill_ring_frames([1 << 31, 1 << 31]), None);
         assert_eq!(fill_ring_frames([1 << 31]), None);

@@ -29,8 +29,8 @@ impl PacketRate {
         self.interval
     }
 
-    /// Returns the time by which packets may arrive early: the time that a burst without its first
-    /// packet takes at the maximum rate.
+    /// Returns the time by which packets may arrive early. A burst without its first packet takes
+    /// this time at the maximum rate.
     #[must_use]
     pub const fn tolerance(&self) -> Nanos {
         self.tolerance

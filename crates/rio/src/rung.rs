@@ -39,7 +39,7 @@ impl Rung {
 
     /// Returns the next lower rung; the lowest rung returns itself.
     #[must_use]
-    pub const fn below(self) -> Self {
+    pub const fn next_lower(self) -> Self {
         match self {
             Self::Plain | Self::Sockets => Self::Plain,
             Self::Steered => Self::Sockets,
@@ -164,7 +164,7 @@ pub enum InterfaceState {
 
 /// The XDP program on the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hook {
+pub enum XdpHook {
     /// The interface has no XDP program.
     Free,
     /// The interface has the steering program of this process.
@@ -181,15 +181,15 @@ pub struct ProbeResult {
     /// State of the network interface.
     pub interface: InterfaceState,
     /// XDP program on the interface.
-    pub hook: Hook,
+    pub hook: XdpHook,
 }
 
 /// The reason why no higher rung is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum RungLimit {
     /// The configuration requests no higher rung.
-    Wanted,
+    Configured,
     /// The machine has not been probed yet.
     NotProbed,
     /// The process lacks the named capability.
@@ -208,7 +208,7 @@ pub enum Limit {
 
 /// Times of a [`Ladder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct LadderTiming {
     /// Time between two probes, within which a lost feature is noticed.
     pub probe_interval: Nanos,
     /// Time until the first retry of a failed step.
@@ -217,7 +217,7 @@ pub struct Pace {
     pub max_retry: Nanos,
 }
 
-impl Default for Pace {
+impl Default for LadderTiming {
     /// Returns the default times: 250 ms between probes, so that a lost feature is noticed and its
     /// rung left within a second. Retries come after 250 ms to 30 s.
     fn default() -> Self {
@@ -231,7 +231,8 @@ impl Default for Pace {
 pub enum RungAction {
     /// Probe the machine and answer with [`RungEvent::Probed`].
     Probe,
-    /// Execute a step and answer with [`RungEvent::Done`], [`RungEvent::Skipped`] or [`RungEvent::Failed`].
+    /// Execute a step and answer with [`RungEvent::Done`], [`RungEvent::Skipped`] or
+    /// [`RungEvent::Failed`].
     Do(RungStep),
     /// Undo a step and answer with [`RungEvent::Done`] or [`RungEvent::Failed`].
     Undo(RungStep),
@@ -260,7 +261,7 @@ pub struct RungChange {
     /// The rung now.
     pub to: Rung,
     /// The reason why the rung is not higher.
-    pub limit: Limit,
+    pub limit: RungLimit,
 }
 
 /// The state machine that selects and changes rungs.
@@ -269,7 +270,7 @@ pub struct RungChange {
 /// [`handle`](Self::handle).
 #[derive(Clone, Debug)]
 pub struct Ladder {
-    pace: Pace,
+    pace: LadderTiming,
     wanted: Rung,
     facts: Option<ProbeResult>,
     /// Number of steps in place, in the order of [`RungStep::ALL`]; skipped steps count.
@@ -289,7 +290,7 @@ pub struct Ladder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct RungFailure {
     rung: Rung,
-    limit: Limit,
+    limit: RungLimit,
     retry_at: Nanos,
 }
 
@@ -297,7 +298,7 @@ impl Ladder {
     /// Creates a ladder on the rung [`Rung::Plain`]. It climbs up to `wanted`, as far as the
     /// machine permits.
     #[must_use]
-    pub fn new(wanted: Rung, pace: Pace, now: Nanos) -> Self {
+    pub fn new(wanted: Rung, pace: LadderTiming, now: Nanos) -> Self {
         Self {
             pace,
             wanted,
@@ -314,7 +315,7 @@ impl Ladder {
 
     /// Sets the rung that the configuration requests. [`Rung::Plain`] undoes all steps, for example
     /// at shutdown.
-    pub fn want(&mut self, wanted: Rung) {
+    pub fn set_wanted(&mut self, wanted: Rung) {
         self.wanted = wanted;
     }
 
@@ -327,42 +328,42 @@ impl Ladder {
 
     /// Returns true if the step is in place.
     #[must_use]
-    pub fn has(&self, step: RungStep) -> bool {
+    pub fn is_in_place(&self, step: RungStep) -> bool {
         let place = RungStep::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
         place < self.done && self.skipped >> place & 1 == 0
     }
 
     /// Returns the highest rung that the ladder tries now, and the reason why it is not higher.
     #[must_use]
-    pub fn target(&self, now: Nanos) -> (Rung, Limit) {
-        let Some(facts) = self.facts else { return (Rung::Plain.min(self.wanted), Limit::NotProbed) };
-        let mut target = (self.wanted, Limit::Wanted);
-        let mut limit = |rung: Rung, reason: Limit| {
+    pub fn target(&self, now: Nanos) -> (Rung, RungLimit) {
+        let Some(facts) = self.facts else { return (Rung::Plain.min(self.wanted), RungLimit::NotProbed) };
+        let mut target = (self.wanted, RungLimit::Configured);
+        let mut limit = |rung: Rung, reason: RungLimit| {
             if rung < target.0 {
                 target = (rung, reason);
             }
         };
         for rung in [Rung::Streams, Rung::Steered] {
             if let Some(name) = facts.capabilities.missing_for(rung) {
-                limit(rung.below(), Limit::Capability(name));
+                limit(rung.next_lower(), RungLimit::Capability(name));
             }
         }
         match facts.interface {
-            InterfaceState::Absent => limit(Rung::Sockets, Limit::InterfaceAbsent),
-            InterfaceState::Down => limit(Rung::Steered, Limit::LinkDown),
+            InterfaceState::Absent => limit(Rung::Sockets, RungLimit::InterfaceAbsent),
+            InterfaceState::Down => limit(Rung::Steered, RungLimit::LinkDown),
             InterfaceState::Up => {}
         }
-        if facts.hook == Hook::Foreign {
-            limit(Rung::Steered, Limit::HookTaken);
+        if facts.hook == XdpHook::Foreign {
+            limit(Rung::Steered, RungLimit::HookTaken);
         }
         if let Some(failure) = self.failure.filter(|failure| now < failure.retry_at) {
-            limit(failure.rung.below(), failure.limit);
+            limit(failure.rung.next_lower(), failure.limit);
         }
         target
     }
 
     /// Returns the next action, or `None` while an action is in progress or nothing is due before
-    /// [`next_at`](Self::next_at).
+    /// [`next_action_at`](Self::next_action_at).
     pub fn poll(&mut self, now: Nanos) -> Option<RungAction> {
         if self.running.is_some() {
             return None;
@@ -375,7 +376,7 @@ impl Ladder {
     /// Returns the time after `now` at which [`poll`](Self::poll) has an action even without an
     /// event.
     #[must_use]
-    pub fn next_at(&self, now: Nanos) -> Nanos {
+    pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
         retry_at.map_or(self.probe_at, |retry_at| retry_at.min(self.probe_at))
     }
@@ -388,7 +389,7 @@ impl Ladder {
             (Some(RungAction::Probe), RungEvent::Probed(facts)) => self.take_facts(facts, now),
             // If the probe failed, its earlier result holds until the next probe.
             (Some(RungAction::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
-            (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), Limit::StepFailed(step), now),
+            (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), RungLimit::StepFailed(step), now),
             (Some(RungAction::Do(_)), event) => self.climb(event == RungEvent::Skipped),
             (Some(RungAction::Undo(step)), _) => {
                 self.done = self.done.saturating_sub(1);
@@ -416,9 +417,9 @@ impl Ladder {
     fn take_facts(&mut self, facts: ProbeResult, now: Nanos) {
         self.probe_at = now.saturating_add(self.pace.probe_interval);
         self.facts = Some(facts);
-        if self.has(RungStep::Program) && facts.hook != Hook::Ours && !self.is_program_lost {
+        if self.is_in_place(RungStep::Program) && facts.hook != XdpHook::Ours && !self.is_program_lost {
             self.is_program_lost = true;
-            self.fail(Rung::Streams, Limit::ProgramLost, now);
+            self.fail(Rung::Streams, RungLimit::ProgramLost, now);
         }
     }
 
@@ -433,7 +434,7 @@ impl Ladder {
         }
     }
 
-    fn fail(&mut self, rung: Rung, limit: Limit, now: Nanos) {
+    fn fail(&mut self, rung: Rung, limit: RungLimit, now: Nanos) {
         self.failure = Some(RungFailure { rung, limit, retry_at: now.saturating_add(self.retry) });
         self.retry = self.retry.saturating_mul(2).min(self.pace.max_retry);
     }

@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 
 use corelane_sched::task::Nanos;
 
-use crate::budget::{Budget, Class, StreamScheduler, ThreadStep, processing_order};
+use crate::budget::{Budget, ServiceClass, StreamScheduler, ThreadStep, processing_order};
 use crate::frame::{ConnectionKey, build};
 use crate::rung::{
-    Capabilities, Hook, InterfaceState, Ladder, Pace, ProbeResult, Rung, RungAction, RungEvent, RungStep,
+    Capabilities, InterfaceState, Ladder, LadderTiming, ProbeResult, Rung, RungAction, RungEvent, RungStep, XdpHook,
 };
-use crate::steering::{Delivery, PortRule, Route, Steering, StreamEntry, StreamId, TableSizes};
+use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, StreamId, TableSizes};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -114,13 +114,13 @@ impl Simulation {
         let streams = u16::try_from(lanes.len() + 1).unwrap();
         let mut steering = Steering::new(TableSizes { streams, queues: 1, max_connections: 64 });
         for stream in (0..streams).map(StreamId) {
-            steering.set_stream(stream, StreamEntry { delivery: Delivery::Ring, in_context: None }).unwrap();
+            steering.set_stream(stream, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
             steering.set_ring(stream, 0, true).unwrap();
-            steering.set_port(2809 + stream.0, Some(PortRule::Accepted)).unwrap();
+            steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }
-        let lanes = lanes.iter().map(|budget| Class::Guaranteed(*budget));
-        let classes: Vec<Class> = [Class::BestEffort(best_effort)].into_iter().chain(lanes).collect();
-        let priorities: Vec<(u8, Class)> = classes.iter().map(|class| (50, *class)).collect();
+        let lanes = lanes.iter().map(|budget| ServiceClass::Guaranteed(*budget));
+        let classes: Vec<ServiceClass> = [ServiceClass::BestEffort(best_effort)].into_iter().chain(lanes).collect();
+        let priorities: Vec<(u8, ServiceClass)> = classes.iter().map(|class| (50, *class)).collect();
         let count = classes.len();
         Self {
             now: 0,
@@ -291,7 +291,7 @@ impl Simulation {
         }
         for stream in self.order.clone() {
             let head = self.queues[stream].front().map(|_| u32::try_from(PAYLOAD + 40).unwrap());
-            match self.turns[stream].next(head, self.now) {
+            match self.turns[stream].next_step(head, self.now) {
                 ThreadStep::Process => {
                     let segment = self.queues[stream].pop_front().unwrap();
                     self.is_core_busy = true;
@@ -327,7 +327,7 @@ fn guarantees() -> [Budget; 3] {
 
 /// The core can process 500 packets in 10 ms. Best effort starts first and has no limit.
 #[test]
-fn guaranteed_streams_get_what_they_asked_for_and_best_effort_the_rest() {
+fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
     for _ in 0..6 {
         simulation.connect(0, u64::MAX, true);
@@ -365,7 +365,7 @@ fn best_effort_stays_below_its_ceiling() {
 
 /// Peers that were never accepted send to a lane's port as fast as the network permits.
 #[test]
-fn a_flood_at_a_lanes_port_takes_nothing_from_the_lane() {
+fn flood_at_a_lane_port_does_not_slow_the_lane() {
     let rate = |flood: usize| {
         let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
         let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
@@ -402,7 +402,7 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
 fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> RungEvent {
     match action {
         RungAction::Probe => {
-            let hook = if simulation.is_attached { Hook::Ours } else { facts.hook };
+            let hook = if simulation.is_attached { XdpHook::Ours } else { facts.hook };
             return RungEvent::Probed(ProbeResult { hook, ..*facts });
         }
         RungAction::Do(RungStep::Program) => simulation.is_attached = true,
@@ -413,7 +413,7 @@ fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> 
             simulation.has_threads = false;
         }
         RungAction::Undo(RungStep::Rings) => {
-            assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames in rings that go away");
+            assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames are left in the removed rings");
         }
         RungAction::Do(_) | RungAction::Undo(_) => {}
     }
@@ -431,16 +431,16 @@ fn connections_survive_every_change_of_rung() {
         (simulation.is_attached, simulation.has_threads) = (false, false);
         let connections: Vec<usize> =
             [0, 1, 1, 2, 3].map(|stream| simulation.connect(stream, 600, true)).into_iter().collect();
-        let pace = Pace { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
+        let pace = LadderTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
         let mut ladder = Ladder::new(Rung::Streams, pace, 0);
         let mut facts =
-            ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
+            ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
         let mut random = LinearCongruence(seed);
         for round in 0..2_000 {
             if round < 1_000 {
                 change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
             } else {
-                (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, Hook::Free, true);
+                (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, XdpHook::Free, true);
             }
             if let Some(action) = ladder.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
@@ -475,11 +475,11 @@ fn change_something(
         }
         1 => {
             // A program of another owner replaces the steering program.
-            facts.hook = Hook::Foreign;
+            facts.hook = XdpHook::Foreign;
             simulation.is_attached = false;
         }
-        2 => facts.hook = Hook::Free,
-        3 => ladder.want(if random.below(3) == 0 { Rung::Plain } else { Rung::Streams }),
+        2 => facts.hook = XdpHook::Free,
+        3 => ladder.set_wanted(if random.below(3) == 0 { Rung::Plain } else { Rung::Streams }),
         _ => {}
     }
 }

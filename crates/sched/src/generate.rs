@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 
 /// Number of tasks in the first group of the MC-ORB paper's workload.
-pub const FIRST_GROUP: usize = 10;
+pub const FIRST_GROUP_TASKS: usize = 10;
 
 /// Number of failed draws of UUniFast-Discard after which the sampler uses a random walk instead.
 const MAX_DRAWS: u32 = 100;
@@ -38,7 +38,10 @@ impl Workload {
     pub fn two_groups(utilization: Utilization, balance: Utilization) -> Self {
         let tenth = Utilization::ONE.0 / 10;
         let second = usize::try_from((balance.0.saturating_add(tenth / 2)) / tenth).unwrap_or(usize::MAX);
-        Self { groups: vec![FIRST_GROUP, second.clamp(1, FIRST_GROUP)], ..Self::one_group(utilization, FIRST_GROUP) }
+        Self {
+            groups: vec![FIRST_GROUP_TASKS, second.clamp(1, FIRST_GROUP_TASKS)],
+            ..Self::one_group(utilization, FIRST_GROUP_TASKS)
+        }
     }
 
     /// Creates the parameters of sets with `tasks` tasks in one group, with the periods of the
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_stay_below_a_processor_where_nearly_all_is_wanted() {
+    fn shares_stay_below_a_processor_at_high_utilization() {
         for (total, count) in [(9_500_000_000, 10), (5_000_000_000, 10), (1_999_999_999, 2), (3, 7), (0, 3)] {
             for seed in 0..20 {
                 let shares = shares(&mut Random::new(seed), total, count);
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn both_samplers_have_one_distribution() {
+    fn both_samplers_have_equal_distributions() {
         // The mean of the largest of 4 shares whose sum is 1: (1 + 1/2 + 1/3 + 1/4) / 4.
         let mean = |sample: fn(&mut Random, u64, usize) -> Vec<u64>| {
             let mut random = Random::new(11);
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_periods_out_of_range_are_kept_to_those_of_tasks() {
+    fn period_bounds_are_clamped_to_the_permitted_range() {
         let workload = Workload { min_period: 0, max_period: u64::MAX, ..Workload::one_group(Utilization::ONE, 5) };
         assert_eq!(workload.tasks(1).len(), 5);
         let reversed = Workload { min_period: 9_000_000, max_period: 1_000_000, ..workload };

@@ -53,7 +53,7 @@ impl PriorityModel {
 
 /// Value of a `PriorityModelPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DeclaredModel {
+pub struct PriorityModelPolicy {
     /// The priority model.
     pub model: PriorityModel,
     /// The default priority. Server declared: priority of objects that have none of their own.
@@ -65,7 +65,7 @@ pub struct DeclaredModel {
 #[derive(Clone, Copy, Debug)]
 pub struct LanePolicies<'p> {
     /// The priority model.
-    pub model: Option<DeclaredModel>,
+    pub model: Option<PriorityModelPolicy>,
     /// The priority bands.
     pub bands: Option<&'p PriorityBands>,
     /// The priorities of the pool's lanes; empty for a pool without lanes.
@@ -205,7 +205,7 @@ impl LanePolicies<'_> {
     /// that serves the object. Otherwise these are all lanes, or with bands all lanes inside a
     /// band.
     #[must_use]
-    pub fn published(&self, object: Option<Priority>) -> Vec<usize> {
+    pub fn published_lanes(&self, object: Option<Priority>) -> Vec<usize> {
         let Some(declared) = self.model else { return Vec::new() };
         if declared.model == PriorityModel::ServerDeclared {
             return self.choose(None, object, None).ok().and_then(|choice| choice.lane).into_iter().collect();
@@ -236,15 +236,15 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    fn declared(model: PriorityModel, priority: i16) -> Option<DeclaredModel> {
-        Some(DeclaredModel { model, server_priority: p(priority) })
+    fn declared(model: PriorityModel, priority: i16) -> Option<PriorityModelPolicy> {
+        Some(PriorityModelPolicy { model, server_priority: p(priority) })
     }
 
     const CLIENT: PriorityModel = PriorityModel::ClientPropagated;
     const SERVER: PriorityModel = PriorityModel::ServerDeclared;
 
     #[test]
-    fn every_rule_of_create_poa() {
+    fn create_poa_checks_every_policy_rule() {
         let lanes = [p(10), p(20), p(30)];
         let bands = |pairs: &[(i16, i16)]| PriorityBands::new(pairs.iter().copied()).unwrap();
         let covering = bands(&[(1, 14), (15, 24), (25, 32767)]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_priority_the_servers_or_the_lowest_lane_serves() {
+    fn request_without_priority_runs_in_the_server_lane_or_the_lowest() {
         let lanes = [p(30), p(10), p(20)];
         let of = |number| {
             LanePolicies { model: declared(CLIENT, number), bands: None, lanes: &lanes }
@@ -340,7 +340,7 @@ mod tests {
     fn references_name_the_lanes_that_serve_them() {
         let lanes = [p(30), p(10), p(20)];
         let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
-        let of = |model, bands, object| LanePolicies { model, bands, lanes: &lanes }.published(object);
+        let of = |model, bands, object| LanePolicies { model, bands, lanes: &lanes }.published_lanes(object);
         assert_eq!(of(declared(CLIENT, 10), None, None), [1, 2, 0]);
         assert_eq!(of(declared(CLIENT, 10), Some(&bands), None), [1, 0]);
         assert_eq!(of(declared(SERVER, 20), None, None), [2]);

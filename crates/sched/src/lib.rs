@@ -47,7 +47,7 @@ pub mod task;
 pub mod task_file;
 
 pub use bands::{BandError, PriorityBand, PriorityBands};
-pub use lane_choice::{DeclaredModel, PriorityModel};
+pub use lane_choice::{PriorityModel, PriorityModelPolicy};
 pub use mapping::{
     ConsecutiveMapping, DirectMapping, LinearMapping, NativePriority, NativeRange, PriorityMapping, PriorityTransform,
 };

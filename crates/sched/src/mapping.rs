@@ -23,7 +23,7 @@ pub struct NativeRange {
 
 impl NativeRange {
     /// The priorities of Linux's SCHED_FIFO and SCHED_RR.
-    pub const FIXED: NativeRange = NativeRange { min: 1, max: 99 };
+    pub const FIXED_PRIORITIES: NativeRange = NativeRange { min: 1, max: 99 };
 
     /// Returns true if `native` is in the range.
     #[must_use]
@@ -60,7 +60,7 @@ pub trait PriorityMapping: Send + Sync + fmt::Debug + 'static {
 /// # Examples
 /// ```
 /// use corelane_sched::{LinearMapping, NativeRange, Priority, PriorityMapping};
-/// let linear = LinearMapping(NativeRange::FIXED);
+/// let linear = LinearMapping(NativeRange::FIXED_PRIORITIES);
 /// assert_eq!(linear.to_native(Priority::new(16384).unwrap()), Some(50));
 /// assert_eq!(linear.to_corba(50), Priority::new(16384));
 /// ```
@@ -138,8 +138,8 @@ mod tests {
         Priority::new(number).unwrap()
     }
 
-    /// Checks that a mapping is monotonic for the priorities that it maps, and that it maps each
-    /// native priority back to one of the same native level.
+    /// Checks that a mapping is monotonic for the priorities that it maps. Also checks that it maps
+    /// each native priority back to a priority of the same native level.
     fn obeys(mapping: &dyn PriorityMapping, range: NativeRange, direction: i32, mapped: usize) {
         let mut last: Option<i32> = None;
         let mut count = 0;
@@ -162,11 +162,11 @@ mod tests {
     #[test]
     fn all_32768_priorities_through_each_mapping() {
         let inverted = NativeRange { min: 2, max: -15 };
-        obeys(&LinearMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 32768);
+        obeys(&LinearMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 32768);
         obeys(&LinearMapping(inverted), inverted, -1, 32768);
         obeys(&LinearMapping(NativeRange { min: 7, max: 7 }), NativeRange { min: 7, max: 7 }, 1, 32768);
-        obeys(&DirectMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
-        obeys(&ConsecutiveMapping(NativeRange::FIXED), NativeRange::FIXED, 1, 99);
+        obeys(&DirectMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 99);
+        obeys(&ConsecutiveMapping(NativeRange::FIXED_PRIORITIES), NativeRange::FIXED_PRIORITIES, 1, 99);
         obeys(&ConsecutiveMapping(inverted), inverted, -1, 18);
         let wide = NativeRange { min: i32::MIN, max: i32::MAX };
         assert_eq!(LinearMapping(wide).to_native(Priority::MAX), Some(i32::MAX));
@@ -174,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn the_linear_mapping_is_that_of_the_other_orbs() {
-        let linear = LinearMapping(NativeRange::FIXED);
+    fn linear_mapping_equals_the_mapping_of_other_orbs() {
+        let linear = LinearMapping(NativeRange::FIXED_PRIORITIES);
         let table = [
             (0, 1),
             (334, 1),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_mapping_may_refuse() {
+    fn user_mapping_may_refuse_priorities() {
         #[derive(Debug)]
         struct Even;
         impl PriorityMapping for Even {

@@ -3,26 +3,26 @@
 //! allow none of these, the request stays in the transport.
 
 /// Default maximum number of buffered requests.
-pub const DEFAULT_MAX_REQUESTS: u32 = 1024;
+pub const DEFAULT_MAX_BUFFERED_REQUESTS: u32 = 1024;
 /// Default maximum size in bytes of all buffered requests.
-pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
+pub const DEFAULT_MAX_BUFFERED_BYTES: u64 = 64 << 20;
 
 /// Bounds on the requests that a lane buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferBounds {
-    /// Maximum number of requests; 0 means [`DEFAULT_MAX_REQUESTS`].
+    /// Maximum number of requests; 0 means [`DEFAULT_MAX_BUFFERED_REQUESTS`].
     pub max_requests: u32,
-    /// Maximum total size in bytes; 0 means [`DEFAULT_MAX_BYTES`].
+    /// Maximum total size in bytes; 0 means [`DEFAULT_MAX_BUFFERED_BYTES`].
     pub max_bytes: u64,
 }
 
 impl BufferBounds {
     fn max_requests(self) -> u32 {
-        if self.max_requests == 0 { DEFAULT_MAX_REQUESTS } else { self.max_requests }
+        if self.max_requests == 0 { DEFAULT_MAX_BUFFERED_REQUESTS } else { self.max_requests }
     }
 
     fn max_bytes(self) -> u64 {
-        if self.max_bytes == 0 { DEFAULT_MAX_BYTES } else { self.max_bytes }
+        if self.max_bytes == 0 { DEFAULT_MAX_BUFFERED_BYTES } else { self.max_bytes }
     }
 }
 
@@ -40,7 +40,7 @@ pub struct OverloadRules {
 impl OverloadRules {
     /// Returns true if these rules require an overload thread.
     #[must_use]
-    pub fn need_overload_thread(self) -> bool {
+    pub fn needs_overload_thread(self) -> bool {
         self.dynamic_threads > 0 || self.borrowing || self.buffering.is_some()
     }
 }
@@ -53,9 +53,9 @@ pub struct LaneLoad {
     /// True if a thread of a lower lane is idle.
     pub can_borrow: bool,
     /// Number of requests that wait in the server's buffer.
-    pub waiting: u32,
+    pub buffered_requests: u32,
     /// Total size in bytes of the waiting requests.
-    pub waiting_bytes: u64,
+    pub buffered_bytes: u64,
 }
 
 /// The decision of an overload thread about a request.
@@ -74,7 +74,7 @@ pub enum OverloadAction {
 impl OverloadRules {
     /// Returns true if a request may be read from the transport.
     #[must_use]
-    pub fn may_read(self, now: LaneLoad) -> bool {
+    pub fn can_accept_request(self, now: LaneLoad) -> bool {
         self.buffering.is_some() || self.thread(now).is_some()
     }
 
@@ -92,8 +92,8 @@ impl OverloadRules {
             return action;
         }
         match self.buffering {
-            Some(bounds) if now.waiting >= bounds.max_requests() => OverloadAction::Refuse,
-            Some(bounds) if now.waiting_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
+            Some(bounds) if now.buffered_requests >= bounds.max_requests() => OverloadAction::Refuse,
+            Some(bounds) if now.buffered_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
             Some(_) => OverloadAction::Buffer,
             // A thread was available when the request was read. The next free thread runs the
             // request.
@@ -113,7 +113,7 @@ mod tests {
     };
 
     #[test]
-    fn a_new_thread_then_a_borrowed_one_then_the_buffer_then_a_refusal() {
+    fn overload_actions_follow_the_documented_order() {
         let mut now = LaneLoad { can_borrow: true, ..LaneLoad::default() };
         assert_eq!(ALL.decide(now, 10), OverloadAction::Spawn);
         now.dynamic_threads = 1;
@@ -121,9 +121,9 @@ mod tests {
         now.can_borrow = false;
         assert_eq!(ALL.decide(now, 100), OverloadAction::Buffer);
         assert_eq!(ALL.decide(now, 101), OverloadAction::Refuse);
-        (now.waiting, now.waiting_bytes) = (1, 91);
+        (now.buffered_requests, now.buffered_bytes) = (1, 91);
         assert_eq!((ALL.decide(now, 9), ALL.decide(now, 10)), (OverloadAction::Buffer, OverloadAction::Refuse));
-        now.waiting = 2;
+        now.buffered_requests = 2;
         assert_eq!(ALL.decide(now, 0), OverloadAction::Refuse);
     }
 
@@ -131,42 +131,44 @@ mod tests {
     fn without_buffering_requests_stay_in_the_transport() {
         let rules = OverloadRules { buffering: None, ..ALL };
         let mut now = LaneLoad::default();
-        assert!(rules.may_read(now));
+        assert!(rules.can_accept_request(now));
         now.dynamic_threads = 1;
-        assert!(!rules.may_read(now));
+        assert!(!rules.can_accept_request(now));
         now.can_borrow = true;
-        assert!(rules.may_read(now));
-        assert!(!OverloadRules { borrowing: false, ..rules }.may_read(now));
-        assert!(ALL.may_read(LaneLoad { dynamic_threads: 1, ..LaneLoad::default() }));
+        assert!(rules.can_accept_request(now));
+        assert!(!OverloadRules { borrowing: false, ..rules }.can_accept_request(now));
+        assert!(ALL.can_accept_request(LaneLoad { dynamic_threads: 1, ..LaneLoad::default() }));
     }
 
     #[test]
-    fn zero_is_no_absence_of_a_bound() {
+    fn zero_stands_for_the_default_bound() {
         let rules = OverloadRules {
             buffering: Some(BufferBounds { max_requests: 0, max_bytes: 0 }),
             ..OverloadRules::default()
         };
-        let at = |waiting, waiting_bytes| rules.decide(LaneLoad { waiting, waiting_bytes, ..LaneLoad::default() }, 1);
+        let at = |waiting, buffered_bytes| {
+            rules.decide(LaneLoad { buffered_requests: waiting, buffered_bytes, ..LaneLoad::default() }, 1)
+        };
         assert_eq!(
-            (at(DEFAULT_MAX_REQUESTS - 1, 0), at(DEFAULT_MAX_REQUESTS, 0)),
+            (at(DEFAULT_MAX_BUFFERED_REQUESTS - 1, 0), at(DEFAULT_MAX_BUFFERED_REQUESTS, 0)),
             (OverloadAction::Buffer, OverloadAction::Refuse)
         );
         assert_eq!(
-            (at(0, DEFAULT_MAX_BYTES - 1), at(0, DEFAULT_MAX_BYTES)),
+            (at(0, DEFAULT_MAX_BUFFERED_BYTES - 1), at(0, DEFAULT_MAX_BUFFERED_BYTES)),
             (OverloadAction::Buffer, OverloadAction::Refuse)
         );
-        assert!(rules.need_overload_thread() && !OverloadRules::default().need_overload_thread());
+        assert!(rules.needs_overload_thread() && !OverloadRules::default().needs_overload_thread());
     }
 
     #[test]
     fn each_rule_needs_an_overload_thread() {
         let none = OverloadRules::default();
-        assert!(!none.need_overload_thread());
-        assert!(OverloadRules { dynamic_threads: 1, ..none }.need_overload_thread());
-        assert!(OverloadRules { borrowing: true, ..none }.need_overload_thread());
+        assert!(!none.needs_overload_thread());
+        assert!(OverloadRules { dynamic_threads: 1, ..none }.needs_overload_thread());
+        assert!(OverloadRules { borrowing: true, ..none }.needs_overload_thread());
         assert!(
             OverloadRules { buffering: Some(BufferBounds { max_requests: 1, max_bytes: 1 }), ..none }
-                .need_overload_thread()
+                .needs_overload_thread()
         );
     }
 }

@@ -14,23 +14,23 @@ const MAX_DIGITS: usize = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
     /// The text is not a number with one of the units ns, us, ms and s.
-    Time,
+    NotTime,
     /// The text is not a decimal number without sign and exponent, with at most nine digits after
     /// the point.
-    Fraction,
+    NotFraction,
     /// The time is not a whole number of nanoseconds.
-    Precision,
+    TooPrecise,
     /// The number exceeds the range of 64 bits.
-    Range,
+    OutOfRange,
 }
 
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Time => "expected a time such as \"3ms\" or \"250us\", in ns, us, ms or s",
-            Self::Fraction => "expected a number such as 0.95",
-            Self::Precision => "the time is not a whole number of nanoseconds",
-            Self::Range => "the number is too large",
+            Self::NotTime => "expected a time such as \"3ms\" or \"250us\", in ns, us, ms or s",
+            Self::NotFraction => "expected a number such as 0.95",
+            Self::TooPrecise => "the time is not a whole number of nanoseconds",
+            Self::OutOfRange => "the number is too large",
         })
     }
 }
@@ -44,27 +44,27 @@ impl std::error::Error for QuantityError {}
 ///
 /// # Examples
 /// ```
-/// use corelane_sched::quantity::{parse_time, time_text};
+/// use corelane_sched::quantity::{parse_time, format_time};
 ///
 /// assert_eq!(parse_time("2.5ms"), Ok(2_500_000));
-/// assert_eq!(time_text(2_500_000), "2500us");
+/// assert_eq!(format_time(2_500_000), "2500us");
 /// ```
 pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default();
-    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(QuantityError::Time)?;
-    let billionths = billionths(digits.trim_end(), QuantityError::Time)?;
-    let nanos = billionths.checked_mul((*scale).into()).ok_or(QuantityError::Range)?;
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(QuantityError::NotTime)?;
+    let billionths = billionths(digits.trim_end(), QuantityError::NotTime)?;
+    let nanos = billionths.checked_mul((*scale).into()).ok_or(QuantityError::OutOfRange)?;
     let one = u128::from(Utilization::ONE.0);
     if nanos % one != 0 {
-        return Err(QuantityError::Precision);
+        return Err(QuantityError::TooPrecise);
     }
-    u64::try_from(nanos / one).map_err(|_| QuantityError::Range)
+    u64::try_from(nanos / one).map_err(|_| QuantityError::OutOfRange)
 }
 
 /// Returns a time as text for [`parse_time`], in the largest unit that gives a whole number.
 #[must_use]
-pub fn time_text(time: Nanos) -> String {
+pub fn format_time(time: Nanos) -> String {
     let fits = |(_, scale): &&(&str, u64)| time.is_multiple_of(*scale);
     let (unit, scale) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
     if time == 0 { "0ns".to_owned() } else { format!("{}{unit}", time / scale) }
@@ -75,8 +75,8 @@ pub fn time_text(time: Nanos) -> String {
 /// # Errors
 /// [`QuantityError`] if the text is not such a number.
 pub fn parse_fraction(text: &str) -> Result<Utilization, QuantityError> {
-    let billionths = billionths(text, QuantityError::Fraction)?;
-    u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::Range)
+    let billionths = billionths(text, QuantityError::NotFraction)?;
+    u64::try_from(billionths).map(Utilization).map_err(|_| QuantityError::OutOfRange)
 }
 
 /// Reads a decimal number as billionths.
@@ -87,7 +87,7 @@ fn billionths(text: &str, wrong: QuantityError) -> Result<u128, QuantityError> {
         return Err(wrong);
     }
     let number = format!("{whole}{part:0<MAX_DIGITS$}");
-    number.parse().map_err(|_| QuantityError::Range)
+    number.parse().map_err(|_| QuantityError::OutOfRange)
 }
 
 #[cfg(test)]
@@ -101,22 +101,22 @@ mod tests {
         assert_eq!(parse_time("1 s"), Ok(1_000_000_000));
         assert_eq!(parse_time("17ns"), Ok(17));
         assert_eq!(parse_time("0.5us"), Ok(500));
-        assert_eq!(parse_time("0.0001us"), Err(QuantityError::Precision));
+        assert_eq!(parse_time("0.0001us"), Err(QuantityError::TooPrecise));
         for wrong in ["", "3", "ms", "3 m", "-3ms", "+3ms", "3e2ms", "3.ms", ".5ms", "1.2.3ms", "3MS", "0x3ms", "٣ms"]
         {
-            assert_eq!(parse_time(wrong), Err(QuantityError::Time), "{wrong}");
+            assert_eq!(parse_time(wrong), Err(QuantityError::NotTime), "{wrong}");
         }
         assert_eq!(parse_time("18446744073709551615ns"), Ok(u64::MAX));
-        assert_eq!(parse_time("18446744073709551616ns"), Err(QuantityError::Range));
-        assert_eq!(parse_time(&format!("{}s", "9".repeat(60))), Err(QuantityError::Range));
+        assert_eq!(parse_time("18446744073709551616ns"), Err(QuantityError::OutOfRange));
+        assert_eq!(parse_time(&format!("{}s", "9".repeat(60))), Err(QuantityError::OutOfRange));
     }
 
     #[test]
     fn times_read_as_they_were_written() {
         for time in [0, 1, 999, 1_000, 2_500_000, 7_000_000, 3_600_000_000_000, u64::MAX] {
-            assert_eq!(parse_time(&time_text(time)), Ok(time));
+            assert_eq!(parse_time(&format_time(time)), Ok(time));
         }
-        assert_eq!(time_text(7_000_000), "7ms");
+        assert_eq!(format_time(7_000_000), "7ms");
     }
 
     #[test]
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(parse_fraction("2"), Ok(Utilization(2_000_000_000)));
         assert_eq!(parse_fraction("0.000000001"), Ok(Utilization(1)));
         for wrong in ["", ".", "1.", ".5", "-1", "1e3", "nan", "0.0000000001"] {
-            assert_eq!(parse_fraction(wrong), Err(QuantityError::Fraction), "{wrong}");
+            assert_eq!(parse_fraction(wrong), Err(QuantityError::NotFraction), "{wrong}");
         }
-        assert_eq!(parse_fraction("99999999999999999999"), Err(QuantityError::Range));
+        assert_eq!(parse_fraction("99999999999999999999"), Err(QuantityError::OutOfRange));
     }
 }

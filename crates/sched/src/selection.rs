@@ -8,11 +8,11 @@ use crate::lane_choice::PriorityModel;
 use crate::priority::Priority;
 
 /// The reason why a call cannot be made. The client raises INV_POLICY, and TRANSIENT 2 for
-/// [`Unreachable::NoEndpoint`].
+/// [`SelectionError::NoEndpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreachable {
+pub enum SelectionError {
     /// Reference and client both set the policy.
-    Conflict,
+    PolicyConflict,
     /// Bands are set for a reference without a priority model.
     BandsWithoutModel,
     /// The priority is in no band.
@@ -21,27 +21,27 @@ pub enum Unreachable {
     NoEndpoint,
 }
 
-impl fmt::Display for Unreachable {
+impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unreachable::Conflict => "reference and client both set the policy",
-            Unreachable::BandsWithoutModel => "priority bands for an object without a priority model",
-            Unreachable::OutsideBands => "the priority is in no band",
-            Unreachable::NoEndpoint => "no endpoint of the object serves the priority",
+            SelectionError::PolicyConflict => "reference and client both set the policy",
+            SelectionError::BandsWithoutModel => "priority bands for an object without a priority model",
+            SelectionError::OutsideBands => "the priority is in no band",
+            SelectionError::NoEndpoint => "no endpoint of the object serves the priority",
         })
     }
 }
 
-impl std::error::Error for Unreachable {}
+impl std::error::Error for SelectionError {}
 
 /// Returns the value of a policy with a list, which either the client or the reference may set. An
 /// empty list counts as unset.
 ///
 /// # Errors
-/// [`Unreachable::Conflict`] if both set the policy.
-pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], Unreachable> {
+/// [`SelectionError::PolicyConflict`] if both set the policy.
+pub fn reconcile_policy<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], SelectionError> {
     match (client.is_empty(), reference.is_empty()) {
-        (false, false) => Err(Unreachable::Conflict),
+        (false, false) => Err(SelectionError::PolicyConflict),
         (true, _) => Ok(reference),
         (false, true) => Ok(client),
     }
@@ -51,24 +51,24 @@ pub fn reconcile<'v, T>(client: &'v [T], reference: &'v [T]) -> Result<&'v [T], 
 /// the client's, or the object's under the server-declared model.
 ///
 /// # Errors
-/// [`Unreachable::BandsWithoutModel`] or [`Unreachable::OutsideBands`].
-pub fn band(
+/// [`SelectionError::BandsWithoutModel`] or [`SelectionError::OutsideBands`].
+pub fn select_band(
     model: Option<PriorityModel>,
     bands: Option<&PriorityBands>,
     priority: Priority,
-) -> Result<Option<PriorityBand>, Unreachable> {
+) -> Result<Option<PriorityBand>, SelectionError> {
     let Some(bands) = bands else { return Ok(None) };
     if model.is_none() {
-        return Err(Unreachable::BandsWithoutModel);
+        return Err(SelectionError::BandsWithoutModel);
     }
-    bands.band_of(priority).map(Some).ok_or(Unreachable::OutsideBands)
+    bands.band_of(priority).map(Some).ok_or(SelectionError::OutsideBands)
 }
 
-/// Returns true if an endpoint serves a call, by the rule of [`endpoints`]. `endpoint` is the
-/// endpoint's priority in the reference (-1: none). `equal` is true if no endpoint of the reference
-/// has a priority.
+/// Returns true if an endpoint serves a call, by the rule of [`select_endpoints`]. `endpoint` is
+/// the endpoint's priority in the reference (-1: none). `equal` is true if no endpoint of the
+/// reference has a priority.
 #[must_use]
-pub fn serves(
+pub fn endpoint_serves(
     model: Option<PriorityModel>,
     band: Option<PriorityBand>,
     priority: Priority,
@@ -92,17 +92,17 @@ pub fn serves(
 /// endpoints serve it.
 ///
 /// # Errors
-/// [`Unreachable::NoEndpoint`].
-pub fn endpoints(
+/// [`SelectionError::NoEndpoint`].
+pub fn select_endpoints(
     model: Option<PriorityModel>,
     band: Option<PriorityBand>,
     priority: Priority,
     endpoints: &[i16],
-) -> Result<Vec<usize>, Unreachable> {
+) -> Result<Vec<usize>, SelectionError> {
     let equal = endpoints.iter().all(|endpoint| *endpoint == -1);
-    let serves = |&index: &usize| serves(model, band, priority, endpoints[index], equal);
+    let serves = |&index: &usize| endpoint_serves(model, band, priority, endpoints[index], equal);
     let found: Vec<usize> = (0..endpoints.len()).filter(serves).collect();
-    if found.is_empty() { Err(Unreachable::NoEndpoint) } else { Ok(found) }
+    if found.is_empty() { Err(SelectionError::NoEndpoint) } else { Ok(found) }
 }
 
 #[cfg(test)]
@@ -117,44 +117,48 @@ mod tests {
     }
 
     #[test]
-    fn one_side_sets_a_policy() {
-        assert_eq!(reconcile::<u8>(&[], &[]), Ok(&[][..]));
-        assert_eq!(reconcile(&[1], &[]), Ok(&[1][..]));
-        assert_eq!(reconcile(&[], &[2]), Ok(&[2][..]));
-        assert_eq!(reconcile(&[1], &[1]), Err(Unreachable::Conflict));
+    fn policy_set_on_both_sides_is_a_conflict() {
+        assert_eq!(reconcile_policy::<u8>(&[], &[]), Ok(&[][..]));
+        assert_eq!(reconcile_policy(&[1], &[]), Ok(&[1][..]));
+        assert_eq!(reconcile_policy(&[], &[2]), Ok(&[2][..]));
+        assert_eq!(reconcile_policy(&[1], &[1]), Err(SelectionError::PolicyConflict));
     }
 
     #[test]
-    fn bands_need_a_model_and_the_priority_in_one() {
+    fn bands_need_a_model_and_must_contain_the_priority() {
         let bands = PriorityBands::new([(5, 15), (25, 35)]).unwrap();
-        assert_eq!(band(None, None, p(3)), Ok(None));
-        assert_eq!(band(None, Some(&bands), p(5)), Err(Unreachable::BandsWithoutModel));
-        assert_eq!(band(CLIENT, Some(&bands), p(20)), Err(Unreachable::OutsideBands));
-        assert_eq!(band(SERVER, Some(&bands), p(30)).unwrap().unwrap().high, p(35));
+        assert_eq!(select_band(None, None, p(3)), Ok(None));
+        assert_eq!(select_band(None, Some(&bands), p(5)), Err(SelectionError::BandsWithoutModel));
+        assert_eq!(select_band(CLIENT, Some(&bands), p(20)), Err(SelectionError::OutsideBands));
+        assert_eq!(select_band(SERVER, Some(&bands), p(30)).unwrap().unwrap().high, p(35));
     }
 
     #[test]
-    fn endpoints_are_those_of_the_priority() {
+    fn endpoints_are_selected_by_priority() {
         let lanes = [10, 20, 30];
-        assert_eq!(endpoints(None, None, p(7), &lanes), Ok(vec![0, 1, 2]));
-        assert_eq!(endpoints(SERVER, None, p(7), &[-1, -1]), Ok(vec![0, 1]));
-        assert_eq!(endpoints(CLIENT, None, p(20), &lanes), Ok(vec![1]));
-        assert_eq!(endpoints(CLIENT, None, p(21), &lanes), Err(Unreachable::NoEndpoint));
-        assert_eq!(endpoints(CLIENT, None, p(21), &[-1]), Ok(vec![0]));
-        assert_eq!(endpoints(CLIENT, None, p(21), &[-1, -1]), Ok(vec![0, 1]));
-        assert_eq!(endpoints(CLIENT, None, p(21), &[-1, 20]), Err(Unreachable::NoEndpoint));
+        assert_eq!(select_endpoints(None, None, p(7), &lanes), Ok(vec![0, 1, 2]));
+        assert_eq!(select_endpoints(SERVER, None, p(7), &[-1, -1]), Ok(vec![0, 1]));
+        assert_eq!(select_endpoints(CLIENT, None, p(20), &lanes), Ok(vec![1]));
+        assert_eq!(select_endpoints(CLIENT, None, p(21), &lanes), Err(SelectionError::NoEndpoint));
+        assert_eq!(select_endpoints(CLIENT, None, p(21), &[-1]), Ok(vec![0]));
+        assert_eq!(select_endpoints(CLIENT, None, p(21), &[-1, -1]), Ok(vec![0, 1]));
+        assert_eq!(select_endpoints(CLIENT, None, p(21), &[-1, 20]), Err(SelectionError::NoEndpoint));
         let band = PriorityBand::new(15, 30).unwrap();
-        assert_eq!(endpoints(CLIENT, Some(band), p(16), &lanes), Ok(vec![1, 2]));
-        assert_eq!(endpoints(CLIENT, None, p(0), &[]), Err(Unreachable::NoEndpoint));
+        assert_eq!(select_endpoints(CLIENT, Some(band), p(16), &lanes), Ok(vec![1, 2]));
+        assert_eq!(select_endpoints(CLIENT, None, p(0), &[]), Err(SelectionError::NoEndpoint));
     }
 
     #[test]
     fn every_reason_has_a_different_text() {
-        let texts: Vec<String> =
-            [Unreachable::Conflict, Unreachable::BandsWithoutModel, Unreachable::OutsideBands, Unreachable::NoEndpoint]
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+        let texts: Vec<String> = [
+            SelectionError::PolicyConflict,
+            SelectionError::BandsWithoutModel,
+            SelectionError::OutsideBands,
+            SelectionError::NoEndpoint,
+        ]
+        .iter()
+        .map(ToString::to_string)
+        .collect();
         for (index, text) in texts.iter().enumerate() {
             assert!(!text.is_empty() && !texts[..index].contains(text), "{text:?}");
         }

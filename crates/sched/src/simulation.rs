@@ -8,9 +8,9 @@ use crate::task::{Nanos, Timing};
 
 /// Scheduling rule of a simulated system: the order in which ready jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// Jobs run by [`System::levels`]. Jobs of one level run in the order in which they became
-    /// ready.
+pub enum SchedulingRule {
+    /// Jobs run by [`SimulatedSystem::levels`]. Jobs of one level run in the order in which they
+    /// became ready.
     FixedPriority,
     /// Jobs run by deadline. Jobs with equal deadlines run in the order of their tasks.
     EarliestDeadlineFirst,
@@ -28,7 +28,7 @@ pub enum CoreAssignment {
 
 /// Arrival pattern of one task's jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrivals {
+pub struct ArrivalPattern {
     /// The time of the first arrival.
     pub offset: Nanos,
     /// Seed of the random delays of sporadic arrivals and of the release jitter. `None`: periodic
@@ -38,52 +38,52 @@ pub struct Arrivals {
     pub max_delay: Nanos,
 }
 
-impl Arrivals {
+impl ArrivalPattern {
     /// Arrivals of one job in each period, the first at 0.
     pub const PERIODIC: Self = Self { offset: 0, seed: None, max_delay: 0 };
 }
 
 /// A system of tasks and cores to simulate.
 #[derive(Clone, Debug)]
-pub struct System {
+pub struct SimulatedSystem {
     /// The tasks.
     pub tasks: Vec<Timing>,
     /// The priority level of each task; 0 is the most urgent. A task beyond the list has its own
     /// index as its level.
     pub levels: Vec<u32>,
     /// The arrivals of each task. A task beyond the list is periodic from time 0.
-    pub arrivals: Vec<Arrivals>,
+    pub arrivals: Vec<ArrivalPattern>,
     /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
     /// The scheduling rule.
-    pub rule: Rule,
+    pub rule: SchedulingRule,
     /// Execution time that the simulator adds to each job as overhead.
     pub overhead: Nanos,
     /// A core that stops, and the time at which it stops. Jobs bound to the core wait from then on.
     pub lost_core: Option<(usize, Nanos)>,
 }
 
-impl System {
+impl SimulatedSystem {
     /// Creates a system of tasks on cores under a rule. All tasks are periodic from 0, without
     /// overhead.
     #[must_use]
-    pub fn new(tasks: Vec<Timing>, cores: CoreAssignment, rule: Rule) -> Self {
+    pub fn new(tasks: Vec<Timing>, cores: CoreAssignment, rule: SchedulingRule) -> Self {
         Self { tasks, levels: Vec::new(), arrivals: Vec::new(), cores, rule, overhead: 0, lost_core: None }
     }
 }
 
 /// Observations of one task during a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
+pub struct TaskObservations {
     /// Number of jobs that completed.
-    pub done: u64,
+    pub completed: u64,
     /// Number of jobs that completed after their deadline, and of open jobs whose deadline passed
     /// before the end of the simulation.
     pub missed: u64,
     /// Longest observed time from an arrival to a completion.
-    pub worst: Nanos,
+    pub worst_response: Nanos,
     /// Number of times that another job preempted a job of this task.
-    pub preempted: u64,
+    pub preemptions: u64,
 }
 
 /// An interval in which a core ran one job without interruption.
@@ -103,11 +103,11 @@ pub struct ExecutionInterval {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimulationOutcome {
     /// The observations of each task.
-    pub tasks: Vec<Observed>,
+    pub tasks: Vec<TaskObservations>,
     /// The first [`MAX_EXECUTION_INTERVALS`] execution intervals, in the order of their ends.
     pub execution_intervals: Vec<ExecutionInterval>,
-    /// True if the simulation ended early, at [`MAX_EVENTS`] or [`MAX_OPEN`].
-    pub is_cut: bool,
+    /// True if the simulation ended early, at [`MAX_EVENTS`] or [`MAX_OPEN_JOBS`].
+    pub is_truncated: bool,
 }
 
 impl SimulationOutcome {
@@ -121,7 +121,7 @@ impl SimulationOutcome {
 /// Number of events at which a simulation ends.
 pub const MAX_EVENTS: u32 = 10_000_000;
 /// Number of open jobs beyond which a simulation ends.
-pub const MAX_OPEN: usize = 100_000;
+pub const MAX_OPEN_JOBS: usize = 100_000;
 /// Maximum number of execution intervals that an outcome keeps.
 pub const MAX_EXECUTION_INTERVALS: usize = 100_000;
 
@@ -136,12 +136,12 @@ struct Job {
 
 /// Simulates a system from 0 to `until`.
 #[must_use]
-pub fn simulate(system: &System, until: Nanos) -> SimulationOutcome {
+pub fn simulate(system: &SimulatedSystem, until: Nanos) -> SimulationOutcome {
     SimulationRun::new(system, until).finished()
 }
 
 struct SimulationRun<'a> {
-    system: &'a System,
+    system: &'a SimulatedSystem,
     until: Nanos,
     now: Nanos,
     /// The next arrival of each task.
@@ -157,7 +157,7 @@ struct SimulationRun<'a> {
 }
 
 impl<'a> SimulationRun<'a> {
-    fn new(system: &'a System, until: Nanos) -> Self {
+    fn new(system: &'a SimulatedSystem, until: Nanos) -> Self {
         let tasks = system.tasks.len();
         let cores = match &system.cores {
             CoreAssignment::Partitioned(cores) => cores.iter().max().map_or(0, |last| last + 1),
@@ -172,7 +172,10 @@ impl<'a> SimulationRun<'a> {
             random: Vec::with_capacity(tasks),
             open: Vec::new(),
             running: vec![None; cores],
-            outcome: SimulationOutcome { tasks: vec![Observed::default(); tasks], ..SimulationOutcome::default() },
+            outcome: SimulationOutcome {
+                tasks: vec![TaskObservations::default(); tasks],
+                ..SimulationOutcome::default()
+            },
         };
         for task in 0..tasks {
             run.next.push(run.arrivals(task).offset);
@@ -181,14 +184,14 @@ impl<'a> SimulationRun<'a> {
         run
     }
 
-    fn arrivals(&self, task: usize) -> Arrivals {
-        self.system.arrivals.get(task).copied().unwrap_or(Arrivals::PERIODIC)
+    fn arrivals(&self, task: usize) -> ArrivalPattern {
+        self.system.arrivals.get(task).copied().unwrap_or(ArrivalPattern::PERIODIC)
     }
 
     fn finished(mut self) -> SimulationOutcome {
         for _ in 0..MAX_EVENTS {
             self.arrive();
-            if self.open.len() > MAX_OPEN {
+            if self.open.len() > MAX_OPEN_JOBS {
                 break;
             }
             self.choose();
@@ -198,7 +201,7 @@ impl<'a> SimulationRun<'a> {
             };
             self.advance(event);
         }
-        self.outcome.is_cut = true;
+        self.outcome.is_truncated = true;
         self.finish(self.now);
         self.outcome
     }
@@ -254,10 +257,10 @@ impl<'a> SimulationRun<'a> {
         let level = |task: usize| self.system.levels.get(task).copied().unwrap_or(own(task));
         // The sort is stable, so the jobs of one task stay in the order of their arrival.
         match self.system.rule {
-            Rule::FixedPriority => {
+            SchedulingRule::FixedPriority => {
                 order.sort_by_key(|&place| (level(self.open[place].task), self.open[place].ready_at))
             }
-            Rule::EarliestDeadlineFirst => {
+            SchedulingRule::EarliestDeadlineFirst => {
                 order.sort_by_key(|&place| (self.open[place].deadline, self.open[place].task));
             }
         }
@@ -277,7 +280,7 @@ impl<'a> SimulationRun<'a> {
                 (before, after) => {
                     if let Some((before, since)) = before {
                         self.record(core, self.open[before].task, since);
-                        self.outcome.tasks[self.open[before].task].preempted += 1;
+                        self.outcome.tasks[self.open[before].task].preemptions += 1;
                     }
                     self.running[core] = after.map(|place| (place, self.now));
                 }
@@ -357,8 +360,8 @@ impl<'a> SimulationRun<'a> {
         for place in done {
             let job = self.open.remove(place);
             let observed = &mut self.outcome.tasks[job.task];
-            observed.done += 1;
-            observed.worst = observed.worst.max(self.now - job.arrived_at);
+            observed.completed += 1;
+            observed.worst_response = observed.worst_response.max(self.now - job.arrived_at);
             observed.missed += u64::from(self.now > job.deadline);
             for running in self.running.iter_mut().flatten() {
                 running.0 -= usize::from(running.0 > place);
@@ -387,28 +390,36 @@ impl<'a> SimulationRun<'a> {
 mod tests {
     use super::*;
 
-    fn system(tasks: &[(Nanos, Nanos)], cores: CoreAssignment, rule: Rule) -> System {
-        System::new(tasks.iter().map(|&(execution, period)| Timing::new(execution, period)).collect(), cores, rule)
+    fn system(tasks: &[(Nanos, Nanos)], cores: CoreAssignment, rule: SchedulingRule) -> SimulatedSystem {
+        SimulatedSystem::new(
+            tasks.iter().map(|&(execution, period)| Timing::new(execution, period)).collect(),
+            cores,
+            rule,
+        )
     }
 
     #[test]
     fn a_published_set_shows_its_worst_response_times() {
         let outcome = simulate(
-            &system(&[(3, 7), (3, 12), (5, 20)], CoreAssignment::Partitioned(vec![0; 3]), Rule::FixedPriority),
+            &system(
+                &[(3, 7), (3, 12), (5, 20)],
+                CoreAssignment::Partitioned(vec![0; 3]),
+                SchedulingRule::FixedPriority,
+            ),
             421,
         );
-        assert_eq!(outcome.tasks.iter().map(|task| task.worst).collect::<Vec<_>>(), [3, 6, 20]);
+        assert_eq!(outcome.tasks.iter().map(|task| task.worst_response).collect::<Vec<_>>(), [3, 6, 20]);
         assert!(!outcome.has_misses());
-        assert_eq!(outcome.tasks[0].done, 60);
-        assert!(outcome.tasks[2].preempted > 0);
+        assert_eq!(outcome.tasks[0].completed, 60);
+        assert!(outcome.tasks[2].preemptions > 0);
     }
 
     #[test]
-    fn a_backlog_beyond_its_bound_ends_the_simulation_at_that_instant() {
-        let mut tried = system(&[(10, 1)], CoreAssignment::Partitioned(vec![0; 10_000]), Rule::FixedPriority);
+    fn backlog_beyond_its_bound_ends_the_simulation() {
+        let mut tried = system(&[(10, 1)], CoreAssignment::Partitioned(vec![0; 10_000]), SchedulingRule::FixedPriority);
         tried.tasks = vec![Timing::new(10, 1).with_deadline(1_000); 10_000];
         let outcome = simulate(&tried, 10_000);
-        assert!(outcome.is_cut);
+        assert!(outcome.is_truncated);
         assert!(!outcome.has_misses(), "no deadline was reached");
         assert!(
             outcome.execution_intervals.iter().all(|interval| interval.until <= 20),
@@ -419,34 +430,36 @@ mod tests {
 
     #[test]
     fn one_core_never_runs_two_jobs_at_once() {
-        let outcome = simulate(&system(&[(2, 5), (4, 9)], CoreAssignment::Global(1), Rule::EarliestDeadlineFirst), 200);
+        let outcome =
+            simulate(&system(&[(2, 5), (4, 9)], CoreAssignment::Global(1), SchedulingRule::EarliestDeadlineFirst), 200);
         let mut last = 0;
         for interval in &outcome.execution_intervals {
             assert!(interval.from >= last && interval.until > interval.from, "{interval:?}");
             last = interval.until;
         }
         let busy: Nanos = outcome.execution_intervals.iter().map(|interval| interval.until - interval.from).sum();
-        let asked: Nanos = outcome.tasks[0].done * 2 + outcome.tasks[1].done * 4;
+        let asked: Nanos = outcome.tasks[0].completed * 2 + outcome.tasks[1].completed * 4;
         assert!(busy >= asked && busy <= 200, "{busy} of {asked}");
     }
 
     #[test]
     fn a_heavy_task_misses_under_global_priorities_and_not_on_a_core_of_its_own() {
         let tasks = [(2, 10), (2, 10), (11, 11)];
-        assert!(simulate(&system(&tasks, CoreAssignment::Global(2), Rule::FixedPriority), 110).has_misses());
+        assert!(simulate(&system(&tasks, CoreAssignment::Global(2), SchedulingRule::FixedPriority), 110).has_misses());
         let apart = CoreAssignment::Partitioned(vec![0, 0, 1]);
-        assert!(!simulate(&system(&tasks, apart, Rule::FixedPriority), 110).has_misses());
+        assert!(!simulate(&system(&tasks, apart, SchedulingRule::FixedPriority), 110).has_misses());
     }
 
     #[test]
     fn overheads_offsets_and_lost_cores() {
-        let mut tried = system(&[(4, 10), (6, 10)], CoreAssignment::Partitioned(vec![0, 0]), Rule::FixedPriority);
+        let mut tried =
+            system(&[(4, 10), (6, 10)], CoreAssignment::Partitioned(vec![0, 0]), SchedulingRule::FixedPriority);
         assert!(!simulate(&tried, 101).has_misses());
         tried.overhead = 1;
         assert!(simulate(&tried, 101).has_misses());
         tried.overhead = 0;
-        tried.arrivals = vec![Arrivals { offset: 5, ..Arrivals::PERIODIC }];
-        assert_eq!(simulate(&tried, 5).tasks[0].done, 0);
+        tried.arrivals = vec![ArrivalPattern { offset: 5, ..ArrivalPattern::PERIODIC }];
+        assert_eq!(simulate(&tried, 5).tasks[0].completed, 0);
         tried.lost_core = Some((0, 50));
         let outcome = simulate(&tried, 101);
         assert!(outcome.has_misses());
@@ -454,10 +467,10 @@ mod tests {
     }
 
     #[test]
-    fn a_global_job_runs_on_one_core_at_a_time_and_a_lost_core_costs_its_share() {
-        let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), Rule::EarliestDeadlineFirst);
+    fn global_job_runs_on_one_core_at_a_time_and_survives_a_lost_core() {
+        let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), SchedulingRule::EarliestDeadlineFirst);
         // Two jobs of one task are open at the same time, and only one of them runs.
-        assert_eq!(simulate(&tried, 19).tasks[0].done, 2);
+        assert_eq!(simulate(&tried, 19).tasks[0].completed, 2);
         tried.tasks = vec![Timing::new(4, 10); 4];
         assert!(!simulate(&tried, 101).has_misses());
         tried.lost_core = Some((1, 50));
@@ -468,43 +481,44 @@ mod tests {
 
     #[test]
     fn jobs_of_one_level_run_in_the_order_of_release() {
-        let mut tried = system(&[(3, 10), (3, 10)], CoreAssignment::Partitioned(vec![0, 0]), Rule::FixedPriority);
-        tried.arrivals = vec![Arrivals { offset: 1, ..Arrivals::PERIODIC }];
-        assert_eq!(simulate(&tried, 9).tasks[1].worst, 6, "the first task preempts");
+        let mut tried =
+            system(&[(3, 10), (3, 10)], CoreAssignment::Partitioned(vec![0, 0]), SchedulingRule::FixedPriority);
+        tried.arrivals = vec![ArrivalPattern { offset: 1, ..ArrivalPattern::PERIODIC }];
+        assert_eq!(simulate(&tried, 9).tasks[1].worst_response, 6, "the first task preempts");
         tried.levels = vec![0, 0];
-        assert_eq!(simulate(&tried, 9).tasks[1].worst, 3, "it waits");
+        assert_eq!(simulate(&tried, 9).tasks[1].worst_response, 3, "the second task waits");
     }
 
     #[test]
     fn jitter_delays_jobs_up_to_its_bound() {
-        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), SchedulingRule::FixedPriority);
         tried.tasks[0].jitter = 4;
-        assert_eq!(simulate(&tried, 1_000).tasks[0].worst, 1, "without a seed there is none");
-        tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
-        assert_eq!(simulate(&tried, 1_000).tasks[0].worst, 5);
+        assert_eq!(simulate(&tried, 1_000).tasks[0].worst_response, 1, "without a seed there is no jitter");
+        tried.arrivals = vec![ArrivalPattern { seed: Some(1), ..ArrivalPattern::PERIODIC }];
+        assert_eq!(simulate(&tried, 1_000).tasks[0].worst_response, 5);
     }
 
     #[test]
     fn jobs_that_become_ready_keep_their_shortest_distance() {
-        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), SchedulingRule::FixedPriority);
         tried.tasks[0] = tried.tasks[0].with_jitter(9);
-        tried.arrivals = vec![Arrivals { seed: Some(1), ..Arrivals::PERIODIC }];
-        let nearest = |tried: &System| {
+        tried.arrivals = vec![ArrivalPattern { seed: Some(1), ..ArrivalPattern::PERIODIC }];
+        let nearest = |tried: &SimulatedSystem| {
             let outcome = simulate(tried, 10_000);
             outcome.execution_intervals.windows(2).map(|pair| pair[1].from - pair[0].from).min()
         };
         assert_eq!(nearest(&tried), Some(1));
         tried.tasks[0] = tried.tasks[0].with_min_distance(5);
         assert_eq!(nearest(&tried), Some(5));
-        assert_eq!(simulate(&tried, 10_000).tasks[0].worst, 10, "the distance adds nothing to the jitter");
+        assert_eq!(simulate(&tried, 10_000).tasks[0].worst_response, 10, "the distance adds nothing to the jitter");
     }
 
     #[test]
     fn sporadic_arrivals_keep_the_period_and_repeat_with_the_seed() {
-        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), Rule::FixedPriority);
-        tried.arrivals = vec![Arrivals { offset: 0, seed: Some(42), max_delay: 7 }];
+        let mut tried = system(&[(1, 10)], CoreAssignment::Partitioned(vec![0]), SchedulingRule::FixedPriority);
+        tried.arrivals = vec![ArrivalPattern { offset: 0, seed: Some(42), max_delay: 7 }];
         let outcome = simulate(&tried, 10_000);
-        assert!((590..1000).contains(&outcome.tasks[0].done), "{}", outcome.tasks[0].done);
+        assert!((590..1000).contains(&outcome.tasks[0].completed), "{}", outcome.tasks[0].completed);
         assert_eq!(outcome, simulate(&tried, 10_000));
     }
 }

@@ -6,9 +6,9 @@
 use corelane_sched::allocation::baseline;
 use corelane_sched::allocation::{self, AllocationStep, Core, Discipline, Machine, Overheads, TaskSet, admit};
 use corelane_sched::analysis::server::{self, Server, ServerKind};
-use corelane_sched::analysis::{Steps, bounds, demand, priorities, response_time};
+use corelane_sched::analysis::{StepBudget, bounds, demand, priorities, response_time};
 use corelane_sched::random::Random;
-use corelane_sched::simulation::{Arrivals, CoreAssignment, Rule, System, simulate};
+use corelane_sched::simulation::{ArrivalPattern, CoreAssignment, SchedulingRule, SimulatedSystem, simulate};
 use corelane_sched::task::{CoreId, Task, TaskId, Timing, Utilization};
 
 const MS: u64 = 1_000_000;
@@ -40,17 +40,18 @@ fn small_set(random: &mut Random, most: u64) -> Vec<Timing> {
     (0..count).map(|_| one()).collect()
 }
 
-fn on_one_core(tasks: &[Timing], rule: Rule) -> System {
-    System::new(tasks.to_vec(), CoreAssignment::Partitioned(vec![0; tasks.len()]), rule)
+fn on_one_core(tasks: &[Timing], rule: SchedulingRule) -> SimulatedSystem {
+    SimulatedSystem::new(tasks.to_vec(), CoreAssignment::Partitioned(vec![0; tasks.len()]), rule)
 }
 
 #[test]
-fn response_times_are_those_that_the_critical_instant_shows() {
+fn response_times_equal_simulation_from_the_critical_instant() {
     let mut seen = [0; 2];
     each_seed(3_000, |random, seed| {
         let set = small_set(random, 5);
-        let tasks: Vec<Timing> = priorities::deadline_monotonic(&set).into_iter().map(|place| set[place]).collect();
-        let outcome = simulate(&on_one_core(&tasks, Rule::FixedPriority), 241);
+        let tasks: Vec<Timing> =
+            priorities::deadline_monotonic_order(&set).into_iter().map(|place| set[place]).collect();
+        let outcome = simulate(&on_one_core(&tasks, SchedulingRule::FixedPriority), 241);
         let found = response_time::response_times(&tasks);
         for (place, (observed, response)) in outcome.tasks.iter().zip(&found).enumerate() {
             let meets = response.is_some_and(|response| response.meets(&tasks[place]));
@@ -62,8 +63,8 @@ fn response_times_are_those_that_the_critical_instant_shows() {
             // All tasks before the first task without a bound have completed their jobs at time
             // 240.
             if meets {
-                let response = response.expect("it meets its deadline").from_arrival;
-                assert_eq!(response, observed.worst, "seed {seed}, task {place} of {tasks:?}");
+                let response = response.expect("the task meets its deadline").from_arrival;
+                assert_eq!(response, observed.worst_response, "seed {seed}, task {place} of {tasks:?}");
             }
             seen[usize::from(meets)] += 1;
         }
@@ -76,8 +77,8 @@ fn the_demand_test_agrees_with_the_simulator() {
     let mut seen = [0; 2];
     each_seed(3_000, |random, seed| {
         let tasks = small_set(random, 5);
-        let outcome = simulate(&on_one_core(&tasks, Rule::EarliestDeadlineFirst), 241);
-        let fits = demand::schedulable(&tasks);
+        let outcome = simulate(&on_one_core(&tasks, SchedulingRule::EarliestDeadlineFirst), 241);
+        let fits = demand::is_schedulable(&tasks);
         assert_eq!(fits, !outcome.has_misses(), "seed {seed}: {tasks:?}");
         seen[usize::from(fits)] += 1;
     });
@@ -85,13 +86,13 @@ fn the_demand_test_agrees_with_the_simulator() {
 }
 
 #[test]
-fn sufficient_tests_accept_nothing_that_the_exact_one_refuses() {
+fn sets_accepted_by_sufficient_tests_pass_the_exact_test() {
     each_seed(3_000, |random, seed| {
         let mut set = small_set(random, 6);
         if random.within(0, 1) == 0 {
             set.iter_mut().for_each(|task| task.deadline = task.period);
         }
-        let tasks: Vec<Timing> = priorities::rate_monotonic(&set).into_iter().map(|place| set[place]).collect();
+        let tasks: Vec<Timing> = priorities::rate_monotonic_order(&set).into_iter().map(|place| set[place]).collect();
         let exact = response_time::all_meet_deadlines(&tasks);
         assert!(!bounds::passes_liu_layland(&tasks) || bounds::passes_hyperbolic(&tasks), "seed {seed}: {tasks:?}");
         assert!(!bounds::passes_hyperbolic(&tasks) || exact, "seed {seed}: {tasks:?}");
@@ -113,9 +114,9 @@ fn periodic_tasks_within_their_bound_are_schedulable_beside_a_server() {
         let shortest = if kind == ServerKind::Deferrable { period + server.budget } else { period };
         let count = random.within(1, 4);
         let periods: Vec<u64> = (0..count).map(|_| random.within(shortest, 4 * shortest)).collect();
-        let share = server.as_timing().utilization();
-        let mut left = server::periodic_load_beside(kind, share, count as u32).0;
-        let mut tasks: Vec<Timing> = vec![server.as_timing()];
+        let share = server.as_periodic_task().utilization();
+        let mut left = server::max_periodic_utilization(kind, share, count as u32).0;
+        let mut tasks: Vec<Timing> = vec![server.as_periodic_task()];
         for (place, &period) in periods.iter().enumerate() {
             let part = if place + 1 == periods.len() { left } else { random.within(0, left) };
             left -= part;
@@ -139,7 +140,7 @@ fn audsley_finds_an_order_whenever_one_exists() {
         let exists = permutations(set.len()).into_iter().any(|order| {
             response_time::all_meet_deadlines(&order.into_iter().map(|place| set[place]).collect::<Vec<_>>())
         });
-        let found = priorities::audsley(&set);
+        let found = priorities::audsley_order(&set);
         assert_eq!(found.is_some(), exists, "seed {seed}: {set:?}");
         if let Some(order) = found {
             let tasks: Vec<Timing> = order.into_iter().map(|place| set[place]).collect();
@@ -174,7 +175,7 @@ fn place(machine: &Machine, core: CoreId) -> usize {
 
 /// Returns the admitted tasks as a system for the simulator, with random offsets, sporadic arrivals
 /// and jitter. Each job takes the machine's overhead in addition to its own execution time.
-fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
+fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     let promises = allocation::task_placements(set, machine);
     let timing = |id: TaskId| set.iter().find(|(task, _)| task.id == id).expect("a task of the set").0.timing;
     let overheads = &machine.overheads;
@@ -186,21 +187,21 @@ fn as_system(set: &TaskSet, machine: &Machine, random: &mut Random) -> System {
             timing.with_jitter(timing.jitter + overheads.release_jitter).with_min_distance(distance)
         })
         .collect();
-    let arrivals = |timing: &Timing| Arrivals {
+    let arrivals = |timing: &Timing| ArrivalPattern {
         offset: random.within(0, timing.period),
         seed: Some(random.next_u64()),
         max_delay: timing.period / 4 * random.within(0, 1),
     };
     let rule = match machine.discipline {
-        Discipline::EarliestDeadlineFirst => Rule::EarliestDeadlineFirst,
-        Discipline::FixedPriority | Discipline::LiuLayland => Rule::FixedPriority,
+        Discipline::EarliestDeadlineFirst => SchedulingRule::EarliestDeadlineFirst,
+        Discipline::FixedPriority | Discipline::LiuLayland => SchedulingRule::FixedPriority,
     };
     let cores = promises.iter().map(|promise| place(machine, promise.core)).collect();
-    System {
+    SimulatedSystem {
         arrivals: tasks.iter().map(arrivals).collect(),
         levels: promises.iter().map(|promise| promise.level).collect(),
         overhead: overheads.context_switch * 2 + overheads.hand_off,
-        ..System::new(tasks, CoreAssignment::Partitioned(cores), rule)
+        ..SimulatedSystem::new(tasks, CoreAssignment::Partitioned(cores), rule)
     }
 }
 
@@ -244,7 +245,7 @@ fn admitted_tasks_never_miss() {
     each_seed(100, |random, seed| {
         for discipline in DISCIPLINES {
             let machine = random_machine(random, discipline);
-            let mut set = TaskSet::on(&machine);
+            let mut set = TaskSet::for_machine(&machine);
             for id in 0..random.within(4, 16) {
                 let task = random_task(random, id, discipline);
                 match admit(&set, &machine, &task) {
@@ -254,8 +255,9 @@ fn admitted_tasks_never_miss() {
                         set.apply(&plan);
                         assert!(allocation::is_schedulable(&set, &machine), "seed {seed}: {plan:?}");
                         let promises = allocation::task_placements(&set, &machine);
-                        assert!(promises.iter().all(|promise| promise.is_kept), "seed {seed}: {promises:?}");
-                        let own = promises.iter().find(|promise| promise.task == task.id).expect("it was admitted");
+                        assert!(promises.iter().all(|promise| promise.is_schedulable), "seed {seed}: {promises:?}");
+                        let own =
+                            promises.iter().find(|promise| promise.task == task.id).expect("the task was admitted");
                         assert_eq!((own.core, own.response), (plan.core, response), "seed {seed}");
                     }
                     Err(rejection) => assert_eq!(rejection.task, task.id),
@@ -264,9 +266,12 @@ fn admitted_tasks_never_miss() {
             let system = as_system(&set, &machine, random);
             shared += usize::from(system.levels.len() > machine.max_levels as usize * machine.cores.len());
             let outcome = simulate(&system, 2_000 * MS);
-            assert!(!outcome.has_misses() && !outcome.is_cut, "seed {seed}, {discipline:?}: {set:?}");
+            assert!(!outcome.has_misses() && !outcome.is_truncated, "seed {seed}, {discipline:?}: {set:?}");
             for (observed, promise) in outcome.tasks.iter().zip(allocation::task_placements(&set, &machine)) {
-                assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
+                assert!(
+                    promise.response.is_none_or(|response| observed.worst_response <= response),
+                    "seed {seed}: {promise:?}"
+                );
             }
         }
     });
@@ -279,7 +284,7 @@ fn admitted_tasks_never_miss() {
 }
 
 /// Adds the interference of each core to a system, above all tasks.
-fn with_interference(mut system: System, machine: &Machine, random: &mut Random) -> System {
+fn with_interference(mut system: SimulatedSystem, machine: &Machine, random: &mut Random) -> SimulatedSystem {
     system.levels.iter_mut().for_each(|level| *level += 1);
     let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
     for (place, core) in machine.cores.iter().enumerate() {
@@ -287,7 +292,7 @@ fn with_interference(mut system: System, machine: &Machine, random: &mut Random)
             // The simulator adds the overhead to every job, and the analysis only to jobs of tasks.
             system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
             system.levels.push(0);
-            system.arrivals.push(Arrivals { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
+            system.arrivals.push(ArrivalPattern { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
             cores.push(place);
         }
     }
@@ -311,7 +316,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
                     core.interference.push(timing.with_jitter(jitter));
                 }
             }
-            let mut set = TaskSet::on(&machine);
+            let mut set = TaskSet::for_machine(&machine);
             for id in 0..random.within(4, 12) {
                 let mut task = random_task(random, id, discipline);
                 if has_jitter && random.within(0, 1) == 0 {
@@ -331,7 +336,10 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
             let outcome = simulate(&system, 2_000 * MS);
             for (observed, promise) in outcome.tasks.iter().zip(allocation::task_placements(&set, &machine)) {
                 assert_eq!(observed.missed, 0, "seed {seed}, {discipline:?}: {promise:?} of {set:?} on {machine:?}");
-                assert!(promise.response.is_none_or(|response| observed.worst <= response), "seed {seed}: {promise:?}");
+                assert!(
+                    promise.response.is_none_or(|response| observed.worst_response <= response),
+                    "seed {seed}: {promise:?}"
+                );
             }
         }
     });
@@ -371,14 +379,14 @@ fn rejected_tasks_miss_from_the_critical_instant() {
     let mut rejected = [0; 2];
     each_seed(300, |random, seed| {
         for (index, (discipline, rule)) in [
-            (Discipline::FixedPriority, Rule::FixedPriority),
-            (Discipline::EarliestDeadlineFirst, Rule::EarliestDeadlineFirst),
+            (Discipline::FixedPriority, SchedulingRule::FixedPriority),
+            (Discipline::EarliestDeadlineFirst, SchedulingRule::EarliestDeadlineFirst),
         ]
         .into_iter()
         .enumerate()
         {
             let machine = machine(1, discipline);
-            let mut set = TaskSet::on(&machine);
+            let mut set = TaskSet::for_machine(&machine);
             for (id, timing) in (0..).zip(small_set(random, 7)) {
                 // Times of this test are in units of 100 us, and the shortest period is 400 us.
                 let scaled = Timing::new(timing.execution * 100_000, timing.period * 100_000);
@@ -415,7 +423,7 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
                 response_time::meets_deadline(&set[place], &others.map(|other| set[other]).collect::<Vec<_>>())
             })
         };
-        let found = priorities::shared_levels(&[], &set, &mut Steps::default());
+        let found = priorities::shared_levels(&[], &set, &mut StepBudget::default());
         let count = |levels: &[u32]| levels.iter().max().map_or(0, |last| last + 1);
         // Tries every assignment of up to four levels.
         let all = (0..1_u32 << (2 * set.len()))
@@ -425,13 +433,13 @@ fn shared_levels_are_the_fewest_and_hold_in_the_simulator() {
         let Some(levels) = found else { return };
         assert!(holds(&levels), "seed {seed}: {set:?}, {levels:?}");
         seen[count(&levels) as usize] += 1;
-        let arrivals = |timing: &Timing| Arrivals {
+        let arrivals = |timing: &Timing| ArrivalPattern {
             offset: random.within(0, timing.period),
             seed: Some(random.next_u64()),
             max_delay: random.within(0, 3),
         };
         let arrivals = set.iter().map(arrivals).collect();
-        let system = System { levels, arrivals, ..on_one_core(&set, Rule::FixedPriority) };
+        let system = SimulatedSystem { levels, arrivals, ..on_one_core(&set, SchedulingRule::FixedPriority) };
         assert!(!simulate(&system, 5_000).has_misses(), "seed {seed}: {system:?}");
     });
     assert!(!all_seeds_run() || (seen[1] > 0 && seen[2] > 0 && seen[3] > 0), "{seen:?}");
@@ -447,9 +455,9 @@ fn deadline_monotonic_order_is_optimal_with_jitter_and_one_blocking_time() {
             task.jitter = random.within(0, task.deadline - task.execution);
             task.blocking = blocking;
         }
-        let order = priorities::deadline_monotonic(&set);
+        let order = priorities::deadline_monotonic_order(&set);
         let holds = response_time::all_meet_deadlines(&order.iter().map(|&place| set[place]).collect::<Vec<_>>());
-        assert_eq!(holds, priorities::audsley(&set).is_some(), "seed {seed}: {set:?}");
+        assert_eq!(holds, priorities::audsley_order(&set).is_some(), "seed {seed}: {set:?}");
         seen[usize::from(holds)] += 1;
     });
     assert!(!all_seeds_run() || seen.iter().all(|count| *count > 50), "{seen:?}");
@@ -466,24 +474,27 @@ fn global_sets_that_a_baseline_accepts_never_miss() {
         }
         set.sort_by_key(|task| task.period);
         let verdicts = [
-            (baseline::global_edf_by_density(&set, cores), Rule::EarliestDeadlineFirst),
-            (baseline::global_edf_by_interference(&set, cores), Rule::EarliestDeadlineFirst),
-            (baseline::global_rate_monotonic(&set, cores), Rule::FixedPriority),
+            (baseline::passes_global_edf_density(&set, cores), SchedulingRule::EarliestDeadlineFirst),
+            (baseline::passes_global_edf_interference(&set, cores), SchedulingRule::EarliestDeadlineFirst),
+            (baseline::passes_global_rate_monotonic(&set, cores), SchedulingRule::FixedPriority),
         ];
         for (index, (is_accepted, rule)) in verdicts.into_iter().enumerate() {
             if !is_accepted {
                 continue;
             }
             accepted[index] += 1;
-            let arrivals = set.iter().map(|task| Arrivals {
+            let arrivals = set.iter().map(|task| ArrivalPattern {
                 offset: random.within(0, task.period),
                 seed: Some(random.next_u64()),
                 max_delay: random.within(0, 4),
             });
             let arrivals = arrivals.collect();
-            let system = System { arrivals, ..System::new(set.clone(), CoreAssignment::Global(cores as usize), rule) };
+            let system = SimulatedSystem {
+                arrivals,
+                ..SimulatedSystem::new(set.clone(), CoreAssignment::Global(cores as usize), rule)
+            };
             assert!(!simulate(&system, 1_000).has_misses(), "seed {seed}, {cores} cores: {system:?}");
-            let together = System { arrivals: Vec::new(), ..system };
+            let together = SimulatedSystem { arrivals: Vec::new(), ..system };
             assert!(!simulate(&together, 1_000).has_misses(), "seed {seed}, {cores} cores: {together:?}");
         }
     });
@@ -497,7 +508,7 @@ fn the_search_accepts_whatever_some_placement_allows() {
         let discipline = DISCIPLINES[random.index(3)];
         let mut machine = machine(2, discipline);
         machine.max_steps = u32::MAX;
-        let mut set = TaskSet::on(&machine);
+        let mut set = TaskSet::for_machine(&machine);
         let mut all: Vec<Timing> = Vec::new();
         for id in 0..7 {
             let period = random.within(5, 40);
@@ -512,7 +523,7 @@ fn the_search_accepts_whatever_some_placement_allows() {
                     match discipline {
                         Discipline::FixedPriority => response_time::all_meet_deadlines(&timings),
                         Discipline::LiuLayland => bounds::passes_liu_layland(&timings),
-                        Discipline::EarliestDeadlineFirst => demand::schedulable(&timings),
+                        Discipline::EarliestDeadlineFirst => demand::is_schedulable(&timings),
                     }
                 })
             });

@@ -26,25 +26,25 @@ static LIMITS: Limits = Limits::DEFAULT;
 
 /// A request that waits for its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CapturedRequest {
     /// The name of the operation; empty for a LocateRequest.
     pub operation: String,
     /// Time at which the request was captured, in nanoseconds since 1970.
-    pub at: u64,
+    pub time_ns: u64,
 }
 
 /// Content of a GIOP message.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Content<'m> {
+pub enum MessageContent<'m> {
     /// A Request.
     Request(Request<'m>),
     /// A Reply, with its request if the capture contains it.
-    Reply(Reply<'m>, Option<Call>),
+    Reply(Reply<'m>, Option<CapturedRequest>),
     /// A LocateRequest.
     LocateRequest(LocateRequest<'m>),
     /// A LocateReply, with its request if the capture has it.
-    LocateReply(LocateReply<'m>, Option<Call>),
+    LocateReply(LocateReply<'m>, Option<CapturedRequest>),
     /// A CancelRequest.
     CancelRequest(CancelRequest),
     /// CloseConnection or MessageError.
@@ -56,13 +56,13 @@ pub enum Content<'m> {
 /// An occurrence on a connection, without its time and its ends.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Sniffed<'m> {
+pub enum SniffEvent<'m> {
     /// A message.
     Message {
         /// The GIOP header. For a fragmented message it is the header of the whole message.
         header: Header,
         /// The content.
-        content: Content<'m>,
+        content: MessageContent<'m>,
         /// Offsets in the message at which fragments of GIOP 1.1 begin.
         fragment_starts: &'m [usize],
         /// The code sets of the connection.
@@ -82,15 +82,15 @@ pub enum Sniffed<'m> {
 
 /// An occurrence on a connection, with its time and its ends.
 #[derive(Debug)]
-pub struct Seen<'m> {
+pub struct SniffRecord<'m> {
     /// Time at which the occurrence's last packet was captured, in nanoseconds since 1970.
-    pub at: u64,
+    pub time_ns: u64,
     /// The sender.
     pub from: SocketAddr,
     /// The receiver.
     pub to: SocketAddr,
     /// The occurrence.
-    pub what: Sniffed<'m>,
+    pub event: SniffEvent<'m>,
 }
 
 /// Counts of packets, and of packets and connections that were ignored.
@@ -101,9 +101,9 @@ pub struct SniffCounts {
     /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
-    pub unknown_links: u64,
+    pub unsupported_links: u64,
     /// Connections that were discarded because there were too many.
-    pub forgotten: u64,
+    pub discarded_connections: u64,
 }
 
 /// The two ends of a connection, the smaller address first.
@@ -114,7 +114,7 @@ struct Connection {
     /// Directions of the connection: octets from the first end, and octets from the second end.
     streams: [Stream; 2],
     /// Requests without a reply, by the index of their sender and their request id.
-    pending: HashMap<(usize, u32), Call>,
+    pending: HashMap<(usize, u32), CapturedRequest>,
     code_sets: CodeSets,
     /// Number of the connection's last segment, counted over all connections.
     used: u64,
@@ -146,22 +146,22 @@ impl Sniffer {
     }
 
     /// Processes a packet, and passes each message that the packet completes to `visit`.
-    pub fn packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(Seen<'_>)) {
+    pub fn process_packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,
             Err(NoSegment::Other) => return,
             Err(NoSegment::IpFragment) => return self.counts.ip_fragments += 1,
-            Err(NoSegment::Link) => return self.counts.unknown_links += 1,
+            Err(NoSegment::Link) => return self.counts.unsupported_links += 1,
         };
         let is_wanted = |port: u16| self.ports.is_empty() || self.ports.contains(&port);
         if !is_wanted(segment.from.port()) && !is_wanted(segment.to.port()) {
             return;
         }
         self.counts.segments += 1;
-        self.segment(&segment, packet.at, visit);
+        self.segment(&segment, packet.time_ns, visit);
     }
 
-    fn segment(&mut self, segment: &Segment<'_>, at: u64, visit: &mut dyn FnMut(Seen<'_>)) {
+    fn segment(&mut self, segment: &Segment<'_>, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
         let side = usize::from(segment.from != ends.0);
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&ends) {
@@ -183,7 +183,12 @@ impl Sniffer {
             let dropped = stream.held();
             stream.lose();
             if dropped > 0 {
-                visit(Seen { at, from: segment.from, to: segment.to, what: Sniffed::Dropped(dropped) });
+                visit(SniffRecord {
+                    time_ns: at,
+                    from: segment.from,
+                    to: segment.to,
+                    event: SniffEvent::Dropped(dropped),
+                });
             }
             self.held = self.held - connection.held + connection.recount();
         }
@@ -193,24 +198,24 @@ impl Sniffer {
     }
 
     /// Ends a connection.
-    fn end(&mut self, ends: Ends, at: u64, visit: &mut dyn FnMut(Seen<'_>)) {
+    fn end(&mut self, ends: Ends, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let Some(mut connection) = self.connections.remove(&ends) else { return };
         self.held -= connection.held;
         for side in [0, 1] {
             let (from, to) = if side == 0 { ends } else { (ends.1, ends.0) };
             let Connection { streams, pending, code_sets, .. } = &mut connection;
-            let mut see = |what: Sniffed<'_>| visit(Seen { at, from, to, what });
+            let mut see = |event: SniffEvent<'_>| visit(SniffRecord { time_ns: at, from, to, event });
             let unfinished = streams[side].finish(&LIMITS, &mut |step| {
                 see(message(step, side, at, pending, code_sets));
             });
             if unfinished > 0 {
-                see(Sniffed::Unfinished(unfinished));
+                see(SniffEvent::Unfinished(unfinished));
             }
         }
     }
 
     /// Ends all connections at the end of the capture.
-    pub fn finish(&mut self, at: u64, visit: &mut dyn FnMut(Seen<'_>)) {
+    pub fn finish(&mut self, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let mut all: Vec<(u64, Ends)> = self.connections.iter().map(|(ends, one)| (one.used, *ends)).collect();
         all.sort_unstable();
         for (_, ends) in all {
@@ -224,7 +229,7 @@ impl Sniffer {
         let limit = uses.get(uses.len() / 2).copied().unwrap_or_default();
         let before = self.connections.len();
         self.connections.retain(|_, connection| connection.used > limit);
-        self.counts.forgotten += (before - self.connections.len()) as u64;
+        self.counts.discarded_connections += (before - self.connections.len()) as u64;
         self.held = self.connections.values().map(|connection| connection.held).sum();
     }
 }
@@ -237,18 +242,23 @@ impl Connection {
         sequence: u32,
         segment: &Segment<'_>,
         at: u64,
-        visit: &mut dyn FnMut(Seen<'_>),
+        visit: &mut dyn FnMut(SniffRecord<'_>),
     ) -> bool {
         let Connection { streams, pending, code_sets, .. } = self;
         let (from, to) = (segment.from, segment.to);
         if let Some(number) = segment.acknowledges {
             let other = 1 - side;
             streams[other].acknowledge(number, &LIMITS, &mut |step| {
-                visit(Seen { at, from: to, to: from, what: message(step, other, at, pending, code_sets) });
+                visit(SniffRecord {
+                    time_ns: at,
+                    from: to,
+                    to: from,
+                    event: message(step, other, at, pending, code_sets),
+                });
             });
         }
         streams[side].take(sequence, segment.octets, &LIMITS, &mut |step| {
-            visit(Seen { at, from, to, what: message(step, side, at, pending, code_sets) });
+            visit(SniffRecord { time_ns: at, from, to, event: message(step, side, at, pending, code_sets) });
         });
         streams[side].is_closed |= segment.ends;
         segment.aborts || streams.iter().all(|stream| stream.is_closed && !stream.is_waiting())
@@ -256,7 +266,7 @@ impl Connection {
 
     /// Counts the bytes that the connection holds, and returns the number.
     fn recount(&mut self) -> usize {
-        let names: usize = self.pending.len() * (MAX_NAME + size_of::<Call>());
+        let names: usize = self.pending.len() * (MAX_NAME + size_of::<CapturedRequest>());
         self.held = names + self.streams.iter().map(Stream::held).sum::<usize>();
         self.held
     }
@@ -267,18 +277,21 @@ fn message<'m>(
     step: StreamStep<'m>,
     side: usize,
     at: u64,
-    pending: &mut HashMap<(usize, u32), Call>,
+    pending: &mut HashMap<(usize, u32), CapturedRequest>,
     code_sets: &mut CodeSets,
-) -> Sniffed<'m> {
+) -> SniffEvent<'m> {
     let (header, octets, fragment_starts) = match step {
         StreamStep::Message { header, octets, fragment_starts } => (header, octets, fragment_starts),
-        StreamStep::Lost(octets) => return Sniffed::Lost(octets.into()),
-        StreamStep::Fault(fault) => return Sniffed::Fault(fault),
+        StreamStep::Lost(octets) => return SniffEvent::Lost(octets.into()),
+        StreamStep::Fault(fault) => return SniffEvent::Fault(fault),
     };
     let mut remember = |id: u32, operation: &[u8]| {
         if pending.len() < MAX_PENDING {
             let name = operation.get(..MAX_NAME).unwrap_or(operation);
-            pending.insert((side, id), Call { operation: String::from_utf8_lossy(name).into_owned(), at });
+            pending.insert(
+                (side, id),
+                CapturedRequest { operation: String::from_utf8_lossy(name).into_owned(), time_ns: at },
+            );
         }
     };
     let content = match header.kind {
@@ -289,21 +302,21 @@ fn message<'m>(
             if request.response_expected != ResponseExpected::None {
                 remember(request.request_id, request.operation);
             }
-            Content::Request(request)
+            MessageContent::Request(request)
         }),
         MessageKind::LocateRequest => LocateRequest::parse(octets, &header, &LIMITS).map(|request| {
             remember(request.request_id, b"");
-            Content::LocateRequest(request)
+            MessageContent::LocateRequest(request)
         }),
         MessageKind::Reply => Reply::parse(octets, &header, &LIMITS)
-            .map(|reply| Content::Reply(reply, pending.remove(&(1 - side, reply.request_id)))),
+            .map(|reply| MessageContent::Reply(reply, pending.remove(&(1 - side, reply.request_id)))),
         MessageKind::LocateReply => LocateReply::parse(octets, &header)
-            .map(|reply| Content::LocateReply(reply, pending.remove(&(1 - side, reply.request_id)))),
-        MessageKind::CancelRequest => CancelRequest::parse(octets, &header).map(Content::CancelRequest),
-        _ => Ok(Content::Empty),
+            .map(|reply| MessageContent::LocateReply(reply, pending.remove(&(1 - side, reply.request_id)))),
+        MessageKind::CancelRequest => CancelRequest::parse(octets, &header).map(MessageContent::CancelRequest),
+        _ => Ok(MessageContent::Empty),
     };
-    let content = content.unwrap_or_else(Content::Malformed);
-    Sniffed::Message { header, content, fragment_starts, code_sets: *code_sets }
+    let content = content.unwrap_or_else(MessageContent::Malformed);
+    SniffEvent::Message { header, content, fragment_starts, code_sets: *code_sets }
 }
 
 /// Returns the code sets that a request announces for its connection.

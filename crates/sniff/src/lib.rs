@@ -15,5 +15,5 @@ pub mod fuzz;
 mod packets;
 mod stream;
 
-pub use connection::{Call, Content, Seen, SniffCounts, Sniffed, Sniffer};
+pub use connection::{CapturedRequest, MessageContent, SniffCounts, SniffEvent, SniffRecord, Sniffer};
 pub use packets::{CaptureError, Packet, read_capture};

@@ -20,9 +20,9 @@ const NANOSECONDS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'p> {
     /// Time of the capture in nanoseconds since 1970; 0 if the file does not have it.
-    pub at: u64,
+    pub time_ns: u64,
     /// Number of the link layer in the registry of libpcap.
-    pub link: i32,
+    pub link_type: i32,
     /// The captured octets. They may be fewer than the packet has.
     pub octets: &'p [u8],
 }
@@ -32,13 +32,13 @@ pub struct Packet<'p> {
 #[non_exhaustive]
 pub enum CaptureError {
     /// The file is neither pcap nor pcapng.
-    Form,
+    UnknownFormat,
     /// The file ends within a packet.
-    Cut,
+    Truncated,
     /// The file is damaged, or has blocks that are too large.
     Damaged,
     /// Reading failed.
-    Read,
+    ReadFailed,
     /// The visitor refused a packet. Holds the visitor's reason.
     Refused(String),
 }
@@ -46,10 +46,10 @@ pub enum CaptureError {
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CaptureError::Form => f.write_str("it is neither pcap nor pcapng"),
-            CaptureError::Cut => f.write_str("it ends within a packet"),
+            CaptureError::UnknownFormat => f.write_str("it is neither pcap nor pcapng"),
+            CaptureError::Truncated => f.write_str("it ends within a packet"),
             CaptureError::Damaged => f.write_str("it is damaged"),
-            CaptureError::Read => f.write_str("it cannot be read"),
+            CaptureError::ReadFailed => f.write_str("it cannot be read"),
             CaptureError::Refused(reason) => f.write_str(reason),
         }
     }
@@ -81,8 +81,8 @@ pub fn read_capture(
     visit: &mut dyn FnMut(Packet<'_>) -> Result<(), String>,
 ) -> Result<(), CaptureError> {
     let mut reader = create_reader(BUFFER, WholeReads(source)).map_err(|error| match error {
-        PcapError::ReadError => CaptureError::Read,
-        _ => CaptureError::Form,
+        PcapError::ReadError => CaptureError::ReadFailed,
+        _ => CaptureError::UnknownFormat,
     })?;
     let mut form = Form::PcapNg(Vec::new());
     let mut size = BUFFER;
@@ -99,7 +99,7 @@ pub fn read_capture(
         };
         match need {
             Need::Nothing => return Ok(()),
-            Need::More if reader.reader_exhausted() => return Err(CaptureError::Cut),
+            Need::More if reader.reader_exhausted() => return Err(CaptureError::Truncated),
             Need::More => {
                 let before = reader.data().len();
                 refill(&mut *reader)?;
@@ -136,15 +136,15 @@ impl Need {
             PcapError::Eof => Need::Nothing,
             PcapError::Incomplete(_) => Need::More,
             PcapError::BufferTooSmall => Need::Room,
-            PcapError::UnexpectedEof => Need::Error(CaptureError::Cut),
-            PcapError::ReadError => Need::Error(CaptureError::Read),
+            PcapError::UnexpectedEof => Need::Error(CaptureError::Truncated),
+            PcapError::ReadError => Need::Error(CaptureError::ReadFailed),
             _ => Need::Error(CaptureError::Damaged),
         }
     }
 }
 
 fn refill(reader: &mut (dyn PcapReaderIterator + Send + '_)) -> Result<(), CaptureError> {
-    reader.refill().map_err(|_| CaptureError::Read)
+    reader.refill().map_err(|_| CaptureError::ReadFailed)
 }
 
 /// A reader that repeats interrupted reads.
@@ -171,7 +171,7 @@ fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Pack
         (PcapBlockOwned::Legacy(packet), Form::Pcap { link, is_nanoseconds }) => {
             let unit = if *is_nanoseconds { 1 } else { 1_000 };
             let at = u64::from(packet.ts_sec) * NANOSECONDS + u64::from(packet.ts_usec) * unit;
-            return Ok(Some(Packet { at, link: *link, octets: captured(packet.data, packet.caplen) }));
+            return Ok(Some(Packet { time_ns: at, link_type: *link, octets: captured(packet.data, packet.caplen) }));
         }
         (PcapBlockOwned::NG(Block::SectionHeader(_)), Form::PcapNg(interfaces)) => interfaces.clear(),
         (PcapBlockOwned::NG(Block::InterfaceDescription(found)), Form::PcapNg(interfaces)) => {
@@ -185,12 +185,12 @@ fn packet<'p>(block: &PcapBlockOwned<'p>, form: &mut Form) -> Result<Option<Pack
             let interface = interfaces.get(packet.if_id as usize).ok_or(CaptureError::Damaged)?;
             let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
             let octets = captured(packet.data, packet.caplen);
-            return Ok(Some(Packet { at: interface.time(ticks), link: interface.link, octets }));
+            return Ok(Some(Packet { time_ns: interface.time(ticks), link_type: interface.link, octets }));
         }
         (PcapBlockOwned::NG(Block::SimplePacket(packet)), Form::PcapNg(interfaces)) => {
             let interface = interfaces.first().ok_or(CaptureError::Damaged)?;
             let octets = captured(packet.data, packet.origlen);
-            return Ok(Some(Packet { at: 0, link: interface.link, octets }));
+            return Ok(Some(Packet { time_ns: 0, link_type: interface.link, octets }));
         }
         _ => {}
     }
@@ -251,7 +251,7 @@ pub(crate) fn segment<'p>(packet: &Packet<'p>) -> Result<Segment<'p>, NoSegment>
         Ok(LaxSlicedPacket::from_ether_type(EtherType(u16::from_be_bytes(*number)), behind(length)?))
     };
     let of_ip = |octets| LaxSlicedPacket::from_ip(octets).map_err(|_| NoSegment::Other);
-    let sliced = match packet.link {
+    let sliced = match packet.link_type {
         // Ethernet.
         1 => LaxSlicedPacket::from_ethernet(octets).map_err(|_| NoSegment::Other)?,
         // BSD's loopback interface, with an address family of four octets.

@@ -2,7 +2,7 @@
 
 mod capture;
 
-use corelane_sniff::{CaptureError, Content, Seen, Sniffed, Sniffer, read_capture};
+use corelane_sniff::{CaptureError, MessageContent, SniffEvent, SniffRecord, Sniffer, read_capture};
 use corelane_wire::Encoder;
 use corelane_wire::giop::{self, RequestHeader, Target, Version};
 use proptest::prelude::*;
@@ -35,24 +35,26 @@ fn reply(id: u32) -> Vec<u8> {
     encoder.into_buffer()
 }
 
-fn line(seen: &Seen<'_>) -> String {
-    match &seen.what {
-        Sniffed::Message { content: Content::Request(request), .. } => {
+fn line(seen: &SniffRecord<'_>) -> String {
+    match &seen.event {
+        SniffEvent::Message { content: MessageContent::Request(request), .. } => {
             format!("request {} {}", request.request_id, String::from_utf8_lossy(request.operation))
         }
-        Sniffed::Message { content: Content::Reply(reply, Some(call)), .. } => {
+        SniffEvent::Message { content: MessageContent::Reply(reply, Some(call)), .. } => {
             format!(
                 "reply {} {} after {} us",
                 reply.request_id,
                 call.operation,
-                seen.at.saturating_sub(call.at) / 1_000
+                seen.time_ns.saturating_sub(call.time_ns) / 1_000
             )
         }
-        Sniffed::Message { content: Content::Reply(reply, None), .. } => format!("reply {} alone", reply.request_id),
-        Sniffed::Message { header, .. } => format!("{:?}", header.kind),
-        Sniffed::Lost(octets) => format!("lost {octets}"),
-        Sniffed::Unfinished(octets) => format!("unfinished {octets}"),
-        Sniffed::Fault(fault) => format!("fault {fault}"),
+        SniffEvent::Message { content: MessageContent::Reply(reply, None), .. } => {
+            format!("reply {} alone", reply.request_id)
+        }
+        SniffEvent::Message { header, .. } => format!("{:?}", header.kind),
+        SniffEvent::Lost(octets) => format!("lost {octets}"),
+        SniffEvent::Unfinished(octets) => format!("unfinished {octets}"),
+        SniffEvent::Fault(fault) => format!("fault {fault}"),
         other => format!("{other:?}"),
     }
 }
@@ -63,8 +65,8 @@ fn seen_in(file: &[u8]) -> (Vec<String>, Result<(), CaptureError>) {
     let mut lines = Vec::new();
     let mut last = 0;
     let outcome = read_capture(file, &mut |packet| {
-        last = packet.at;
-        sniffer.packet(&packet, &mut |seen| lines.push(line(&seen)));
+        last = packet.time_ns;
+        sniffer.process_packet(&packet, &mut |seen| lines.push(line(&seen)));
         Ok(())
     });
     sniffer.finish(last, &mut |seen| lines.push(line(&seen)));
@@ -98,7 +100,7 @@ fn replies_come_with_their_requests() {
 }
 
 #[test]
-fn lost_octets_are_said_and_nothing_is_guessed() {
+fn lost_octets_are_reported_and_no_message_is_guessed() {
     let mut packets = conversation(NEAR_END).packets;
     // The second segment of the first request is removed.
     let lost = packets.remove(3).octets.len();
@@ -114,7 +116,7 @@ fn lost_octets_are_said_and_nothing_is_guessed() {
 }
 
 #[test]
-fn other_protocols_are_left_out_and_other_connections_begin_anew() {
+fn other_protocols_are_ignored_and_reused_ports_start_a_new_connection() {
     let mut packets = Vec::new();
     let mut http = Conversation::begin("192.0.2.1:4000", "192.0.2.2:80", 1);
     http.send(false, b"GET / HTTP/1.0\r\n\r\n", 3);
@@ -136,16 +138,16 @@ fn other_protocols_are_left_out_and_other_connections_begin_anew() {
 }
 
 #[test]
-fn a_file_that_is_cut_or_damaged_is_read_to_that_place() {
+fn truncated_or_damaged_file_is_read_up_to_the_damage() {
     let packets = conversation(NEAR_END).packets;
     for file in [pcap(&packets), pcapng(&packets)] {
         let whole = seen_in(&file);
         assert_eq!(whole.1, Ok(()));
         let (lines, outcome) = seen_in(&file[..file.len() - 1]);
-        assert_eq!((&lines[..], outcome), (&whole.0[..3], Err(CaptureError::Cut)));
+        assert_eq!((&lines[..], outcome), (&whole.0[..3], Err(CaptureError::Truncated)));
     }
-    assert_eq!(seen_in(b"").1, Err(CaptureError::Form));
-    assert_eq!(seen_in(&[7; 100]).1, Err(CaptureError::Form));
+    assert_eq!(seen_in(b"").1, Err(CaptureError::UnknownFormat));
+    assert_eq!(seen_in(&[7; 100]).1, Err(CaptureError::UnknownFormat));
 }
 
 proptest! {
@@ -179,7 +181,7 @@ proptest! {
 
     /// Each reported message was sent, for any set of missing segments.
     #[test]
-    fn no_message_is_made_of_a_gap(size in 1_usize..200, missing in prop::collection::vec(any::<bool>(), 300)) {
+    fn gap_never_becomes_a_message(size in 1_usize..200, missing in prop::collection::vec(any::<bool>(), 300)) {
         let mut conversation = Conversation::begin("192.0.2.1:4000", "192.0.2.2:2809", NEAR_END);
         for id in 0..6 {
             conversation.send(false, &request(id, &format!("operation_{id}")), size);

@@ -47,7 +47,7 @@ fn main() {
     });
     slots();
     let published = RcuCell::new("costs", Scope::Orb, 7u64);
-    measure("Published load + read + drop", || {
+    measure("RcuCell load + read + drop", || {
         black_box(*black_box(&published).load());
     });
     index();
@@ -59,7 +59,7 @@ fn main() {
         black_box(counters::snapshot());
     });
     let exclusive = CheckoutCell::new("costs", Scope::Connection, 7u64);
-    measure("Exclusive try_lock + unlock", || {
+    measure("CheckoutCell try_checkout + return", || {
         black_box(black_box(&exclusive).try_checkout().map(|guard| *guard));
     });
     let mutex = Mutex::new("costs", Scope::Connection, 7u64);
@@ -76,7 +76,7 @@ fn main() {
         black_box(mailbox.receive());
     });
     let mut buffer = Buffer::with_capacity(4096).expect("memory");
-    measure("Buffer reserve + filled + consume", || {
+    measure("Buffer reserve + advance + consume", || {
         let _ = buffer.reserve(100);
         buffer.advance(black_box(100));
         black_box(&*buffer);
@@ -88,8 +88,8 @@ fn main() {
     measure("thread::current_tid, cached", || {
         black_box(thread::current_tid());
     });
-    measure("process::generation (fork check)", || {
-        black_box(process::generation());
+    measure("process::fork_generation", || {
+        black_box(process::fork_generation());
     });
 }
 
@@ -97,24 +97,24 @@ fn slots() {
     let table = GenerationalSlab::new("costs", Scope::Orb, u32::MAX);
     let keys: Vec<_> = (0..1_000_000u64).filter_map(|n| table.insert([n; 4]).ok()).collect();
     let (index, generation) = keys[12345];
-    measure("SlotTable get + read + drop, one slot", || {
+    measure("GenerationalSlab get + read + drop, one slot", || {
         black_box(black_box(&table).get(black_box(index), generation).map(|guard| guard[0]));
     });
-    measure("SlotTable get, stale name", || {
+    measure("GenerationalSlab get, stale generation", || {
         black_box(black_box(&table).get(black_box(index), generation + 1).is_some());
     });
     let mut state = 1u32;
-    measure("SlotTable get + read + drop, 64 of 1e6 slots", || {
+    measure("GenerationalSlab get + read + drop, 64 of 1e6 slots", || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (index, generation) = keys[(state >> 26) as usize * 15_001];
         black_box(table.get(index, generation).map(|guard| guard[0]));
     });
-    measure("SlotTable get + read + drop, all of 1e6 slots", || {
+    measure("GenerationalSlab get + read + drop, all of 1e6 slots", || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (index, generation) = keys[state as usize % keys.len()];
         black_box(table.get(index, generation).map(|guard| guard[0]));
     });
-    measure("SlotTable insert + retire", || {
+    measure("GenerationalSlab insert + retire", || {
         if let Ok((index, generation)) = table.insert([7; 4]) {
             let _ = black_box(table.retire(index, generation));
         }
@@ -129,7 +129,7 @@ fn index() {
     }
     let wanted = key(777);
     let index = writer.index();
-    measure("HashIndex find, 40 octets, 1e5 entries", || {
+    measure("HashIndex find, 40 bytes, 1e5 entries", || {
         black_box(index.find(black_box(&wanted), |slot| slot == 777));
     });
 }

@@ -30,7 +30,7 @@ fn calls(work: impl FnOnce()) -> u64 {
 #[test]
 fn large_messages_reuse_cached_regions() {
     let alone = || drop(Buffer::with_capacity(LARGE).unwrap());
-    assert_eq!(calls(alone), 2, "nobody keeps anything: mapped and unmapped");
+    assert_eq!(calls(alone), 2, "no cache: one mmap and one munmap");
     let spares = &RegionCache::new();
     drop(filled(LARGE, spares));
     assert_eq!(spares.cached_bytes(), LARGE);
@@ -113,5 +113,5 @@ fn large_messages_reuse_cached_regions() {
     spares.close();
     assert_eq!((spares.cached_bytes(), calls(|| drop(filled(LARGE, spares)))), (0, 2));
     drop(other);
-    assert_eq!(calls(|| drop(whole)), 2, "itself, and the spare that there was");
+    assert_eq!(calls(|| drop(whole)), 2, "the region, and the cached region");
 }

@@ -32,7 +32,7 @@ const NOTHING: Counters = Counters {
     locks: 0,
     lane_locks: 0,
     orb_locks: 0,
-    futex: 0,
+    futex_calls: 0,
     handoffs: 0,
     bursts: 0,
     allocations: 0,
@@ -60,7 +60,7 @@ fn lookups_make_no_counted_operation() {
 }
 
 #[test]
-fn uncontended_locks_are_one_lock_each() {
+fn uncontended_lock_counts_as_one_lock() {
     let one = Counters { locks: 1, ..NOTHING };
     let exclusive = CheckoutCell::new("test", Scope::Connection, 1);
     assert_eq!(warm(|| assert_eq!(*exclusive.try_checkout().unwrap(), 1)), one);

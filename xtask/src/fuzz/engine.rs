@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_in_the_engine_is_instrumented() {
+    fn only_crates_of_the_engine_are_instrumented() {
         let call = |line: &str| instrumentation(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(call("--crate-name build_script_build build.rs").is_empty());
         assert!(call("-vV").is_empty());

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_all_run_for_a_minute() {
+    fn without_options_all_targets_run_for_a_minute() {
         let options = Options::parse(&[]).unwrap();
         assert_eq!((options.targets.len(), options.limit.time), (TARGETS.len(), Some(TIME)));
         assert_eq!(Options::parse(&["--runs", "5"]).unwrap().limit.time, None);

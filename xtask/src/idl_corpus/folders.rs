@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_file_of_the_project_is_meant() {
+    fn nearest_file_of_the_project_is_included() {
         let paths = ["p/one/t.idl", "p/two/t.idl", "q/one/t.idl", "p/lib/deep/u.idl"].map(PathBuf::from);
         let mut folders = Folders {
             root: "/c".into(),

@@ -11,7 +11,7 @@ const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 /// Names that several modules use by convention, always qualified with the module's name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
-/// Names that several public types may have, because two fields use the word: a Reply is a GIOP
+/// Names that several public types may have, because two fields use the word. A Reply is a GIOP
 /// message, and also the results that a caller of the ORB reads.
 const SHARED: [&str; 1] = ["Reply"];
 

@@ -82,7 +82,7 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 /// The pool's thread either already has the request's priority or must change to it. The work of an
 /// uncontended mutex is counted too.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, placement)?;
     let in_lane = laned.ask("references", PATIENCE)?;
@@ -125,7 +125,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     }
     let after = counters::snapshot();
     for (quantity, count) in
-        [("system calls", after.syscalls - before.syscalls), ("futex calls", after.futex - before.futex)]
+        [("system calls", after.syscalls - before.syscalls), ("futex calls", after.futex_calls - before.futex_calls)]
     {
         let value = count as f64 / COUNTED_CALLS as f64;
         let label = FigureLabel { op: "lock, unlock".to_owned(), ..label("a mutex without contention") };

@@ -179,7 +179,7 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
 /// Real-time CORBA). Each lane has threads of its priority and its own port. If `address` is a Unix
 /// socket, each lane has its own socket instead.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
     let mut lanes = priorities.to_vec();
     lanes.sort_unstable();
@@ -242,7 +242,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
 /// Serves one object in a pool without lanes. The only thread of the pool waits at this native
 /// priority and takes the priority of each request.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
-    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED)));
+    let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;
     let config = ThreadpoolConfig::default().default_priority(priority.into());
     let policies = RtPolicies {

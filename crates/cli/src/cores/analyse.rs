@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use corelane_sched::allocation::{Rejection, TaskPlacement, task_placements};
 use corelane_sched::task::{TaskId, Timing, Utilization};
-use corelane_sched::task_file::rt_app::{self, Placed};
+use corelane_sched::task_file::rt_app::{self, PlacedTask};
 use corelane_sched::task_file::{NamedTask, toml};
 use serde_json::{Value as Json, json};
 
@@ -26,7 +26,7 @@ struct TaskRow<'s> {
 
 impl TaskRow<'_> {
     fn fits(&self) -> bool {
-        self.rejection.is_none() && self.promise.is_some_and(|promise| promise.is_kept)
+        self.rejection.is_none() && self.promise.is_some_and(|promise| promise.is_schedulable)
     }
 }
 
@@ -69,9 +69,9 @@ fn bar<'r>(row: &TaskRow<'r>) -> picture::ResponseBar<'r> {
     }
 }
 
-fn placed(row: &TaskRow<'_>) -> Option<Placed> {
+fn placed(row: &TaskRow<'_>) -> Option<PlacedTask> {
     let promise = row.promise?;
-    Some(Placed { task: row.named.clone(), core: Some(promise.core.core), level: promise.level })
+    Some(PlacedTask { task: row.named.clone(), core: Some(promise.core.core), level: promise.level })
 }
 
 /// Returns the utilization of each core, in the order of the machine's cores.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use corelane_sched::generate::Workload;
 use corelane_sched::task::{Task, Utilization};
-use corelane_sched::task_file::{MachineTable, NamedTask, TaskFile, toml};
+use corelane_sched::task_file::{MachineDescription, NamedTask, TaskFile, toml};
 
 use super::CoresArguments;
 
@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     if made < Utilization(utilization.0 - utilization.0 / 100) {
         return Err(format!("{} tasks cannot use {utilization}: each uses one core at most", tasks.len()));
     }
-    let machine = MachineTable { cores: Some(arguments.cores.unwrap_or(CORES)), ..MachineTable::default() };
+    let machine = MachineDescription { cores: Some(arguments.cores.unwrap_or(CORES)), ..MachineDescription::default() };
     let named = |task: Task| NamedTask { name: format!("task-{}", task.id.0), task };
     let file = TaskFile { machine, tasks: tasks.into_iter().map(named).collect() };
     // Ignore errors: the reader may have closed the pipe.

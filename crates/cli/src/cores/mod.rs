@@ -181,7 +181,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
     let text = |id: &str| parsed.try_get_one::<OsString>(id).ok()?.map(|word| word.to_string_lossy().into_owned());
     let flag = |id: &str| parsed.try_get_one::<bool>(id).ok().flatten().copied().unwrap_or_default();
     let discipline = |name: String| {
-        let known = task_file::toml::discipline(&name);
+        let known = task_file::toml::parse_discipline(&name);
         known.ok_or_else(|| format!("there is no discipline `{}`", excerpt(&name)))
     };
     let number_of =

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use corelane_sched::allocation::{Discipline, task_placements};
-use corelane_sched::analysis::priorities::deadline_monotonic;
-use corelane_sched::simulation::{self, Arrivals, CoreAssignment, Observed, Rule, SimulationOutcome, simulate};
+use corelane_sched::analysis::priorities::deadline_monotonic_order;
+use corelane_sched::simulation::{
+    self, ArrivalPattern, CoreAssignment, SchedulingRule, SimulationOutcome, TaskObservations, simulate,
+};
 use corelane_sched::task::{Nanos, Timing};
 use serde_json::{Value as Json, json};
 
@@ -24,11 +26,11 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     {
         return Err(format!("`--lose {core}`: the machine has {cores} cores, 0 to {}", cores - 1));
     }
-    let simulated = simulation::System {
+    let simulated = simulation::SimulatedSystem {
         levels: levels(&system, &timings, arguments.is_global),
         arrivals: arrivals(&timings, arguments.seed),
         lost_core: arguments.lost_core,
-        ..simulation::System::new(
+        ..simulation::SimulatedSystem::new(
             timings.iter().map(|timing| system.machine.overheads.charge(timing)).collect(),
             if arguments.is_global {
                 CoreAssignment::Global(cores)
@@ -36,8 +38,8 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
                 CoreAssignment::Partitioned(places(&system)?)
             },
             match system.machine.discipline {
-                Discipline::FixedPriority | Discipline::LiuLayland => Rule::FixedPriority,
-                Discipline::EarliestDeadlineFirst => Rule::EarliestDeadlineFirst,
+                Discipline::FixedPriority | Discipline::LiuLayland => SchedulingRule::FixedPriority,
+                Discipline::EarliestDeadlineFirst => SchedulingRule::EarliestDeadlineFirst,
             },
         )
     };
@@ -72,7 +74,7 @@ fn places(system: &AllocatedSystem) -> Result<Vec<usize>, String> {
 fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<u32> {
     let mut levels = vec![0; timings.len()];
     if is_global {
-        for (level, place) in (0..).zip(deadline_monotonic(timings)) {
+        for (level, place) in (0..).zip(deadline_monotonic_order(timings)) {
             levels[place] = level;
         }
     } else {
@@ -87,8 +89,9 @@ fn levels(system: &AllocatedSystem, timings: &[Timing], is_global: bool) -> Vec<
 }
 
 /// Returns periodic arrivals. With a seed, each job is late by a random part of its task's jitter.
-fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<Arrivals> {
-    let of_task = |place: u64| Arrivals { seed: seed.map(|seed| seed.wrapping_add(place)), ..Arrivals::PERIODIC };
+fn arrivals(timings: &[Timing], seed: Option<u64>) -> Vec<ArrivalPattern> {
+    let of_task =
+        |place: u64| ArrivalPattern { seed: seed.map(|seed| seed.wrapping_add(place)), ..ArrivalPattern::PERIODIC };
     (0..).map(of_task).take(timings.len()).collect()
 }
 
@@ -103,36 +106,36 @@ fn write_text(
     for (named, observed) in system.file.tasks.iter().zip(&outcome.tasks) {
         table.push(vec![
             printable(&named.name),
-            observed.done.to_string(),
+            observed.completed.to_string(),
             observed.missed.to_string(),
-            observed.preempted.to_string(),
-            milliseconds(observed.worst),
+            observed.preemptions.to_string(),
+            milliseconds(observed.worst_response),
             milliseconds(named.task.timing.deadline),
         ]);
     }
     write_table(out, &table)?;
     writeln!(out)?;
-    if outcome.is_cut {
+    if outcome.is_truncated {
         writeln!(
             out,
             "the simulation ended before its time: it stops at {} events or {} open jobs",
             simulation::MAX_EVENTS,
-            simulation::MAX_OPEN
+            simulation::MAX_OPEN_JOBS
         )?;
     }
     let missed: u64 = outcome.tasks.iter().map(|task| task.missed).sum();
-    let jobs: u64 = outcome.tasks.iter().map(|task| task.done).sum();
+    let jobs: u64 = outcome.tasks.iter().map(|task| task.completed).sum();
     writeln!(out, "{} ms, {jobs} jobs: {missed} deadlines missed", milliseconds(duration))
 }
 
 fn as_json(system: &AllocatedSystem, duration: Nanos, outcome: &SimulationOutcome) -> Json {
-    let task = |(named, observed): (&corelane_sched::task_file::NamedTask, &Observed)| {
+    let task = |(named, observed): (&corelane_sched::task_file::NamedTask, &TaskObservations)| {
         json!({
             "name": named.name,
-            "jobs": observed.done,
+            "jobs": observed.completed,
             "missed": observed.missed,
-            "preempted": observed.preempted,
-            "longest_response_ns": observed.worst,
+            "preempted": observed.preemptions,
+            "longest_response_ns": observed.worst_response,
             "deadline_ns": named.task.timing.deadline,
         })
     };
@@ -141,6 +144,6 @@ fn as_json(system: &AllocatedSystem, duration: Nanos, outcome: &SimulationOutcom
         "duration_ns": duration,
         "tasks": system.file.tasks.iter().zip(&outcome.tasks).map(task).collect::<Vec<_>>(),
         "misses": outcome.has_misses(),
-        "is_cut": outcome.is_cut,
+        "is_cut": outcome.is_truncated,
     })
 }

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{ArgAction, Command};
-use corelane_sys::guarantees::{self, Guarantee, GuaranteeReport, Holds};
+use corelane_sys::guarantees::{self, Guarantee, GuaranteeReport, GuaranteeStatus};
 use serde_json::{Value as Json, json};
 
 use self::finding::Finding;
@@ -72,17 +72,17 @@ fn run_with(
 
 /// Returns the exit status and the report on the machine.
 fn of_machine(report: &[GuaranteeReport], required: &[&str], is_json: bool) -> (u8, String) {
-    let is_broken = |one: &&GuaranteeReport| one.holds != Holds::Yes && required.contains(&one.name);
+    let is_broken = |one: &&GuaranteeReport| one.status != GuaranteeStatus::Met && required.contains(&one.name);
     let broken: Vec<&str> = report.iter().filter(is_broken).map(|one| one.name).collect();
     let status = if broken.is_empty() { DONE } else { NOT_DONE };
     if is_json {
         let guarantee = |one: &GuaranteeReport| {
-            let holds = match one.holds {
-                Holds::Yes => "yes",
-                Holds::No => "no",
-                Holds::Unknown => "unknown",
+            let holds = match one.status {
+                GuaranteeStatus::Met => "yes",
+                GuaranteeStatus::NotMet => "no",
+                GuaranteeStatus::Unknown => "unknown",
             };
-            json!({ "name": one.name, "holds": holds, "found": one.found, "wanted": one.wanted, "remedy": one.remedy })
+            json!({ "name": one.name, "holds": holds, "found": one.finding, "wanted": one.property, "remedy": one.remedy })
         };
         let guarantees: Vec<Json> = report.iter().map(guarantee).collect();
         let shown = json!({ "schema": 1, "guarantees": guarantees, "required_but_not_in_force": broken });
@@ -160,19 +160,19 @@ Each server reports at its start which lanes other machines can reach, and up to
 fn render(report: &[GuaranteeReport]) -> String {
     let mut text = String::new();
     for guarantee in report {
-        let word = match guarantee.holds {
-            Holds::Yes => "yes",
-            Holds::No => "NO",
-            Holds::Unknown => "?",
+        let word = match guarantee.status {
+            GuaranteeStatus::Met => "yes",
+            GuaranteeStatus::NotMet => "NO",
+            GuaranteeStatus::Unknown => "?",
         };
-        text.push_str(&format!("{word:<4} {:<24} {}\n", guarantee.name, guarantee.found));
-        if guarantee.holds != Holds::Yes {
-            for (label, words) in [("wanted:", guarantee.wanted), ("remedy:", guarantee.remedy)] {
+        text.push_str(&format!("{word:<4} {:<24} {}\n", guarantee.name, guarantee.finding));
+        if guarantee.status != GuaranteeStatus::Met {
+            for (label, words) in [("wanted:", guarantee.property), ("remedy:", guarantee.remedy)] {
                 text.push_str(&wrapped(&format!("{label} {words}"), 5, 110));
             }
         }
     }
-    let hold = report.iter().filter(|guarantee| guarantee.holds == Holds::Yes).count();
+    let hold = report.iter().filter(|guarantee| guarantee.status == GuaranteeStatus::Met).count();
     text.push_str(&format!("\n{hold} of {} guarantees hold.\n", report.len()));
     text.push_str(REACHABLE);
     text
@@ -199,12 +199,12 @@ fn wrapped(text: &str, indent: usize, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn guarantee(name: &'static str, holds: Holds) -> GuaranteeReport {
+    fn guarantee(name: &'static str, holds: GuaranteeStatus) -> GuaranteeReport {
         GuaranteeReport {
             name,
-            holds,
-            found: format!("found {name}"),
-            wanted: "What holds.",
+            status: holds,
+            finding: format!("found {name}"),
+            property: "What holds.",
             remedy: "What to change.",
         }
     }
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn wanted_state_and_remedy_have_lines_unless_the_guarantee_holds() {
         let text = render(&[
-            guarantee("first", Holds::Yes),
-            guarantee("second", Holds::No),
-            guarantee("third", Holds::Unknown),
+            guarantee("first", GuaranteeStatus::Met),
+            guarantee("second", GuaranteeStatus::NotMet),
+            guarantee("third", GuaranteeStatus::Unknown),
         ]);
         assert_eq!(text.matches("     wanted: What holds.\n     remedy: What to change.\n").count(), 2, "{text}");
         assert!(text.contains("Event::ReachableLane"), "{text}");

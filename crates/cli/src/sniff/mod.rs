@@ -181,8 +181,8 @@ fn show_all(
     let mut show = MessagePrinter::new(arguments, signatures, out);
     let mut last = 0;
     let read = read_capture(source, &mut |packet| {
-        last = packet.at;
-        sniffer.packet(&packet, &mut |seen| show.seen(&seen));
+        last = packet.time_ns;
+        sniffer.process_packet(&packet, &mut |seen| show.seen(&seen));
         // Flushes each line, so that the reader of a pipe gets it immediately.
         show.written()
     });
@@ -194,11 +194,11 @@ fn show_all(
 
 /// Prints how many packets and connections were not evaluated.
 fn left_out(counts: SniffCounts, show: &mut MessagePrinter<'_, '_>) -> Result<(), String> {
-    let SniffCounts { ip_fragments, unknown_links, forgotten, .. } = counts;
+    let SniffCounts { ip_fragments, unsupported_links, discarded_connections, .. } = counts;
     for (count, what) in [
         (ip_fragments, "fragments of IP packets were left out"),
-        (unknown_links, "packets have a link layer that is not known here"),
-        (forgotten, "connections were forgotten: there were too many"),
+        (unsupported_links, "packets have a link layer that is not known here"),
+        (discarded_connections, "connections were forgotten: there were too many"),
     ] {
         if count > 0 {
             show.note(count, what)?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use corelane_sniff::{Call, Content, Seen, Sniffed};
+use corelane_sniff::{CapturedRequest, MessageContent, SniffEvent, SniffRecord};
 use corelane_wire::codeset::CodeSets;
 use corelane_wire::exception::{Completion, SystemExceptionBody};
 use corelane_wire::giop::{
@@ -63,18 +63,18 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     }
 
     /// Prints an event if it passes the filters.
-    pub(super) fn seen(&mut self, seen: &Seen<'_>) {
-        let first = *self.first.get_or_insert(seen.at);
+    pub(super) fn seen(&mut self, seen: &SniffRecord<'_>) {
+        let first = *self.first.get_or_insert(seen.time_ns);
         let mut members = Members::new();
         let Some(text) = self.parts(seen, &mut members) else { return };
         let line = if self.arguments.is_json {
             members.insert("schema".to_owned(), json!(1));
-            members.insert("time_ns".to_owned(), json!(seen.at));
+            members.insert("time_ns".to_owned(), json!(seen.time_ns));
             members.insert("from".to_owned(), json!(seen.from.to_string()));
             members.insert("to".to_owned(), json!(seen.to.to_string()));
             json_line(&Json::Object(members))
         } else {
-            let time = Duration::from_nanos(seen.at.saturating_sub(first)).as_secs_f64();
+            let time = Duration::from_nanos(seen.time_ns.saturating_sub(first)).as_secs_f64();
             format!("{time:.6} {} > {}  {}\n", seen.from, seen.to, printable(&text))
         };
         if let Err(error) = self.out.write_all(line.as_bytes()) {
@@ -84,25 +84,25 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
 
     /// Returns the text of an event and adds its members. Returns `None` if a filter leaves the
     /// event out.
-    fn parts(&mut self, seen: &Seen<'_>, members: &mut Members) -> Option<String> {
+    fn parts(&mut self, seen: &SniffRecord<'_>, members: &mut Members) -> Option<String> {
         let mut add = |name: &str, value: Json| drop(members.insert(name.to_owned(), value));
-        Some(match &seen.what {
-            Sniffed::Message { header, content, fragment_starts, code_sets } => {
-                return self.message(header, content, (*fragment_starts, *code_sets), seen.at, members);
+        Some(match &seen.event {
+            SniffEvent::Message { header, content, fragment_starts, code_sets } => {
+                return self.message(header, content, (*fragment_starts, *code_sets), seen.time_ns, members);
             }
-            Sniffed::Lost(octets) => {
+            SniffEvent::Lost(octets) => {
                 add("lost_octets", json!(octets));
                 format!("{octets} octets are not in the capture")
             }
-            Sniffed::Dropped(octets) => {
+            SniffEvent::Dropped(octets) => {
                 add("dropped_octets", json!(octets));
                 format!("{octets} octets were dropped: too many wait for the rest of their messages")
             }
-            Sniffed::Unfinished(octets) => {
+            SniffEvent::Unfinished(octets) => {
                 add("unfinished_octets", json!(octets));
                 format!("the connection or the capture ends within a message, of which there are {octets} octets")
             }
-            Sniffed::Fault(fault) => {
+            SniffEvent::Fault(fault) => {
                 add("fault", json!(fault.to_string()));
                 format!("not GIOP from here on: {fault}")
             }
@@ -113,7 +113,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     fn message(
         &mut self,
         header: &Header,
-        content: &Content<'_>,
+        content: &MessageContent<'_>,
         form: (&[usize], CodeSets),
         at: u64,
         members: &mut Members,
@@ -122,20 +122,20 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         members.insert("kind".to_owned(), json!(name_of(header.kind)));
         members.insert("size".to_owned(), json!(header.total_len()));
         let text = match content {
-            Content::Request(request) => self.request(request, form, members)?,
-            Content::Reply(reply, call) => self.reply(reply, call.as_ref(), form, at, members)?,
-            Content::LocateRequest(request) => {
+            MessageContent::Request(request) => self.request(request, form, members)?,
+            MessageContent::Reply(reply, call) => self.reply(reply, call.as_ref(), form, at, members)?,
+            MessageContent::LocateRequest(request) => {
                 members.insert("request_id".to_owned(), json!(request.request_id));
                 self.unless_filtered(None)?;
                 format!("{} {}", request.request_id, target(&request.target, members))
             }
-            Content::LocateReply(reply, call) => self.locate_reply(reply, call.as_ref(), at, members)?,
-            Content::CancelRequest(cancel) => {
+            MessageContent::LocateReply(reply, call) => self.locate_reply(reply, call.as_ref(), at, members)?,
+            MessageContent::CancelRequest(cancel) => {
                 self.unless_filtered(None)?;
                 members.insert("request_id".to_owned(), json!(cancel.request_id));
                 cancel.request_id.to_string()
             }
-            Content::Malformed(error) => {
+            MessageContent::Malformed(error) => {
                 members.insert("malformed".to_owned(), json!(error.to_string()));
                 format!("malformed: {error}")
             }
@@ -183,10 +183,10 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
 
     /// Adds the request of a reply and returns its text. Returns `None` if a filter leaves the
     /// reply out.
-    fn call(&self, call: Option<&Call>, at: u64, members: &mut Members) -> Option<String> {
+    fn call(&self, call: Option<&CapturedRequest>, at: u64, members: &mut Members) -> Option<String> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || call.is_some_and(|call| wanted.contains(&call.operation));
-        let time = call.map(|call| at.saturating_sub(call.at));
+        let time = call.map(|call| at.saturating_sub(call.time_ns));
         let is_slow = |limit: Duration| time.is_some_and(|time| Duration::from_nanos(time) > limit);
         if !is_wanted || !self.arguments.slower.is_none_or(is_slow) {
             return None;
@@ -204,7 +204,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     fn reply(
         &mut self,
         reply: &Reply<'_>,
-        call: Option<&Call>,
+        call: Option<&CapturedRequest>,
         (fragment_starts, code_sets): (&[usize], CodeSets),
         at: u64,
         members: &mut Members,
@@ -248,7 +248,7 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
     fn locate_reply(
         &self,
         reply: &LocateReply<'_>,
-        call: Option<&Call>,
+        call: Option<&CapturedRequest>,
         at: u64,
         members: &mut Members,
     ) -> Option<String> {

@@ -9,7 +9,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::lock::{Mutex, Scope};
 use corelane_sys::ring::{RingPair, RingSizes};
-use corelane_sys::socket::{self, FilteredListener, FilteredSocket};
+use corelane_sys::socket::{self, DescriptorFilterListener, DescriptorFilterSocket};
 use corelane_sys::{deferred_close, process};
 
 use super::{HEADER_BYTES, SharedMemory, parse_header, user_id};
@@ -32,7 +32,7 @@ pub(super) struct RingListener {
     /// Dropped before the socket: while the socket exists, no other file can have the inode of this
     /// file.
     _file: SocketFile,
-    fd: FilteredListener,
+    fd: DescriptorFilterListener,
     local: Endpoint,
     transport: SharedMemory,
     /// Watches the listening socket and the sockets of clients that have not sent their rings.
@@ -50,7 +50,7 @@ struct State {
 /// A client that has not sent its rings yet.
 #[derive(Debug)]
 struct Handshake {
-    fd: FilteredSocket,
+    fd: DescriptorFilterSocket,
     peer: Peer,
     started_at: Monotonic,
 }
@@ -58,7 +58,7 @@ struct Handshake {
 impl RingListener {
     pub(super) fn new(
         file: SocketFile,
-        fd: FilteredListener,
+        fd: DescriptorFilterListener,
         local: Endpoint,
         transport: SharedMemory,
     ) -> io::Result<Self> {
@@ -168,7 +168,7 @@ impl Listener for RingListener {
     }
 }
 
-fn token(fd: &FilteredSocket) -> u64 {
+fn token(fd: &DescriptorFilterSocket) -> u64 {
     u64::from(fd.as_fd().as_raw_fd().unsigned_abs())
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
-use corelane_sys::socket::{self, Address, FilteredListener, FilteredSocket, SocketOptions};
+use corelane_sys::socket::{self, Address, DescriptorFilterListener, DescriptorFilterSocket, SocketOptions};
 
 use self::listener::RingListener;
 use self::peer_monitor::PeerMonitor;
@@ -80,15 +80,15 @@ pub struct SharedMemory {
 pub enum AllowedUsers {
     /// The client and the server have the same effective user, or the client is root.
     #[default]
-    Same,
+    SameUser,
     /// Any user that may use the socket's file. Must be set on both sides.
-    Any,
+    AnyUser,
 }
 
 impl Default for SharedMemory {
     fn default() -> Self {
         let spin = SpinPolicy::Adaptive { max_spin: DEFAULT_MAX_SPIN };
-        SharedMemory { allowed_users: AllowedUsers::Same, spin, monitor: PeerMonitor::default() }
+        SharedMemory { allowed_users: AllowedUsers::SameUser, spin, monitor: PeerMonitor::default() }
     }
 }
 
@@ -116,18 +116,18 @@ impl SharedMemory {
     /// Checks that a client of user `client` may connect to a server of user `server`.
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
         let welcome = match (self.allowed_users, client, server) {
-            (AllowedUsers::Any, _, _) => true,
-            (AllowedUsers::Same, Some(client), Some(server)) => client == server || client == 0,
-            (AllowedUsers::Same, _, _) => false,
+            (AllowedUsers::AnyUser, _, _) => true,
+            (AllowedUsers::SameUser, Some(client), Some(server)) => client == server || client == 0,
+            (AllowedUsers::SameUser, _, _) => false,
         };
         if welcome {
             Ok(())
         } else {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer is another user's"))
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer belongs to another user"))
         }
     }
 
-    fn new_stream(&self, fd: FilteredSocket, peer: Peer, rings: RingPair) -> Box<dyn Stream> {
+    fn new_stream(&self, fd: DescriptorFilterSocket, peer: Peer, rings: RingPair) -> Box<dyn Stream> {
         Box::new(RingStream::new(fd, peer, rings, self.spin, &self.monitor))
     }
 }
@@ -169,7 +169,11 @@ impl Transport for SharedMemory {
         socket_file::remove_stale(&path)?;
         // Clients pass the rings' descriptor, so the listener must not refuse descriptors.
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
-        let fd = FilteredListener::passing_possible(socket::listen(&Address::Unix(path.clone()), &options, BACKLOG)?);
+        let fd = DescriptorFilterListener::with_descriptor_passing(socket::listen(
+            &Address::Unix(path.clone()),
+            &options,
+            BACKLOG,
+        )?);
         let file = SocketFile::for_path(&path)?;
         Ok(Box::new(RingListener::new(file, fd, endpoint.clone(), self.clone())?))
     }
@@ -236,6 +240,6 @@ mod tests {
         assert!(same.check_users(Some(7), Some(7)).is_ok() && same.check_users(Some(0), Some(7)).is_ok());
         assert_eq!(same.check_users(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(same.check_users(Some(7), Some(8)).is_err() && same.check_users(None, None).is_err());
-        assert!(same.clone().allowed_users(AllowedUsers::Any).check_users(Some(7), Some(8)).is_ok());
+        assert!(same.clone().allowed_users(AllowedUsers::AnyUser).check_users(Some(7), Some(8)).is_ok());
     }
 }

@@ -97,7 +97,7 @@ struct MonitorUsers {
 
 impl Default for PeerMonitor {
     fn default() -> Self {
-        PeerMonitor(Arc::new(PiMutex::new("watch of shared memory", Scope::Orb, MonitorUsers::default())))
+        PeerMonitor(Arc::new(PiMutex::new("users of the peer monitor", Scope::Orb, MonitorUsers::default())))
     }
 }
 
@@ -107,7 +107,7 @@ impl PeerMonitor {
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {
-            watch.forks == process::generation() && !watch.shared.stop.load(Ordering::Acquire)
+            watch.forks == process::fork_generation() && !watch.shared.stop.load(Ordering::Acquire)
         };
         if let Some(watch) = current.watch.upgrade().filter(is_there) {
             return Some(watch);
@@ -119,9 +119,9 @@ impl PeerMonitor {
 
     pub(super) fn attach_orb(&self) {
         let mut used = self.0.lock();
-        if used.forks != process::generation() {
+        if used.forks != process::fork_generation() {
             // The counted ORBs belong to the parent process.
-            (used.orbs, used.forks) = (0, process::generation());
+            (used.orbs, used.forks) = (0, process::fork_generation());
         }
         used.orbs += 1;
     }
@@ -239,12 +239,12 @@ impl MonitorThread {
         let builder = ThreadBuilder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
         let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
-        Ok(MonitorThread { shared: list, thread, forks: process::generation() })
+        Ok(MonitorThread { shared: list, thread, forks: process::fork_generation() })
     }
 
     fn stop(&self) {
         // A forked child does not have the thread.
-        if self.forks != process::generation() {
+        if self.forks != process::fork_generation() {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);
@@ -384,7 +384,7 @@ mod tests {
         assert!(!ends.is_peer_gone());
         let list = Arc::clone(&left.watch.shared);
         watching.detach_orb();
-        assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another one uses it");
+        assert!(!ends.is_peer_gone() && Arc::strong_count(&list) > 2, "another ORB uses the monitor");
         watching.detach_orb();
         assert!(ends.is_peer_gone() && Arc::strong_count(&list) == 2, "the thread has been joined");
         // Another ORB can use the transport afterwards.

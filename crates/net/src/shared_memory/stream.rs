@@ -24,7 +24,7 @@ use std::time::Duration;
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{PiMutex, Scope};
 use corelane_sys::ring::{RingPair, RingReader, RingWriter, WakeMethod};
-use corelane_sys::socket::{self, FilteredSocket};
+use corelane_sys::socket::{self, DescriptorFilterSocket};
 use corelane_sys::{poll, process, thread};
 
 use super::large;
@@ -41,7 +41,7 @@ const MAX_BELL_REQUESTS: u32 = 64;
 pub(super) struct RingStream {
     pub(super) peer_state: Arc<PeerState>,
     monitored: Option<MonitoredPeer>,
-    fd: FilteredSocket,
+    fd: DescriptorFilterSocket,
     peer: Peer,
     /// Coarse time-out of receiving in nanoseconds; 0 for none. `Relaxed`.
     receive_timeout: AtomicU64,
@@ -67,7 +67,7 @@ pub(super) struct RingStream {
 
 impl RingStream {
     pub(super) fn new(
-        fd: FilteredSocket,
+        fd: DescriptorFilterSocket,
         peer: Peer,
         rings: RingPair,
         spin: SpinPolicy,
@@ -88,7 +88,7 @@ impl RingStream {
             bell: PiMutex::new("bell of shared memory", Scope::Connection, ()),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
-            forks: process::generation(),
+            forks: process::fork_generation(),
         }
     }
 
@@ -137,7 +137,7 @@ impl RingStream {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.abort();
-                Err(io::Error::new(io::ErrorKind::InvalidData, "the peer asks for its bell and does not read it"))
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the peer requests its bell and does not read it"))
             }
             Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
@@ -231,7 +231,7 @@ impl RingStream {
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
-        let ended = reader.is_ended() || poll::hang_up(self.fd.as_fd())?.reading;
+        let ended = reader.is_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
         // Reads bytes that the peer wrote before it announced the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
@@ -288,7 +288,10 @@ impl RingStream {
                 return Ok(count);
             }
             let to_look = slept || self.peer_state.is_peer_gone();
-            if reader.is_ended() || self.is_shut_down() || (to_look && poll::hang_up(self.fd.as_fd())?.reading) {
+            if reader.is_ended()
+                || self.is_shut_down()
+                || (to_look && poll::check_hang_up(self.fd.as_fd())?.read_closed)
+            {
                 return self.read_ring(reader, buffer);
             }
             if until.is_some_and(Monotonic::is_past) {
@@ -323,7 +326,7 @@ impl RingStream {
             if count > 0 {
                 return Ok(count);
             }
-            if (slept || self.peer_state.is_peer_gone()) && poll::hang_up(self.fd.as_fd())?.both {
+            if (slept || self.peer_state.is_peer_gone()) && poll::check_hang_up(self.fd.as_fd())?.both_closed {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if until.is_some_and(Monotonic::is_past) {
@@ -346,7 +349,7 @@ impl RingStream {
             writer.set_wake_method(WakeMethod::Bell);
         }
         match self.write_ring(writer, slices)? {
-            0 if poll::hang_up(self.fd.as_fd())?.both => Err(io::ErrorKind::BrokenPipe.into()),
+            0 if poll::check_hang_up(self.fd.as_fd())?.both_closed => Err(io::ErrorKind::BrokenPipe.into()),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }
@@ -373,7 +376,7 @@ fn deadline(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
         }
         Wait::Block | Wait::Now => match coarse.load(Ordering::Relaxed) {
             0 => None,
-            nanos => Some(clock::coarse_now() + clock::coarse_lag() + Duration::from_nanos(nanos)),
+            nanos => Some(clock::coarse_now() + clock::max_coarse_lag() + Duration::from_nanos(nanos)),
         },
     }
 }
@@ -429,7 +432,7 @@ impl Stream for RingStream {
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
         let is_there = !reader.is_empty()? || reader.is_ended() || self.is_shut_down();
-        Ok(Some(is_there || poll::hang_up(self.fd.as_fd())?.reading))
+        Ok(Some(is_there || poll::check_hang_up(self.fd.as_fd())?.read_closed))
     }
 
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
@@ -477,7 +480,7 @@ impl Stream for RingStream {
 impl Drop for RingStream {
     fn drop(&mut self) {
         // In a forked child the connection belongs to the parent.
-        if process::generation() == self.forks {
+        if process::fork_generation() == self.forks {
             self.shutdown(ShutdownMode::Both);
             if let Some(watched) = self.monitored.take() {
                 watched.unregister(self.fd.as_fd());
@@ -494,7 +497,7 @@ mod tests {
 
     fn end(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
         RingStream::new(
-            FilteredSocket::passing_possible(fd),
+            DescriptorFilterSocket::with_descriptor_passing(fd),
             Peer::Unknown,
             rings,
             SpinPolicy::Never,

@@ -146,7 +146,7 @@ impl ClientConnection {
             is_broken: false,
             is_truncated: false,
             is_band_declared,
-            fork_generation: corelane_sys::process::generation(),
+            fork_generation: corelane_sys::process::fork_generation(),
             oneways: OnewayBuffer::default(),
         }
     }
@@ -211,7 +211,7 @@ impl ClientConnection {
                 }
             }
             if !self.oneways.bytes.is_empty() {
-                return Ok(Some(now + delay.max(clock::coarse_lag())));
+                return Ok(Some(now + delay.max(clock::max_coarse_lag())));
             }
         }
         self.oneways.is_listed = false;
@@ -272,7 +272,7 @@ impl ClientConnection {
     fn set_coarse_timeout(&mut self, coarse: Duration) -> io::Result<()> {
         let longer = self.coarse_timeout.checked_sub(coarse);
         if longer.is_none_or(|longer| longer > coarse / 8) {
-            let late = coarse.saturating_add(clock::coarse_lag());
+            let late = coarse.saturating_add(clock::max_coarse_lag());
             self.monitored.stream().set_coarse_timeouts(late, late)?;
             self.coarse_timeout = coarse;
         }
@@ -714,7 +714,7 @@ pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
 impl Drop for ClientConnection {
     fn drop(&mut self) {
         // In a forked child the connection still belongs to the parent.
-        if corelane_sys::process::generation() == self.fork_generation {
+        if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
                 // Bytes that the transport does not accept at once are lost. No caller remains to
                 // get an error.

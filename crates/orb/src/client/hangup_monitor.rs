@@ -278,7 +278,7 @@ impl MonitorInner {
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
-        if !is_watched || poll::hang_up(fd).map_or(true, |ended| ended.reading) {
+        if !is_watched || poll::check_hang_up(fd).map_or(true, |ended| ended.read_closed) {
             state.hung_up.store(true, Ordering::Release);
         }
     }

@@ -251,7 +251,7 @@ impl Multiplexed {
             is_band_declared: AtomicBool::new(is_band_declared),
             spares: spares.clone(),
             is_mid_large_reply: AtomicBool::new(false),
-            fork_generation: corelane_sys::process::generation(),
+            fork_generation: corelane_sys::process::fork_generation(),
         }
     }
 
@@ -679,7 +679,7 @@ impl ReceiveHalf {
 impl Drop for Multiplexed {
     fn drop(&mut self) {
         // In a forked child the connection still belongs to the parent.
-        if corelane_sys::process::generation() == self.fork_generation {
+        if corelane_sys::process::fork_generation() == self.fork_generation {
             self.stream.shutdown(ShutdownMode::Both);
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, Holder, Mutex, PiMutex, Scope};
+use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, CheckoutHolder, Mutex, PiMutex, Scope};
 use corelane_sys::process;
 
 use super::connection::{BufferResult, ClientConnection, PoolSlot};
@@ -207,7 +207,7 @@ impl ConnectionPool {
         due: CallDeadline,
         take: impl Fn(&'p Arc<PoolSlot>) -> Option<S>,
     ) -> Option<S> {
-        if self.band.is_real_time() || slot.holder() == Holder::User {
+        if self.band.is_real_time() || slot.holder() == CheckoutHolder::User {
             return None;
         }
         let now = Monotonic::now();
@@ -223,10 +223,10 @@ impl ConnectionPool {
                 return Some(Some(taken));
             }
             match slot.holder() {
-                Holder::Maintenance => return None,
-                Holder::User => return Some(None),
+                CheckoutHolder::Maintenance => return None,
+                CheckoutHolder::User => return Some(None),
                 // The maintenance has just ended, so the loop tries the slot again.
-                Holder::None => {}
+                CheckoutHolder::None => {}
             }
         };
         self.slot_returned.wait(Some(until), look).flatten()
@@ -698,7 +698,7 @@ mod tests {
         ConnectionPool::forget_last_slot();
         let before = counters::snapshot();
         assert_ne!(fixture.pool.take_idle(0, true, CallDeadline::Never).unwrap().connection_id, connection_id);
-        assert_eq!((counters::snapshot() - before).futex, 0, "the caller waited for other callers");
+        assert_eq!((counters::snapshot() - before).futex_calls, 0, "the caller waited for other callers");
     }
 
     #[test]
@@ -714,7 +714,7 @@ mod tests {
             let _tended = fixture.pool.slots[0].try_checkout_for_maintenance().unwrap();
             let before = counters::snapshot();
             assert_eq!(fixture.pool.take_idle(0, true, due).unwrap().connection_id, connection_id);
-            assert_eq!((counters::snapshot() - before).futex, waits, "{band:?}");
+            assert_eq!((counters::snapshot() - before).futex_calls, waits, "{band:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use corelane_sched::selection::{self, Unreachable};
+use corelane_sched::selection::{self, SelectionError};
 use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityTransform};
 use corelane_wire::exception::minor;
 
@@ -24,7 +24,7 @@ pub(crate) struct LaneSelector {
     /// The object's priority under the server-declared model; the server priority in the reference
     /// under other models.
     server_priority: Option<Priority>,
-    bands: Result<Option<PriorityBands>, Unreachable>,
+    bands: Result<Option<PriorityBands>, SelectionError>,
     /// The pools of each endpoint, with the priority that the reference gives the endpoint (-1:
     /// none).
     endpoints: Vec<(i16, Arc<ServerPools>)>,
@@ -49,7 +49,7 @@ impl LaneSelector {
         if profile.model.is_none() && client.bands.is_empty() {
             return None;
         }
-        let bands = selection::reconcile(&client.bands, &profile.bands).map(|bands| {
+        let bands = selection::reconcile_policy(&client.bands, &profile.bands).map(|bands| {
             // Invalid bands in a reference are ignored.
             PriorityBands::new(bands.iter().copied()).ok()
         });
@@ -97,8 +97,8 @@ impl LaneSelector {
     fn no_endpoint(&self, priority: Priority) -> SystemException {
         let lanes = crate::text::join(self.endpoints.iter().map(|(endpoint, _)| *endpoint));
         unreachable_with_detail(
-            Unreachable::NoEndpoint,
-            format!("{}: {priority}; its lanes are {lanes}", Unreachable::NoEndpoint),
+            SelectionError::NoEndpoint,
+            format!("{}: {priority}; its lanes are {lanes}", SelectionError::NoEndpoint),
         )
     }
 
@@ -111,16 +111,16 @@ impl LaneSelector {
         let own = if propagated { clients } else { self.server_priority };
         let bands = self.bands.as_ref().map_err(|conflict| unreachable_error(*conflict))?;
         if bands.is_some() && self.model.is_none() {
-            return Err(unreachable_error(Unreachable::BandsWithoutModel));
+            return Err(unreachable_error(SelectionError::BandsWithoutModel));
         }
         let Some(priority) = own else {
             // The calling thread has no CORBA priority, so the server decides.
-            let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(Unreachable::NoEndpoint))?;
+            let (_, server) = self.endpoints.first().ok_or_else(|| unreachable_error(SelectionError::NoEndpoint))?;
             return Ok(PoolSelection { pool: server.pool(thread), priority: None });
         };
-        let band = selection::band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
+        let band = selection::select_band(self.model, bands.as_ref(), priority).map_err(unreachable_error)?;
         let equal = self.endpoints.iter().all(|(endpoint, _)| *endpoint == -1);
-        let serves = |endpoint| selection::serves(self.model, band, priority, endpoint, equal);
+        let serves = |endpoint| selection::endpoint_serves(self.model, band, priority, endpoint, equal);
         // The first choice is the lane in which the server runs the request. The second choice is
         // the first lane within the band.
         let exact = self.endpoints.iter().find(|(endpoint, _)| *endpoint == priority.get() && serves(*endpoint));
@@ -156,17 +156,17 @@ fn transform_outbound(
 }
 
 #[cold]
-fn unreachable_error(why: Unreachable) -> SystemException {
+fn unreachable_error(why: SelectionError) -> SystemException {
     unreachable_with_detail(why, why.to_string())
 }
 
 #[cold]
-fn unreachable_with_detail(why: Unreachable, detail: String) -> SystemException {
+fn unreachable_with_detail(why: SelectionError, detail: String) -> SystemException {
     let exception = match why {
-        Unreachable::NoEndpoint => {
+        SelectionError::NoEndpoint => {
             SystemException::new(Kind::Transient, minor::transient::NO_USABLE_PROFILE, Completion::No)
         }
-        Unreachable::Conflict | Unreachable::BandsWithoutModel | Unreachable::OutsideBands => {
+        SelectionError::PolicyConflict | SelectionError::BandsWithoutModel | SelectionError::OutsideBands => {
             SystemException::new(Kind::InvPolicy, minor::inv_policy::IRRECONCILABLE, Completion::No)
         }
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, SpinPolicy, Transports};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::guarantees::{Guarantee, Holds};
+use corelane_sys::guarantees::{Guarantee, GuaranteeStatus};
 use corelane_sys::{memory, process};
 use corelane_wire::{CharSet, Limits, Version};
 
@@ -405,7 +405,7 @@ impl OrbBuilder {
             return Err(OrbError::Client(refused));
         }
         if self.locks_memory {
-            memory::lock_all().map_err(OrbError::Memory)?;
+            memory::lock_all_pages().map_err(OrbError::Memory)?;
         }
         let parse = |address: &String| parse_address(address, &self.transports);
         let publish = self.publish.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -492,8 +492,8 @@ fn preconnect(orb: &Orb, wanted: &[Preconnect]) -> Result<(), OrbError> {
 fn check_guarantees(required: &[Guarantee]) -> Result<(), OrbError> {
     for guarantee in required {
         let report = guarantee.check();
-        if report.holds != Holds::Yes {
-            let why = format!("{}. {}", report.found, report.remedy);
+        if report.status != GuaranteeStatus::Met {
+            let why = format!("{}. {}", report.finding, report.remedy);
             return Err(OrbError::Guarantee { name: report.name.to_owned(), why });
         }
     }
@@ -523,12 +523,12 @@ mod tests {
 
     #[test]
     fn build_fails_if_a_required_guarantee_does_not_hold() {
-        let yes = Guarantee::new("yes", "It holds.", "None is needed.", || (Holds::Yes, "found".into()));
+        let yes = Guarantee::new("yes", "It holds.", "None is needed.", || (GuaranteeStatus::Met, "found".into()));
         assert!(OrbBuilder::new().require_guarantee(yes).build().is_ok());
-        for state in [Holds::No, Holds::Unknown] {
-            let check: fn() -> (Holds, String) = match state {
-                Holds::No => || (Holds::No, "found".into()),
-                _ => || (Holds::Unknown, "found".into()),
+        for state in [GuaranteeStatus::NotMet, GuaranteeStatus::Unknown] {
+            let check: fn() -> (GuaranteeStatus, String) = match state {
+                GuaranteeStatus::NotMet => || (GuaranteeStatus::NotMet, "found".into()),
+                _ => || (GuaranteeStatus::Unknown, "found".into()),
             };
             let wanted = Guarantee::new("luck", "Luck holds.", "Try again.", check);
             let error =

@@ -65,7 +65,9 @@ impl ConnectionBand {
             (Some((_, high)), _) => Priority::new(high).map_or(Ok(None), |high| rt.scheduling_for(high)),
             // Callers of the deadline class run before all fixed priorities, so the highest fixed
             // priority represents them.
-            (None, Ok(native)) if native > 0 => Ok(Some(Scheduling::Fifo(native.min(*Scheduling::PRIORITIES.end())))),
+            (None, Ok(native)) if native > 0 => {
+                Ok(Some(Scheduling::Fifo(native.min(*Scheduling::FIXED_PRIORITIES.end()))))
+            }
             (None, _) => Ok(None),
         }
     }

@@ -80,7 +80,7 @@ impl RtClientPolicies {
 /// Returns the protocols that a client may use: the client's list or the reference's list. Returns
 /// `None` if both lists have protocols, which is a conflict.
 pub(crate) fn usable_protocols<'p>(client: &'p ClientPolicies, profile: &'p ProfilePolicies) -> Option<&'p [Protocol]> {
-    selection::reconcile(&client.protocols, &profile.protocols).ok()
+    selection::reconcile_policy(&client.protocols, &profile.protocols).ok()
 }
 
 /// Returns the rank of an endpoint's protocol among the permitted protocols, with the protocol's

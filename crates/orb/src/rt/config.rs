@@ -94,7 +94,7 @@ pub struct RtConfig {
 impl Default for RtConfig {
     fn default() -> Self {
         RtConfig {
-            priority_mapping: Arc::new(LinearMapping(NativeRange::FIXED)),
+            priority_mapping: Arc::new(LinearMapping(NativeRange::FIXED_PRIORITIES)),
             priority_transform: None,
             network_mapping: None,
             scheduling: SchedulingClass::Fifo,
@@ -127,7 +127,7 @@ impl RtConfig {
             SchedulingClass::RoundRobin => Scheduling::RoundRobin,
         };
         let native = self.priority_mapping.to_native(priority).and_then(|native| u8::try_from(native).ok());
-        match native.filter(|native| Scheduling::PRIORITIES.contains(native)) {
+        match native.filter(|native| Scheduling::FIXED_PRIORITIES.contains(native)) {
             Some(native) => Ok(Some(class(native))),
             None => Err(unmappable().because(format!("CORBA priority {priority} has no native priority here"))),
         }

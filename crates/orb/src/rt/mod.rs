@@ -39,7 +39,7 @@ pub use corelane_sched::{
     ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
     Priority, PriorityBand, PriorityMapping, PriorityModel, PriorityTransform,
 };
-pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, Holds};
+pub use corelane_sys::guarantees::{Guarantee, GuaranteeReport, GuaranteeStatus};
 pub use corelane_sys::thread::{CpuSet, Reservation, Scheduling, ThreadInfo, Tid};
 pub use current::RtCurrent;
 pub use mutex::{RtMutex, RtMutexGuard};
@@ -71,7 +71,7 @@ pub fn guarantees() -> Vec<GuaranteeReport> {
 /// # Errors
 /// If the system has no `/proc`.
 pub fn threads() -> std::io::Result<Vec<ThreadInfo>> {
-    corelane_sys::thread::list()
+    corelane_sys::thread::list_threads()
 }
 
 /// The users' documentation of real time. Its examples are tests.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiGuard, PiMutex, Scope};
+use corelane_sys::lock::{PiMutex, PiMutexGuard, Scope};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -28,7 +28,7 @@ pub struct RtMutex(Arc<PiMutex<()>>);
 /// Shows that the calling thread holds an [`RtMutex`]. Dropping it unlocks the mutex.
 #[must_use = "the mutex is unlocked at once"]
 pub struct RtMutexGuard<'m> {
-    _held: PiGuard<'m, ()>,
+    _held: PiMutexGuard<'m, ()>,
 }
 
 impl RtMutex {

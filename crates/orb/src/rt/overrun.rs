@@ -45,7 +45,7 @@ pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     const NAME: &str = "orb/overrun";
     // The monitor takes the highest priority that the kernel permits. If the kernel permits no
     // fixed priority, the lanes have none either.
-    orb.set_cpu_monitor(thread::at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
+    orb.set_cpu_monitor(thread::start_at_highest_priority(|scheduling| CpuBudgetMonitor::start(NAME, scheduling))?);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use corelane_net::Endpoint;
 use corelane_sched::lane_choice::{LaneChoice, LanePolicies, PolicyViolation};
-use corelane_sched::{DeclaredModel, Priority, PriorityBand, PriorityBands, PriorityModel};
+use corelane_sched::{Priority, PriorityBand, PriorityBands, PriorityModel, PriorityModelPolicy};
 use corelane_sys::lock::MutexGuard;
 use corelane_wire::exception::minor;
 
@@ -27,7 +27,7 @@ use crate::thread_context;
 #[derive(Debug)]
 pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
-    model: Option<DeclaredModel>,
+    model: Option<PriorityModelPolicy>,
     bands: Option<PriorityBands>,
     /// The POA's thread pool. `None` if the pools of the ORB's builder serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
@@ -358,7 +358,7 @@ impl RtPoa {
     ) -> ObjectRef {
         let mut lanes = Vec::new();
         if let Some(pool) = &self.pool {
-            let mut published = self.rules().published(object);
+            let mut published = self.rules().published_lanes(object);
             if published.is_empty() {
                 published.push(0);
             }

@@ -1,7 +1,7 @@
 //! The real-time policies of a POA, and their encoding in references.
 
 use corelane_sched::lane_choice::PolicyViolation;
-use corelane_sched::{DeclaredModel, Priority, PriorityBands, PriorityModel};
+use corelane_sched::{Priority, PriorityBands, PriorityModel, PriorityModelPolicy};
 use corelane_wire::CdrError;
 use corelane_wire::rt::{self as wire, PriorityModelValue, policy_type};
 
@@ -46,7 +46,7 @@ pub struct RtPolicies {
 /// Real-time policies that have passed the checks of each single policy.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckedPolicies {
-    pub(crate) model: Option<DeclaredModel>,
+    pub(crate) model: Option<PriorityModelPolicy>,
     pub(crate) bands: Option<PriorityBands>,
 }
 
@@ -83,7 +83,7 @@ impl RtPolicies {
         }
         let declared = |(model, priority)| {
             Priority::new(priority)
-                .map(|server_priority| DeclaredModel { model, server_priority })
+                .map(|server_priority| PriorityModelPolicy { model, server_priority })
                 .ok_or(policy_index::PRIORITY_MODEL)
         };
         let bands =

@@ -272,7 +272,7 @@ fn open_lane(
     let pool = pool.nested_wait(config.nested_wait).connection_limits(config.connection_limits.clone());
     let pool = pool.spin_policy(lane.spin_policy.or(config.spin_policy).or(adapter.config().spin_policy));
     let failed = |error: io::Error| no_resources(error.to_string());
-    let overload = if role.overload_rules.need_overload_thread() {
+    let overload = if role.overload_rules.needs_overload_thread() {
         Some(OverloadThread::new::<ObjectAdapter>().map_err(failed)?)
     } else {
         None

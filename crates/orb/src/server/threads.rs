@@ -43,7 +43,7 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
     let builder = ThreadBuilder::new()
         .name(name.clone())
         .stack_size(lane.config.thread_stack_size)
-        .prefault(handler.context().config().locks_memory);
+        .prefault_stack(handler.context().config().locks_memory);
     let Some(role) = &lane.role else { return builder.spawn(body(None)) };
     let builder = builder.preferred_affinity(handler.context().cores());
     let mut wanted = builder.clone().scheduling(role.scheduling.unwrap_or(Scheduling::Other));

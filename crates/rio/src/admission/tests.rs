@@ -12,9 +12,9 @@ fn resources() -> Resources {
     Resources {
         link_bits_per_second: 1_000_000_000,
         vlan_tags: 0,
-        cost: PacketCost { wake_up: 10_000, packet: 5_000, kibibyte: 1_000 },
+        cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 1_000 },
         memory: 10 << 20,
-        minimum: Minimum { link: 200, processor: 100 },
+        minimum: BestEffortMinimum { link: 200, processor: 100 },
         dispatch: BTreeMap::new(),
     }
 }
@@ -24,7 +24,7 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
         stream: StreamId(stream),
         core: 0,
         priority: 50,
-        load: Load::Periodic { budget: Budget::of_packets(packets, period), deadline: period },
+        load: StreamLoad::Periodic { budget: Budget::of_packets(packets, period), deadline: period },
         max_packet: 1_500,
         blocking: 0,
         memory: 1 << 20,
@@ -34,7 +34,7 @@ fn periodic(stream: u16, packets: u32, period: Nanos) -> StreamRequest {
 /// Checks that the number of packets offered by a refusal is admitted, and one more packet is
 /// refused.
 fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
-    let offered = refusal.would_fit.expect("an offer");
+    let offered = refusal.admissible_packets.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
     assert_eq!(with(offered), Ok(()), "{refusal}");
     assert!(with(offered + 1).is_err(), "{refusal}");
@@ -46,14 +46,14 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
     admission.admit(periodic(1, 100, 10 * MS)).unwrap();
     // The cost is 10 us, and 400 packets of 5 us and 1,500 bytes each.
     let mut late = periodic(2, 400, 10 * MS);
-    if let Load::Periodic { deadline, .. } = &mut late.load {
+    if let StreamLoad::Periodic { deadline, .. } = &mut late.load {
         *deadline = 3 * MS;
     }
     let refusal = admission.admit(late).unwrap_err();
     let own = 10_000 + 400 * 5_000 + (400_u64 * 1_500).div_ceil(1024) * 1_000;
     let other = 10_000 + 100 * 5_000 + (100_u64 * 1_500).div_ceil(1024) * 1_000;
     let bound = ViolatedBound::ResponseTime {
-        task: TaskName::Stream(StreamId(2)),
+        task: AdmissionTask::Stream(StreamId(2)),
         response: Some(own + other),
         deadline: 3 * MS,
     };
@@ -68,7 +68,7 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
     let mut admission = Admission::new(Resources { dispatch: [(0, vec![(40, dispatch)])].into(), ..resources() });
     let request = periodic(1, 200, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
-    let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Dispatch(0), deadline, .. } if deadline == 5 * MS);
+    let bound_is_of_dispatch = matches!(refusal.bound, ViolatedBound::ResponseTime { task: AdmissionTask::Dispatch(0), deadline, .. } if deadline == 5 * MS);
     assert!(bound_is_of_dispatch, "{refusal}");
     assert_offer_is_tight(&admission, &request, &refusal);
     // A stream with a lower priority than dispatch, or on another core, delays no dispatch task.
@@ -78,7 +78,8 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_processor() {
-    let mut admission = Admission::new(Resources { minimum: Minimum { link: 0, processor: 500 }, ..resources() });
+    let mut admission =
+        Admission::new(Resources { minimum: BestEffortMinimum { link: 0, processor: 500 }, ..resources() });
     let request = periodic(1, 900, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     let ViolatedBound::Processor { core: 0, needed, available } = refusal.bound else { panic!("{refusal}") };
@@ -94,7 +95,7 @@ fn best_effort_keeps_its_minimum_of_the_link() {
     let refusal = admission.admit(request).unwrap_err();
     // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
     assert_eq!(refusal.bound, ViolatedBound::Link { needed: 7 * 1_542 * 8 * 100, available: 8_000_000 });
-    assert_eq!(refusal.would_fit, Some(6));
+    assert_eq!(refusal.admissible_packets, Some(6));
     assert_eq!(
         refusal.to_string(),
         "the link would carry 8635200 bit/s of streams, 635200 over 8000000; 6 packets would fit"
@@ -106,7 +107,7 @@ fn short_packets_are_padded_on_the_link() {
     let request = StreamRequest { max_packet: 40, ..periodic(1, 1, MS) };
     assert_eq!(resources().bits_per_second(&request), (46 + 38) * 8 * 1_000);
     // If only bytes are bounded, every packet may be as short as possible.
-    let load = Load::Periodic { budget: Budget::of_bytes(4_000, MS), deadline: MS };
+    let load = StreamLoad::Periodic { budget: Budget::of_bytes(4_000, MS), deadline: MS };
     assert_eq!(resources().bits_per_second(&StreamRequest { load, ..request }), 100 * (46 + 38) * 8 * 1_000);
 }
 
@@ -115,7 +116,7 @@ fn short_packets_beside_long_ones_are_padded_on_the_link() {
     // 99 packets of 40 bytes and one packet of 1,040 bytes are 5,000 bytes. Each short packet has 6
     // bytes of padding.
     let budget = Budget { period: MS, packets: Some(100), bytes: Some(5_000) };
-    let request = StreamRequest { load: Load::Periodic { budget, deadline: MS }, ..periodic(1, 1, MS) };
+    let request = StreamRequest { load: StreamLoad::Periodic { budget, deadline: MS }, ..periodic(1, 1, MS) };
     let on_link = 99 * (46 + 38) + 1_040 + 38;
     let found = resources().bits_per_second(&request);
     assert!(found >= on_link * 8 * 1_000, "{found}");
@@ -123,9 +124,9 @@ fn short_packets_beside_long_ones_are_padded_on_the_link() {
 }
 
 #[test]
-fn a_packet_has_its_headers_whatever_the_request_says() {
-    let of_bytes = Load::Periodic { budget: Budget::of_bytes(40_000, MS), deadline: MS };
-    let capped = Load::Capped(PacketRate::new(NonZeroU32::MIN, NonZeroU32::MIN));
+fn packet_size_includes_headers_for_every_request() {
+    let of_bytes = StreamLoad::Periodic { budget: Budget::of_bytes(40_000, MS), deadline: MS };
+    let capped = StreamLoad::Capped(PacketRate::new(NonZeroU32::MIN, NonZeroU32::MIN));
     for load in [periodic(1, 100, MS).load, of_bytes, capped] {
         let [none, shortest] = [0, 40].map(|max_packet| StreamRequest { max_packet, load, ..periodic(1, 1, MS) });
         assert_eq!(resources().timing(&none), resources().timing(&shortest), "{load:?}");
@@ -134,19 +135,22 @@ fn a_packet_has_its_headers_whatever_the_request_says() {
 }
 
 #[test]
-fn memory_that_does_not_suffice_is_named() {
+fn insufficient_memory_is_reported() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
     let refusal = admission.admit(StreamRequest { memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
     assert_eq!(
         refusal,
-        StreamRefusal { bound: ViolatedBound::Memory { needed: 11 << 20, available: 10 << 20 }, would_fit: None }
+        StreamRefusal {
+            bound: ViolatedBound::Memory { needed: 11 << 20, available: 10 << 20 },
+            admissible_packets: None
+        }
     );
     assert!(refusal.to_string().contains("1048576 over 10485760"), "{refusal}");
 }
 
 #[test]
-fn a_stream_is_admitted_once_and_can_be_given_up() {
+fn stream_is_admitted_once_and_can_be_removed() {
     let mut admission = Admission::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
     assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().bound, ViolatedBound::Duplicate);
@@ -157,12 +161,12 @@ fn a_stream_is_admitted_once_and_can_be_given_up() {
 #[test]
 fn a_cap_in_the_receive_context_delays_every_thread() {
     let rate = |pps| PacketRate::new(NonZeroU32::new(pps).unwrap(), NonZeroU32::new(16).unwrap());
-    let capped = |pps| StreamRequest { load: Load::Capped(rate(pps)), ..periodic(1, 1, MS) };
+    let capped = |pps| StreamRequest { load: StreamLoad::Capped(rate(pps)), ..periodic(1, 1, MS) };
     let mut admission = Admission::new(resources());
     admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
     let refusal = admission.admit(capped(120_000)).unwrap_err();
     assert!(
-        matches!(refusal.bound, ViolatedBound::ResponseTime { task: TaskName::Stream(StreamId(2)), .. }),
+        matches!(refusal.bound, ViolatedBound::ResponseTime { task: AdmissionTask::Stream(StreamId(2)), .. }),
         "{refusal}"
     );
     assert_offer_is_tight(&admission, &capped(120_000), &refusal);
@@ -174,9 +178,9 @@ fn budgets_and_times_out_of_range_are_refused_by_their_field() {
     let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
     assert!(matches!(refusal.bound, ViolatedBound::Budget(BudgetError::Amount { .. })), "{refusal}");
     let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
-    assert_eq!((refusal.bound, refusal.would_fit), (ViolatedBound::Budget(BudgetError::Period(1)), None));
+    assert_eq!((refusal.bound, refusal.admissible_packets), (ViolatedBound::Budget(BudgetError::Period(1)), None));
     let refusal = admission.admit(periodic(1, u32::MAX, MS)).unwrap_err();
-    assert!(matches!(refusal.bound, ViolatedBound::Timing(_)) && refusal.would_fit.is_some(), "{refusal}");
+    assert!(matches!(refusal.bound, ViolatedBound::Timing(_)) && refusal.admissible_packets.is_some(), "{refusal}");
 }
 
 prop_compose! {
@@ -193,8 +197,8 @@ prop_compose! {
     ) -> StreamRequest {
         let budget = Budget { period, packets: Some(packets), bytes };
         let burst = NonZeroU32::new(8).unwrap();
-        let cap = cap.and_then(NonZeroU32::new).map(|pps| Load::Capped(PacketRate::new(pps, burst)));
-        let load = cap.unwrap_or(Load::Periodic { budget, deadline: period });
+        let cap = cap.and_then(NonZeroU32::new).map(|pps| StreamLoad::Capped(PacketRate::new(pps, burst)));
+        let load = cap.unwrap_or(StreamLoad::Periodic { budget, deadline: period });
         StreamRequest { stream: StreamId(stream), core, priority, load, max_packet, blocking: 0, memory }
     }
 }
@@ -206,7 +210,7 @@ proptest! {
         let mut admission = Admission::new(resources());
         for request in requests {
             if let Err(refusal) = admission.admit(request)
-                && refusal.would_fit.is_some()
+                && refusal.admissible_packets.is_some()
             {
                 assert_offer_is_tight(&admission, &request, &refusal);
             }

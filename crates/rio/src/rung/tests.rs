@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::*;
 
 const TICK: Nanos = 250_000_000;
-const PACE: Pace = Pace { probe_interval: TICK, first_retry: TICK, max_retry: 2 * TICK };
+const PACE: LadderTiming = LadderTiming { probe_interval: TICK, first_retry: TICK, max_retry: 2 * TICK };
 const GOOD: ProbeResult =
-    ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: Hook::Free };
+    ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
 
 /// A simulated machine under the ladder: its steps in place, and the result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +22,8 @@ impl World {
     }
 
     fn probe(&self) -> ProbeResult {
-        let is_attached = self.in_place.contains(&RungStep::Program) && self.facts.hook == Hook::Free;
-        ProbeResult { hook: if is_attached { Hook::Ours } else { self.facts.hook }, ..self.facts }
+        let is_attached = self.in_place.contains(&RungStep::Program) && self.facts.hook == XdpHook::Free;
+        ProbeResult { hook: if is_attached { XdpHook::Ours } else { self.facts.hook }, ..self.facts }
     }
 
     /// Begins an action, and checks the order of the steps.
@@ -74,7 +74,7 @@ fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> 
         } else if *now >= until {
             return changes;
         } else {
-            let next = ladder.next_at(*now);
+            let next = ladder.next_action_at(*now);
             assert!(next > *now, "the caller would not sleep: {ladder:?}");
             *now = next.min(until);
         }
@@ -83,7 +83,7 @@ fn run(ladder: &mut Ladder, world: &mut World, now: &mut Nanos, time: Nanos) -> 
 }
 
 #[test]
-fn it_climbs_to_the_top_in_order() {
+fn ladder_climbs_to_the_top_in_order() {
     let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
     let changes = run(&mut ladder, &mut world, &mut now, TICK / 2);
     assert_eq!(
@@ -91,7 +91,7 @@ fn it_climbs_to_the_top_in_order() {
         [Rung::Sockets, Rung::Steered, Rung::Streams]
     );
     assert_eq!(world.in_place, RungStep::ALL);
-    assert_eq!(ladder.target(now), (Rung::Streams, Limit::Wanted));
+    assert_eq!(ladder.target(now), (Rung::Streams, RungLimit::Configured));
 }
 
 #[test]
@@ -103,20 +103,20 @@ fn each_missing_capability_has_its_rung() {
         run(&mut ladder, &mut world, &mut now, 4 * TICK);
         (ladder.rung(), ladder.target(now).1)
     };
-    assert_eq!(lacking(|has| has.bpf = false), (Rung::Steered, Limit::Capability("CAP_BPF")));
-    assert_eq!(lacking(|has| has.net_raw = false), (Rung::Steered, Limit::Capability("CAP_NET_RAW")));
-    assert_eq!(lacking(|has| has.sys_nice = false), (Rung::Sockets, Limit::Capability("CAP_SYS_NICE")));
-    assert_eq!(lacking(|has| *has = Capabilities::default()), (Rung::Sockets, Limit::Capability("CAP_NET_ADMIN")));
+    assert_eq!(lacking(|has| has.bpf = false), (Rung::Steered, RungLimit::Capability("CAP_BPF")));
+    assert_eq!(lacking(|has| has.net_raw = false), (Rung::Steered, RungLimit::Capability("CAP_NET_RAW")));
+    assert_eq!(lacking(|has| has.sys_nice = false), (Rung::Sockets, RungLimit::Capability("CAP_SYS_NICE")));
+    assert_eq!(lacking(|has| *has = Capabilities::default()), (Rung::Sockets, RungLimit::Capability("CAP_NET_ADMIN")));
 }
 
 /// Each fault lowers the rung within a second, and the end of the fault restores it.
 #[test]
-fn a_loss_is_left_behind_within_a_second_and_made_up() {
-    let pace = Pace::default();
+fn lost_feature_lowers_the_rung_within_a_second() {
+    let pace = LadderTiming::default();
     let troubles = [
-        (ProbeResult { interface: InterfaceState::Absent, ..GOOD }, Rung::Sockets, Limit::InterfaceAbsent),
-        (ProbeResult { interface: InterfaceState::Down, ..GOOD }, Rung::Steered, Limit::LinkDown),
-        (ProbeResult { hook: Hook::Foreign, ..GOOD }, Rung::Steered, Limit::HookTaken),
+        (ProbeResult { interface: InterfaceState::Absent, ..GOOD }, Rung::Sockets, RungLimit::InterfaceAbsent),
+        (ProbeResult { interface: InterfaceState::Down, ..GOOD }, Rung::Steered, RungLimit::LinkDown),
+        (ProbeResult { hook: XdpHook::Foreign, ..GOOD }, Rung::Steered, RungLimit::HookTaken),
     ];
     for (trouble, rung, limit) in troubles {
         let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, pace, 0), World::new(GOOD), 0);
@@ -133,8 +133,8 @@ fn a_loss_is_left_behind_within_a_second_and_made_up() {
 }
 
 #[test]
-fn a_step_that_fails_is_tried_again_ever_more_rarely() {
-    let pace = Pace { max_retry: 8 * TICK, ..PACE };
+fn failed_step_is_retried_with_growing_delays() {
+    let pace = LadderTiming { max_retry: 8 * TICK, ..PACE };
     let (mut ladder, world, mut now) = (Ladder::new(Rung::Streams, pace, 0), World::new(GOOD), 0);
     let mut tries = Vec::new();
     while tries.len() < 7 {
@@ -143,12 +143,12 @@ fn a_step_that_fails_is_tried_again_ever_more_rarely() {
                 tries.push(now / TICK);
                 assert_eq!(ladder.running, Some(action));
                 ladder.handle(RungEvent::Failed, now);
-                assert_eq!(ladder.target(now), (Rung::Sockets, Limit::StepFailed(RungStep::ThreadedNapi)));
+                assert_eq!(ladder.target(now), (Rung::Sockets, RungLimit::StepFailed(RungStep::ThreadedNapi)));
             }
             Some(action) => {
                 ladder.handle(world.answer(action), now);
             }
-            None => now = ladder.next_at(now),
+            None => now = ladder.next_action_at(now),
         }
     }
     let gaps: Vec<u64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -156,22 +156,22 @@ fn a_step_that_fails_is_tried_again_ever_more_rarely() {
 }
 
 #[test]
-fn a_step_that_is_left_out_does_not_hold_the_rung_back() {
+fn skipped_step_does_not_prevent_the_rung() {
     let (mut ladder, world, now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
     while let Some(action) = ladder.poll(now) {
         let event =
             if action == RungAction::Do(RungStep::TransmitClasses) { RungEvent::Skipped } else { world.answer(action) };
         ladder.handle(event, now);
     }
-    assert_eq!((ladder.rung(), ladder.has(RungStep::TransmitClasses)), (Rung::Streams, false));
-    assert!(RungStep::ALL.into_iter().all(|step| ladder.has(step) || step == RungStep::TransmitClasses));
+    assert_eq!((ladder.rung(), ladder.is_in_place(RungStep::TransmitClasses)), (Rung::Streams, false));
+    assert!(RungStep::ALL.into_iter().all(|step| ladder.is_in_place(step) || step == RungStep::TransmitClasses));
 }
 
 #[test]
 fn shutdown_undoes_everything_in_the_reverse_order() {
     let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, PACE, 0), World::new(GOOD), 0);
     run(&mut ladder, &mut world, &mut now, TICK / 2);
-    ladder.want(Rung::Plain);
+    ladder.set_wanted(Rung::Plain);
     let mut undone = Vec::new();
     while let Some(action) = ladder.poll(now) {
         world.begin(action);
@@ -188,7 +188,7 @@ fn shutdown_undoes_everything_in_the_reverse_order() {
 /// The state that determines all later actions. Times are relative to the present time.
 type Key = (
     (Rung, Option<ProbeResult>, usize, u8, Option<RungAction>, bool),
-    (Nanos, Option<(Rung, Limit, Nanos)>, Nanos),
+    (Nanos, Option<(Rung, RungLimit, Nanos)>, Nanos),
     World,
 );
 
@@ -204,7 +204,7 @@ fn key(ladder: &Ladder, world: &World, now: Nanos) -> Key {
 fn every_order_of_events_keeps_the_order_of_steps() {
     let worlds = [
         GOOD,
-        ProbeResult { hook: Hook::Foreign, ..GOOD },
+        ProbeResult { hook: XdpHook::Foreign, ..GOOD },
         ProbeResult { interface: InterfaceState::Down, ..GOOD },
         ProbeResult { interface: InterfaceState::Absent, ..GOOD },
         ProbeResult { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
@@ -222,14 +222,14 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         for facts in worlds {
             // A program of another owner replaces the steering program, which is then detached.
             let mut world = World { facts, ..world.clone() };
-            if facts.hook == Hook::Foreign || facts.interface == InterfaceState::Absent {
+            if facts.hook == XdpHook::Foreign || facts.interface == InterfaceState::Absent {
                 world.in_place.retain(|step| *step != RungStep::Program);
             }
             open.push_back((ladder.clone(), world, now));
         }
         for wanted in [Rung::Plain, Rung::Streams] {
             let mut ladder = ladder.clone();
-            ladder.want(wanted);
+            ladder.set_wanted(wanted);
             open.push_back((ladder, world.clone(), now));
         }
         open.push_back((ladder.clone(), world.clone(), now + TICK));
@@ -260,7 +260,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
 
 /// Checks that the ladder's record of the steps in place is correct.
 fn check_state(ladder: &Ladder, world: &World) {
-    let known: Vec<RungStep> = RungStep::ALL.into_iter().filter(|step| ladder.has(*step)).collect();
+    let known: Vec<RungStep> = RungStep::ALL.into_iter().filter(|step| ladder.is_in_place(*step)).collect();
     let in_place = world.in_place.iter().filter(|step| **step != RungStep::Program);
     assert!(in_place.eq(known.iter().filter(|step| **step != RungStep::Program)), "{ladder:?} {world:?}");
 }
@@ -272,7 +272,7 @@ fn index(number: u32) -> usize {
 /// Starts from states in the middle of changes. After the faults end, the ladder reaches the wanted
 /// rung.
 #[test]
-fn the_wanted_rung_is_reached_once_the_troubles_end() {
+fn wanted_rung_is_reached_after_faults_end() {
     let mut state = 1_u64;
     let mut random = |limit: u32| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -280,16 +280,17 @@ fn the_wanted_rung_is_reached_once_the_troubles_end() {
         u32::from_be_bytes([first, second, third, fourth]) % limit
     };
     for _ in 0..2_000 {
-        let (mut ladder, mut world, mut now) = (Ladder::new(Rung::Streams, Pace::default(), 0), World::new(GOOD), 0);
+        let (mut ladder, mut world, mut now) =
+            (Ladder::new(Rung::Streams, LadderTiming::default(), 0), World::new(GOOD), 0);
         for _ in 0..random(200) {
             match random(8) {
                 0 => {
                     world.facts.interface =
                         [InterfaceState::Up, InterfaceState::Down, InterfaceState::Absent][index(random(3))]
                 }
-                1 => world.facts.hook = [Hook::Free, Hook::Foreign][index(random(2))],
+                1 => world.facts.hook = [XdpHook::Free, XdpHook::Foreign][index(random(2))],
                 2 => now += u64::from(random(750)) * (TICK / 250),
-                3 => ladder.want(Rung::ALL[index(random(4))]),
+                3 => ladder.set_wanted(Rung::ALL[index(random(4))]),
                 _ => {
                     if let Some(action) = ladder.poll(now) {
                         world.begin(action);
@@ -302,8 +303,8 @@ fn the_wanted_rung_is_reached_once_the_troubles_end() {
             }
         }
         world.facts = GOOD;
-        ladder.want(Rung::Streams);
-        run(&mut ladder, &mut world, &mut now, 2 * Pace::default().max_retry);
+        ladder.set_wanted(Rung::Streams);
+        run(&mut ladder, &mut world, &mut now, 2 * LadderTiming::default().max_retry);
         assert_eq!((ladder.rung(), world.in_place.as_slice()), (Rung::Streams, RungStep::ALL.as_slice()));
     }
 }

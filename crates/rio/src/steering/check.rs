@@ -3,7 +3,7 @@
 use corelane_sys::bpf::{Program, XdpAction};
 
 use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
-use super::{Route, Steering, StreamCounts, StreamEntry, StreamId, assemble, symbol};
+use super::{Route, Steering, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
 /// Steering tables twice: in the specification, and as maps of the program.
@@ -46,7 +46,7 @@ impl SteeringPair {
             let [in_context, queued, missed] = self.counts(stream.0);
             assert_eq!(StreamCounts { in_context, queued, missed }, self.oracle.counts(stream), "{stream:?}");
         }
-        assert_eq!(self.counts(streams)[0], self.oracle.passed());
+        assert_eq!(self.counts(streams)[0], self.oracle.passed_frames());
     }
 
     fn counts(&self, index: u16) -> [u64; 3] {
@@ -90,7 +90,7 @@ fn tables(oracle: &Steering) -> Vec<ProgramTable> {
     let mut tables = vec![
         array(4, ports),
         ProgramTable::Hash { key_size: ConnectionKey::SIZE, value_size: 4, places, values: streams },
-        array(StreamEntry::SIZE, parts.streams.iter().flat_map(StreamEntry::encode).collect()),
+        array(StreamDelivery::SIZE, parts.streams.iter().flat_map(StreamDelivery::encode).collect()),
         array(8, parts.limits.iter().flat_map(|limit| limit.to_ne_bytes()).collect()),
         array(StreamCounts::SIZE, vec![0; (usize::from(table_sizes.streams) + 1) * StreamCounts::SIZE]),
         ProgramTable::Targets(parts.rings.clone()),
@@ -133,8 +133,8 @@ mod tests {
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
             let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
-            oracle.set_port(2809, Some(PortRule::Accepted)).unwrap();
-            let ring = StreamEntry { delivery: Delivery::Ring, in_context: None };
+            oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
+            let ring = StreamDelivery { delivery: Delivery::Ring, in_context_cap: None };
             oracle.set_stream(StreamId(1), ring).unwrap();
             oracle.set_ring(StreamId(1), 0, true).unwrap();
             prop_assert_eq!(SteeringPair::new(oracle).steer(&frame, queue, 0), Route::Pass);

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use corelane_sys::bpf::{self, AssembleError, LoadError, LoadedProgram, Map, MapKind};
 
-use super::{PortRule, StreamCounts, StreamEntry, StreamId, TableError, TableSizes, assemble};
+use super::{PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes, assemble};
 use crate::frame::ConnectionKey;
 
 /// Number of entries in the port table: all ports.
@@ -94,7 +94,7 @@ impl KernelSteering {
         let (streams, slots) = (u32::from(table_sizes.streams), table_sizes.slots());
         let array = |name, value_size, entries| Map::create(MapKind::Array, name, WORD, value_size, entries);
         let ports = array("rio_ports", WORD, PORTS)?;
-        let entries = array("rio_streams", StreamEntry::SIZE, streams)?;
+        let entries = array("rio_streams", StreamDelivery::SIZE, streams)?;
         let limits = array("rio_limits", LIMIT_SIZE, slots)?;
         let processors = array("rio_processors", WORD, slots)?;
         let connections = Map::create(
@@ -134,10 +134,10 @@ impl KernelSteering {
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
     pub fn set_port(&self, port: u16, rule: Option<PortRule>) -> Result<(), SteeringError> {
-        if let Some(PortRule::All(stream)) = rule {
+        if let Some(PortRule::ClientPort(stream)) = rule {
             self.check(stream)?;
         }
-        Ok(self.ports.update_index(u32::from(port), PortRule::encode(rule))?)
+        Ok(self.ports.update_u32(u32::from(port), PortRule::encode(rule))?)
     }
 
     /// Adds a connection, or moves it to another stream.
@@ -168,7 +168,7 @@ impl KernelSteering {
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
-    pub fn set_stream(&self, stream: StreamId, entry: StreamEntry) -> Result<(), SteeringError> {
+    pub fn set_stream(&self, stream: StreamId, entry: StreamDelivery) -> Result<(), SteeringError> {
         self.table_sizes.slot(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
@@ -180,7 +180,7 @@ impl KernelSteering {
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
-        Ok(self.rings.update_index(slot, socket.as_raw_fd().cast_unsigned())?)
+        Ok(self.rings.update_u32(slot, socket.as_raw_fd().cast_unsigned())?)
     }
 
     /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
@@ -192,7 +192,7 @@ impl KernelSteering {
     /// because the processor does not exist.
     pub fn start_thread(&self, stream: StreamId, processor: u32, queue_length: u32) -> Result<(), SteeringError> {
         let threads = self.threads_of.get(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
-        Ok(threads.update_index(processor, queue_length)?)
+        Ok(threads.update_u32(processor, queue_length)?)
     }
 
     /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
@@ -213,7 +213,7 @@ impl KernelSteering {
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
     pub fn set_processor(&self, stream: StreamId, queue: u32, processor: u32) -> Result<(), SteeringError> {
         let slot = self.table_sizes.slot(stream, queue).ok_or(TableError::NoSuchQueue(queue))?;
-        Ok(self.processors.update_index(slot, processor)?)
+        Ok(self.processors.update_u32(slot, processor)?)
     }
 
     /// Returns the frame counts of a stream.
@@ -231,7 +231,7 @@ impl KernelSteering {
     ///
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the look-up.
-    pub fn passed(&self) -> Result<u64, SteeringError> {
+    pub fn passed_frames(&self) -> Result<u64, SteeringError> {
         Ok(self.counts.sum(u32::from(self.table_sizes.streams))?.first().copied().unwrap_or(0))
     }
 
@@ -288,7 +288,7 @@ mod tests {
     fn load(scenario: &mut Scenario) -> KernelSteering {
         let kernel = KernelSteering::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
-            let entry = StreamEntry { in_context: None, ..*entry };
+            let entry = StreamDelivery { in_context_cap: None, ..*entry };
             kernel.set_stream(*stream, entry).unwrap();
             scenario.steering.set_stream(*stream, entry).unwrap();
             for queue in 0..u32::from(scenario.steering.table_sizes().queues) {
@@ -325,7 +325,7 @@ mod tests {
         for stream in (0..scenario.steering.table_sizes().streams).map(StreamId) {
             assert_eq!(kernel.counts(stream).unwrap(), scenario.steering.counts(stream), "{stream:?}");
         }
-        assert_eq!(kernel.passed().unwrap(), scenario.steering.passed());
+        assert_eq!(kernel.passed_frames().unwrap(), scenario.steering.passed_frames());
     }
 
     #[test]
@@ -352,9 +352,9 @@ mod tests {
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
         // The lowest possible cap is one packet a second.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
-        kernel.set_stream(lane, StreamEntry { delivery: Delivery::Thread, in_context: Some(rate) }).unwrap();
+        kernel.set_stream(lane, StreamDelivery { delivery: Delivery::Thread, in_context_cap: Some(rate) }).unwrap();
         kernel.start_thread(lane, 0, 64).unwrap();
-        kernel.set_port(2809, Some(PortRule::All(lane))).unwrap();
+        kernel.set_port(2809, Some(PortRule::ClientPort(lane))).unwrap();
         kernel.program().test_run(&frame, 100_000).unwrap();
         let counts = kernel.counts(lane).unwrap();
         assert_eq!((counts.in_context + counts.queued, counts.missed), (100_000, 0));

@@ -79,10 +79,10 @@ impl TableSizes {
 pub enum PortRule {
     /// Rule of a server's port. A segment of an accepted connection goes to the stream of the
     /// connection. Any other segment, such as a connection request, goes to best effort.
-    Accepted,
+    ServerPort,
     /// Rule of a client's port, set before the client connects. Every segment to the port belongs
     /// to this stream.
-    All(StreamId),
+    ClientPort(StreamId),
 }
 
 impl PortRule {
@@ -92,8 +92,8 @@ impl PortRule {
     fn encode(rule: Option<Self>) -> u32 {
         match rule {
             None => 0,
-            Some(Self::Accepted) => Self::ACCEPTED,
-            Some(Self::All(stream)) => u32::from(stream.0) + 1,
+            Some(Self::ServerPort) => Self::ACCEPTED,
+            Some(Self::ClientPort(stream)) => u32::from(stream.0) + 1,
         }
     }
 }
@@ -113,15 +113,15 @@ pub enum Delivery {
 
 /// Settings for the delivery of a stream's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamEntry {
+pub struct StreamDelivery {
     /// The queue in which frames wait.
     pub delivery: Delivery,
     /// Maximum rate of packets that the kernel processes in the receive context, for low latency.
     /// Packets above this cap wait in the queue. Each receive queue has its own cap.
-    pub in_context: Option<PacketRate>,
+    pub in_context_cap: Option<PacketRate>,
 }
 
-impl StreamEntry {
+impl StreamDelivery {
     /// Size in bytes of an entry in the kernel's table.
     const SIZE: usize = 24;
 
@@ -133,7 +133,7 @@ impl StreamEntry {
             Delivery::Ring => program::RING,
             Delivery::Thread => program::THREAD,
         };
-        let (interval, tolerance) = self.in_context.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
+        let (interval, tolerance) = self.in_context_cap.map_or((0, 0), |rate| (rate.interval(), rate.tolerance()));
         let mut bytes = [0; Self::SIZE];
         let fields = delivery.to_ne_bytes().into_iter().chain([0; 4]);
         let fields = fields.chain(interval.to_ne_bytes()).chain(tolerance.to_ne_bytes());

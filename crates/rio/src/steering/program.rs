@@ -22,8 +22,8 @@ use corelane_sys::bpf::{
 
 use super::{StreamId, TableSizes, symbol};
 use crate::frame::{
-    ETHERNET_HEADER, FRAGMENT_BITS, IPV4_HEADER, IPV4_WITHOUT_OPTIONS, IPV6_HEADER, MAX_VLAN_TAGS, NEIGHBOUR_DISCOVERY,
-    ON_LINK_HOP_LIMIT, TCP_HEADER, VLAN_TAG, ether_type, protocol,
+    ETHERNET_HEADER_BYTES, FRAGMENT_BITS, IPV4_HEADER_BYTES, IPV4_WITHOUT_OPTIONS, IPV6_HEADER_BYTES, MAX_VLAN_TAGS,
+    NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
 /// Values of delivery in the stream table; 0 stands for off.
@@ -37,7 +37,7 @@ mod context {
     pub(super) const RX_QUEUE: i16 = 16;
 }
 
-/// Fields of an entry of the stream table (`StreamEntry::encode`).
+/// Fields of an entry of the stream table (`StreamDelivery::encode`).
 mod entry {
     pub(super) const DELIVERY: i16 = 0;
     pub(super) const INTERVAL: i16 = 8;
@@ -127,16 +127,16 @@ impl ProgramWriter {
         let pass = self.labels.pass;
         self.asm.set(R6, R1).call(Helper::XdpFrameLength).set(R5, R0);
         self.asm.load(Width::Word, R7, R6, context::DATA).load(Width::Word, R8, R6, context::DATA_END);
-        self.need(ETHERNET_HEADER);
+        self.need(ETHERNET_HEADER_BYTES);
         self.asm.load(Width::Byte, R1, R7, 0).jump_if(Condition::AnyBit, R1, 1, pass);
         self.asm.load(Width::Half, R9, R7, 12);
         for _ in 0..MAX_VLAN_TAGS {
             let (tag, no_tag) = (self.asm.label(), self.asm.label());
             self.asm.jump_if(Condition::Equal, R9, network(ether_type::VLAN), tag);
             self.asm.jump_if(Condition::NotEqual, R9, network(ether_type::SERVICE_VLAN), no_tag);
-            self.asm.bind(tag).compute(Arithmetic::Add, R7, constant(VLAN_TAG));
-            self.asm.compute(Arithmetic::Subtract, R5, constant(VLAN_TAG));
-            self.need(ETHERNET_HEADER);
+            self.asm.bind(tag).compute(Arithmetic::Add, R7, constant(VLAN_TAG_BYTES));
+            self.asm.compute(Arithmetic::Subtract, R5, constant(VLAN_TAG_BYTES));
+            self.need(ETHERNET_HEADER_BYTES);
             self.asm.load(Width::Half, R9, R7, 12).bind(no_tag);
         }
         self.asm.jump_if(Condition::Equal, R9, network(ether_type::ARP), pass);
@@ -155,7 +155,7 @@ impl ProgramWriter {
 
     fn ipv4(&mut self) {
         let best_effort = self.labels.best_effort;
-        self.need(ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER);
+        self.need(ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES + TCP_HEADER_BYTES);
         let version = i32::from(IPV4_WITHOUT_OPTIONS);
         self.asm.load(Width::Byte, R1, R7, IP).jump_if(Condition::NotEqual, R1, version, best_effort);
         self.asm.load(Width::Half, R1, R7, IP + 6);
@@ -163,10 +163,10 @@ impl ProgramWriter {
         let tcp = i32::from(protocol::TCP);
         self.asm.load(Width::Byte, R1, R7, IP + 9).jump_if(Condition::NotEqual, R1, tcp, best_effort);
         self.asm.load(Width::Half, R9, R7, IP + 2).swap_network_order_16(R9);
-        self.asm.jump_if(Condition::Less, R9, constant(IPV4_HEADER + TCP_HEADER), best_effort);
-        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER));
+        self.asm.jump_if(Condition::Less, R9, constant(IPV4_HEADER_BYTES + TCP_HEADER_BYTES), best_effort);
+        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER_BYTES));
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
-        self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER));
+        self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER_BYTES));
         self.tcp_header(TCP_BEHIND_IPV4);
         self.key(4, TCP_BEHIND_IPV4);
         for (from, to) in [(IP + 12, stack::KEY + 8), (IP + 16, stack::KEY + 24)] {
@@ -179,7 +179,7 @@ impl ProgramWriter {
         let JumpLabels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
         // The shortest relevant packet has an ICMPv6 header.
-        self.need(ETHERNET_HEADER + IPV6_HEADER + 4);
+        self.need(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES + 4);
         self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
         self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);
         self.asm.load(Width::Byte, R1, R7, IP + 6);
@@ -194,10 +194,10 @@ impl ProgramWriter {
         self.asm.jump(pass);
 
         self.asm.bind(tcp);
-        self.need(ETHERNET_HEADER + IPV6_HEADER + TCP_HEADER);
+        self.need(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES + TCP_HEADER_BYTES);
         self.asm.load(Width::Half, R9, R7, IP + 4).swap_network_order_16(R9);
-        self.asm.jump_if(Condition::Less, R9, constant(TCP_HEADER), best_effort);
-        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER + IPV6_HEADER));
+        self.asm.jump_if(Condition::Less, R9, constant(TCP_HEADER_BYTES), best_effort);
+        self.asm.compute(Arithmetic::Subtract, R5, constant(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES));
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.tcp_header(TCP_BEHIND_IPV6);
         self.key(6, TCP_BEHIND_IPV6);
@@ -213,7 +213,7 @@ impl ProgramWriter {
         let best_effort = self.labels.best_effort;
         self.asm.load(Width::Byte, R1, R7, tcp + 12);
         self.asm.compute(Arithmetic::ShiftRight, R1, 4).compute(Arithmetic::ShiftLeft, R1, 2);
-        self.asm.jump_if(Condition::Less, R1, constant(TCP_HEADER), best_effort);
+        self.asm.jump_if(Condition::Less, R1, constant(TCP_HEADER_BYTES), best_effort);
         self.asm.jump_if(Condition::Greater, R1, R9, best_effort);
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-use super::{Delivery, PacketRate, PortRule, Steering, StreamEntry, StreamId, TableSizes};
+use super::{Delivery, PacketRate, PortRule, Steering, StreamDelivery, StreamId, TableSizes};
 use crate::frame::{ConnectionKey, build};
 
 /// Maximum number of frames in one scenario.
@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
     pub(crate) steering: Steering,
     pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
     pub(crate) ports: Vec<(u16, PortRule)>,
-    pub(crate) streams: Vec<(StreamId, StreamEntry)>,
+    pub(crate) streams: Vec<(StreamId, StreamDelivery)>,
     /// Streams, queues and processors of kernel threads.
     pub(crate) threads: Vec<(StreamId, u32, u32)>,
     pub(crate) arrivals: Vec<Arrival>,
@@ -88,8 +88,8 @@ impl Scenario {
             let delivery = [Delivery::Off, Delivery::Ring, Delivery::Thread][usize::from(bytes.below(3))];
             let rate =
                 |burst| PacketRate::new(NonZeroU32::MIN.saturating_add(999), NonZeroU32::MIN.saturating_add(burst));
-            let in_context = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
-            let entry = StreamEntry { delivery, in_context };
+            let in_context_cap = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
+            let entry = StreamDelivery { delivery, in_context_cap };
             self.streams.push((stream, entry));
             self.steering.set_stream(stream, entry).expect("a stream of the tables");
             for queue in 0..u32::from(table_sizes.queues) {
@@ -105,7 +105,7 @@ impl Scenario {
 
     fn read_rules(&mut self, bytes: &mut Bytes<'_>, table_sizes: TableSizes) {
         let mut stream = || StreamId(1 + u16::from(bytes.next()) % (table_sizes.streams - 1));
-        let rules = [(PORTS[0], PortRule::Accepted), (PORTS[1], PortRule::All(stream()))];
+        let rules = [(PORTS[0], PortRule::ServerPort), (PORTS[1], PortRule::ClientPort(stream()))];
         let owners = [stream(), stream()];
         for (rule, is_set) in rules.into_iter().zip([bytes.below(8) != 0, bytes.flag()]) {
             if is_set {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sched::task::Nanos;
 
-use super::{Delivery, PortRule, StreamCounts, StreamEntry, StreamId, TableError, TableSizes};
+use super::{Delivery, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes};
 use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
@@ -57,7 +57,7 @@ pub struct Steering {
     table_sizes: TableSizes,
     ports: BTreeMap<u16, PortRule>,
     connections: BTreeMap<ConnectionKey, StreamId>,
-    streams: Vec<StreamEntry>,
+    streams: Vec<StreamDelivery>,
     /// Slots that have an AF_XDP socket.
     rings: BTreeSet<u32>,
     /// Streams and processors that have a kernel thread.
@@ -79,7 +79,7 @@ impl Steering {
             table_sizes,
             ports: BTreeMap::new(),
             connections: BTreeMap::new(),
-            streams: vec![StreamEntry::default(); streams],
+            streams: vec![StreamDelivery::default(); streams],
             rings: BTreeSet::new(),
             threads: BTreeSet::new(),
             processors: vec![0; slots],
@@ -100,7 +100,7 @@ impl Steering {
     /// # Errors
     /// [`TableError::NoSuchStream`] for a stream outside the tables and for best effort.
     pub fn set_port(&mut self, port: u16, rule: Option<PortRule>) -> Result<(), TableError> {
-        if let Some(PortRule::All(stream)) = rule {
+        if let Some(PortRule::ClientPort(stream)) = rule {
             self.check(stream)?;
         }
         match rule {
@@ -134,7 +134,7 @@ impl Steering {
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] for a stream outside the tables.
-    pub fn set_stream(&mut self, stream: StreamId, entry: StreamEntry) -> Result<(), TableError> {
+    pub fn set_stream(&mut self, stream: StreamId, entry: StreamDelivery) -> Result<(), TableError> {
         let place = self.streams.get_mut(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
         *place = entry;
         Ok(())
@@ -188,8 +188,8 @@ impl Steering {
         };
         match self.ports.get(&key.local_port()) {
             None => Verdict::BestEffort,
-            Some(PortRule::All(stream)) => Verdict::Port(*stream),
-            Some(PortRule::Accepted) => {
+            Some(PortRule::ClientPort(stream)) => Verdict::Port(*stream),
+            Some(PortRule::ServerPort) => {
                 self.connections.get(&key).map_or(Verdict::BestEffort, |stream| Verdict::Connection(*stream))
             }
         }
@@ -218,7 +218,7 @@ impl Steering {
 
     /// Returns the number of frames whose verdict was [`Verdict::Pass`].
     #[must_use]
-    pub fn passed(&self) -> u64 {
+    pub fn passed_frames(&self) -> u64 {
         self.passed
     }
 
@@ -229,7 +229,7 @@ impl Steering {
         let slot = self.table_sizes.slot(stream, queue);
         let place = slot.and_then(|slot| usize::try_from(slot).ok());
         let counts = self.counts.get_mut(usize::from(stream.0))?;
-        if let Some((rate, limit)) = entry.in_context.zip(place.and_then(|place| self.limits.get_mut(place)))
+        if let Some((rate, limit)) = entry.in_context_cap.zip(place.and_then(|place| self.limits.get_mut(place)))
             && rate.grant(limit, now)
         {
             counts.in_context += 1;
@@ -281,7 +281,7 @@ impl Steering {
 pub(super) struct Parts<'s> {
     pub(super) ports: &'s BTreeMap<u16, PortRule>,
     pub(super) connections: &'s BTreeMap<ConnectionKey, StreamId>,
-    pub(super) streams: &'s [StreamEntry],
+    pub(super) streams: &'s [StreamDelivery],
     pub(super) rings: &'s BTreeSet<u32>,
     pub(super) threads: &'s BTreeSet<(StreamId, u32)>,
     pub(super) processors: &'s [u32],
@@ -315,11 +315,11 @@ mod tests {
         let mut steering = steering();
         steering.add_connection(key, PRIVATE).unwrap();
         assert_eq!(steering.classify(&frame), Verdict::BestEffort, "the port has no rule");
-        steering.set_port(2809, Some(PortRule::Accepted)).unwrap();
+        steering.set_port(2809, Some(PortRule::ServerPort)).unwrap();
         assert_eq!(steering.classify(&frame), Verdict::Connection(PRIVATE));
         assert!(steering.remove_connection(&key));
         assert_eq!(steering.classify(&frame), Verdict::BestEffort, "no connection");
-        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
+        steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         assert_eq!(steering.classify(&frame), Verdict::Port(LANE));
     }
 
@@ -328,12 +328,12 @@ mod tests {
         let (remote, local) = ends();
         let frame = build::tcp(remote, local, 0, 1);
         let mut steering = steering();
-        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
-        steering.set_stream(LANE, StreamEntry { delivery: Delivery::Ring, in_context: None }).unwrap();
+        steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
+        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: None }).unwrap();
         steering.set_ring(LANE, 0, true).unwrap();
         assert_eq!(steering.steer(&frame, 0, 0), Route::Ring { slot: 2 });
         assert_eq!(steering.steer(&frame, 1, 0), Route::Pass);
-        let thread = StreamEntry { delivery: Delivery::Thread, in_context: None };
+        let thread = StreamDelivery { delivery: Delivery::Thread, in_context_cap: None };
         steering.set_stream(StreamId::BEST_EFFORT, thread).unwrap();
         steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
         let best_effort = Route::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
@@ -347,9 +347,9 @@ mod tests {
         let (remote, local) = ends();
         let frame = build::tcp(remote, local, 0, 1);
         let mut steering = steering();
-        steering.set_port(2809, Some(PortRule::All(LANE))).unwrap();
+        steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         let rate = PacketRate::new(NonZeroU32::new(1_000).unwrap(), NonZeroU32::new(2).unwrap());
-        steering.set_stream(LANE, StreamEntry { delivery: Delivery::Ring, in_context: Some(rate) }).unwrap();
+        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, in_context_cap: Some(rate) }).unwrap();
         steering.set_ring(LANE, 1, true).unwrap();
         let routes = [0, 0, 0, 1_000_000].map(|now| steering.steer(&frame, 1, now));
         assert_eq!(routes, [Route::Pass, Route::Pass, Route::Ring { slot: 3 }, Route::Pass]);
@@ -362,7 +362,7 @@ mod tests {
         let key = |port| ConnectionKey::new(SocketAddr::new(remote.ip(), port), local).unwrap();
         let mut steering = steering();
         let (unknown, best_effort) = (StreamId(3), StreamId::BEST_EFFORT);
-        assert_eq!(steering.set_port(1, Some(PortRule::All(unknown))), Err(TableError::NoSuchStream(unknown)));
+        assert_eq!(steering.set_port(1, Some(PortRule::ClientPort(unknown))), Err(TableError::NoSuchStream(unknown)));
         assert_eq!(steering.add_connection(key(1), best_effort), Err(TableError::NoSuchStream(best_effort)));
         assert_eq!(steering.set_ring(LANE, 2, true), Err(TableError::NoSuchQueue(2)));
         assert_eq!(steering.set_thread(unknown, 0, 0, true), Err(TableError::NoSuchStream(unknown)));

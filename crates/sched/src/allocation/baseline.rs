@@ -3,7 +3,7 @@
 
 use super::DEFAULT_MAX_LEVELS;
 use super::load::{Charged, CoreLoad, Discipline};
-use crate::analysis::Steps;
+use crate::analysis::StepBudget;
 use crate::task::{Task, Timing, Utilization};
 
 /// Places each task in turn on the core with the most room. Returns the index of each task's core;
@@ -30,10 +30,10 @@ fn fit(
     let place = |task: &Task| {
         let rooms: Vec<Utilization> = loads.iter().map(CoreLoad::room).collect();
         let charged = Charged::new(task.timing);
-        let fits = |core: &usize| loads[*core].fits_with(&charged, &mut Steps::default());
+        let fits = |core: &usize| loads[*core].fits_with(&charged, &mut StepBudget::default());
         let core = candidates(&rooms).into_iter().find(fits)?;
         loads[core].insert(*task, charged);
-        loads[core].refresh(&mut Steps::default());
+        loads[core].refresh(&mut StepBudget::default());
         Some(core)
     };
     tasks.iter().map(place).collect()
@@ -44,7 +44,7 @@ fn fit(
 ///
 /// The sum of the densities must be at most m - (m - 1) times the largest density.
 #[must_use]
-pub fn global_edf_by_density(timings: &[Timing], cores: u32) -> bool {
+pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
     let densities: Vec<Utilization> = timings.iter().map(density).collect();
     let largest = densities.iter().copied().max().unwrap_or_default();
     let sum = densities.iter().fold(0_u128, |sum, density| sum + u128::from(density.0));
@@ -57,7 +57,7 @@ pub fn global_edf_by_density(timings: &[Timing], cores: u32) -> bool {
 /// Returns true if the tasks pass the interference test for global earliest deadline first
 /// (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline exceeds its period.
 #[must_use]
-pub fn global_edf_by_interference(timings: &[Timing], cores: u32) -> bool {
+pub fn passes_global_edf_interference(timings: &[Timing], cores: u32) -> bool {
     timings.iter().enumerate().all(|(place, task)| {
         let Some(slack) = task.deadline.checked_sub(task.execution) else { return false };
         // With more interference, too little time is left before the deadline.
@@ -81,7 +81,7 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
 /// U_max) + U_max (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline is below its
 /// period.
 #[must_use]
-pub fn global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
+pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();
     let largest = shares.iter().copied().max().unwrap_or_default();
     let sum = shares.iter().fold(0_u128, |sum, share| sum + u128::from(share.0));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn worst_fit_wastes_what_first_fit_uses() {
+    fn worst_fit_places_fewer_tasks_than_first_fit() {
         let set = tasks(&[(4, 10), (4, 10), (8, 10)]);
         assert_eq!(worst_fit(&set, 2, Discipline::EarliestDeadlineFirst).last(), Some(&None));
         assert_eq!(first_fit(&set, 2, Discipline::EarliestDeadlineFirst), [Some(0), Some(0), Some(1)]);
@@ -125,18 +125,18 @@ mod tests {
         // Dhall's effect: the light tasks run first, and the heavy task misses its deadline at a
         // utilization just above 1.
         let heavy = [Timing::new(2, 100), Timing::new(2, 100), Timing::new(100, 101)];
-        assert!(!global_edf_by_density(&heavy, 2));
-        assert!(!global_edf_by_interference(&heavy, 2));
-        assert!(!global_rate_monotonic(&heavy, 2));
+        assert!(!passes_global_edf_density(&heavy, 2));
+        assert!(!passes_global_edf_interference(&heavy, 2));
+        assert!(!passes_global_rate_monotonic(&heavy, 2));
         let light = [Timing::new(30, 100); 4];
-        assert!(global_edf_by_density(&light, 2));
-        assert!(global_edf_by_interference(&light, 2));
-        assert!(!global_rate_monotonic(&light, 2), "1.2 is above 1.0");
-        assert!(global_rate_monotonic(&light[..3], 2));
+        assert!(passes_global_edf_density(&light, 2));
+        assert!(passes_global_edf_interference(&light, 2));
+        assert!(!passes_global_rate_monotonic(&light, 2), "1.2 is above 1.0");
+        assert!(passes_global_rate_monotonic(&light[..3], 2));
     }
 
     #[test]
-    fn jobs_that_end_with_the_interval_count_whole() {
+    fn jobs_that_end_with_the_interval_count_completely() {
         // Two jobs of the second task lie within the 16 units of the first task.
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 16), 6);
         assert_eq!(work_before(&Timing::new(3, 10).with_deadline(5), 4), 3);
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn no_core_and_no_task() {
-        assert!(!global_edf_by_density(&[Timing::new(1, 2)], 0));
-        assert!(global_edf_by_density(&[], 1));
-        assert!(!global_edf_by_interference(&[Timing::new(1, 2)], 0));
-        assert!(!global_rate_monotonic(&[Timing::new(1, 2)], 0));
+        assert!(!passes_global_edf_density(&[Timing::new(1, 2)], 0));
+        assert!(passes_global_edf_density(&[], 1));
+        assert!(!passes_global_edf_interference(&[Timing::new(1, 2)], 0));
+        assert!(!passes_global_rate_monotonic(&[Timing::new(1, 2)], 0));
         let late = [Timing::new(1, 10).with_jitter(1)];
-        assert!(!global_edf_by_density(&late, 2) && !global_edf_by_interference(&late, 2));
-        assert!(!global_rate_monotonic(&late, 2));
+        assert!(!passes_global_edf_density(&late, 2) && !passes_global_edf_interference(&late, 2));
+        assert!(!passes_global_rate_monotonic(&late, 2));
         assert_eq!(worst_fit(&tasks(&[(1, 2)]), 0, Discipline::FixedPriority), [None]);
     }
 }

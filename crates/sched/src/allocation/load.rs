@@ -1,8 +1,8 @@
 //! The tasks of one core, and the test if the core has room for another task.
 
-use crate::analysis::priorities::{audsley_below, deadline_key, shared_levels};
+use crate::analysis::priorities::{audsley_order_below, deadline_key, shared_levels};
 use crate::analysis::response_time::{follow, response_time};
-use crate::analysis::{Steps, bounds, demand};
+use crate::analysis::{StepBudget, bounds, demand};
 use crate::task::{Nanos, Task, TaskId, Timing, Utilization};
 
 /// Schedulability test of a core.
@@ -68,8 +68,8 @@ impl Above {
         self.ceiling += u128::from(charged.ceiling.0);
     }
 
-    /// Returns true if Bini's bound proves that `task`, at a lower priority than the tasks of these
-    /// sums, meets its deadline before its second job arrives.
+    /// Returns true if Bini's bound proves that `task` meets its deadline before its second job
+    /// arrives. The priority of `task` is below those of the tasks in these sums.
     fn proves(&self, task: &Timing) -> bool {
         let one = u128::from(Utilization::ONE.0);
         let latest = task.deadline.min(task.period).saturating_sub(task.jitter);
@@ -179,7 +179,7 @@ impl CoreLoad {
 
     /// Repeats the analysis of the tasks that are not known to meet their deadlines. Later tests
     /// start from the results.
-    pub(super) fn refresh(&mut self, steps: &mut Steps) {
+    pub(super) fn refresh(&mut self, steps: &mut StepBudget) {
         if self.discipline != Discipline::FixedPriority {
             return;
         }
@@ -198,16 +198,16 @@ impl CoreLoad {
     }
 
     /// Returns true if the core's own tasks and `added` meet all deadlines.
-    pub(super) fn fits_with(&self, added: &Charged, steps: &mut Steps) -> bool {
+    pub(super) fn fits_with(&self, added: &Charged, steps: &mut StepBudget) -> bool {
         self.holds(Some(added), steps)
     }
 
     /// Returns true if all deadlines of the core's own tasks hold.
-    pub(super) fn fits(&self, steps: &mut Steps) -> bool {
+    pub(super) fn fits(&self, steps: &mut StepBudget) -> bool {
         self.holds(None, steps)
     }
 
-    fn holds(&self, added: Option<&Charged>, steps: &mut Steps) -> bool {
+    fn holds(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         let share = added.map_or(self.share, |added| self.share.plus(added.floor));
         if share > self.capacity || !steps.take(self.tasks.len()) {
             return false;
@@ -221,14 +221,14 @@ impl CoreLoad {
                     && bounds::passes_liu_layland(&[self.above(), &timings].concat())
             }
             Discipline::EarliestDeadlineFirst => {
-                self.has_levels(added) && demand::schedulable_below(self.above(), &self.timings_with(added), steps)
+                self.has_levels(added) && demand::is_schedulable_below(self.above(), &self.timings_with(added), steps)
             }
         }
     }
 
     /// Applies the hyperbolic bound, then Bini's bound, then exact response times from earlier
     /// results. If all fail, searches for another order or for shared levels.
-    fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut Steps) -> bool {
+    fn fixed_priorities_hold(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         if !self.has_levels(added) {
             return shared_levels(self.above(), &self.timings_with(added), steps)
                 .is_some_and(|levels| levels.into_iter().all(|level| level < self.max_levels));
@@ -237,7 +237,7 @@ impl CoreLoad {
             return true;
         }
         let timings = self.timings_with(added);
-        needs_search(&timings) && audsley_below(self.above(), &timings, steps).is_some()
+        needs_search(&timings) && audsley_order_below(self.above(), &timings, steps).is_some()
     }
 
     fn has_levels(&self, added: Option<&Charged>) -> bool {
@@ -255,7 +255,7 @@ impl CoreLoad {
     }
 
     /// Returns true if all tasks meet their deadlines in deadline-monotonic order.
-    fn meets_in_order(&self, added: Option<&Charged>, steps: &mut Steps) -> bool {
+    fn meets_in_order(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         let place = added.map_or(self.tasks.len(), |added| self.place_of(&added.timing));
         let first = self.interference.len();
         let mut above = Above::default();
@@ -287,7 +287,7 @@ impl CoreLoad {
         match self.discipline {
             Discipline::EarliestDeadlineFirst => return None,
             Discipline::FixedPriority
-                if !self.has_levels(Some(added)) || !self.meets_in_order(Some(added), &mut Steps::default()) => {}
+                if !self.has_levels(Some(added)) || !self.meets_in_order(Some(added), &mut StepBudget::default()) => {}
             _ => {
                 let above = &self.timings[..self.interference.len() + self.place_of(&added.timing)];
                 return response_time(&added.timing, above).map(|response| response.from_arrival);
@@ -306,7 +306,7 @@ impl CoreLoad {
     /// time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
         let timings = self.timings_with(None);
-        let steps = &mut Steps::default();
+        let steps = &mut StepBudget::default();
         if self.discipline == Discipline::EarliestDeadlineFirst {
             let assign = |(task, _): &(Task, Charged)| Assigned { task: task.id, level: 0, response: None };
             return self.tasks.iter().map(assign).collect();
@@ -325,7 +325,7 @@ impl CoreLoad {
     }
 
     /// Returns shared levels if there are more tasks than levels.
-    fn shared(&self, timings: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
+    fn shared(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if self.has_levels(None) {
             return None;
         }
@@ -334,11 +334,11 @@ impl CoreLoad {
     }
 
     /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails.
-    fn searched(&self, timings: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
+    fn searched(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if !needs_search(timings) || self.meets_in_order(None, steps) {
             return None;
         }
-        let order = audsley_below(self.above(), timings, steps)?;
+        let order = audsley_order_below(self.above(), timings, steps)?;
         let mut levels = vec![0; timings.len()];
         for (place, level) in order.into_iter().zip(0..) {
             levels[place] = level;
@@ -387,7 +387,7 @@ fn meets(
     timings: &[Timing],
     more: Option<&Timing>,
     at_least: Nanos,
-    steps: &mut Steps,
+    steps: &mut StepBudget,
 ) -> bool {
     above.proves(task)
         || follow(task, timings, more, at_least, Some(task.deadline), steps)
@@ -417,11 +417,11 @@ mod tests {
     }
 
     fn fits(load: &CoreLoad) -> bool {
-        load.fits(&mut Steps::default())
+        load.fits(&mut StepBudget::default())
     }
 
     fn fits_with(load: &CoreLoad, timing: Timing) -> bool {
-        load.fits_with(&Charged::new(timing), &mut Steps::default())
+        load.fits_with(&Charged::new(timing), &mut StepBudget::default())
     }
 
     #[test]
@@ -531,17 +531,17 @@ mod tests {
         let mut load = empty(Discipline::FixedPriority, &[Timing::new(MS / 2, 10 * MS)]);
         for one in [task(1, 3, 20), task(2, 5, 30), task(3, 7, 50), task(4, 8, 70), task(5, 2, 15)] {
             let cold = load.clone();
-            load.refresh(&mut Steps::default());
+            load.refresh(&mut StepBudget::default());
             assert!(fits_with(&load, one.timing));
             assert!(fits_with(&cold, one.timing));
             load.insert(one, Charged::new(one.timing));
         }
-        load.refresh(&mut Steps::default());
+        load.refresh(&mut StepBudget::default());
         assert_eq!(load.verified, 5);
-        load.remove_task(TaskId(5)).expect("it is there");
+        load.remove_task(TaskId(5)).expect("the task is in the load");
         assert_eq!(load.verified, 4);
         assert!(fits(&load));
         // Earlier results give no help: the budget must cover the whole test.
-        assert!(!load.fits_with(&Charged::new(Timing::new(8 * MS, 40 * MS)), &mut Steps::new(1)));
+        assert!(!load.fits_with(&Charged::new(Timing::new(8 * MS, 40 * MS)), &mut StepBudget::new(1)));
     }
 }

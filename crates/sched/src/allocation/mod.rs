@@ -17,8 +17,8 @@ pub use load::Discipline;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::analysis::{Steps, sensitivity};
-use crate::quantity::time_text;
+use crate::analysis::{StepBudget, sensitivity};
+use crate::quantity::format_time;
 use crate::task::{CoreId, Nanos, Task, TaskId, Timing, Utilization};
 use load::{Charged, CoreLoad};
 use search::Search;
@@ -31,13 +31,13 @@ pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
 /// Maximum number of steps in a search for moves that must end within some 200 us.
-pub const INLINE_STEPS: u32 = 1 << 15;
+pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.
 pub const DEFAULT_MAX_LEVELS: u32 = 98;
 
 /// Maximum number of cores that [`Machine::with_cores`] puts into one cluster.
-pub const MAX_CLUSTER: u32 = 8;
+pub const MAX_CLUSTER_CORES: u32 = 8;
 
 /// A core that runs tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,10 +114,10 @@ pub struct Machine {
 
 impl Machine {
     /// Creates a machine with `cores` cores of host 0, under fixed priorities and without
-    /// overheads. Clusters have at most [`MAX_CLUSTER`] cores.
+    /// overheads. Clusters have at most [`MAX_CLUSTER_CORES`] cores.
     #[must_use]
     pub fn with_cores(cores: u32) -> Self {
-        let core = |core| Core { cluster: core / MAX_CLUSTER, ..Core::new(CoreId { core, ..CoreId::default() }) };
+        let core = |core| Core { cluster: core / MAX_CLUSTER_CORES, ..Core::new(CoreId { core, ..CoreId::default() }) };
         Self {
             cores: (0..cores).map(core).collect(),
             discipline: Discipline::FixedPriority,
@@ -135,13 +135,13 @@ impl Machine {
     /// [exhaustive](Rejection::is_exhaustive), a second decision without these bounds, on another
     /// thread, may still succeed.
     #[must_use]
-    pub fn inline(mut self) -> Self {
+    pub fn with_inline_bounds(mut self) -> Self {
         self.max_allocation_step = match self.cores.len() {
             0..=2 => AllocationStep::Search,
             3..=8 => AllocationStep::Repack,
             _ => AllocationStep::Swap,
         };
-        self.max_steps = INLINE_STEPS;
+        self.max_steps = MAX_INLINE_STEPS;
         self
     }
 
@@ -162,8 +162,8 @@ impl Machine {
 
 /// The admitted tasks, with the core of each.
 ///
-/// A set made by [`TaskSet::on`] keeps the analysis of each core, so that later decisions about its
-/// machine start from the results.
+/// A set made by [`TaskSet::for_machine`] keeps the analysis of each core, so that later decisions
+/// about its machine start from the results.
 #[derive(Clone, Debug, Default)]
 pub struct TaskSet {
     placed: Vec<(Task, CoreId)>,
@@ -189,15 +189,15 @@ impl Eq for TaskSet {}
 impl TaskSet {
     /// Creates an empty set that keeps its analysis on `machine` between decisions.
     #[must_use]
-    pub fn on(machine: &Machine) -> Self {
+    pub fn for_machine(machine: &Machine) -> Self {
         Self { placed: Vec::new(), warm: Some(Warm { machine: machine.clone(), loads: machine.loads() }) }
     }
 
     /// Returns the set with its analysis on `machine`, which replaces an earlier analysis.
     #[must_use]
-    pub fn moved_to(self, machine: &Machine) -> Self {
+    pub fn with_machine(self, machine: &Machine) -> Self {
         let mut loads = self.loads(machine).into_owned();
-        loads.iter_mut().for_each(|load| load.refresh(&mut Steps::default()));
+        loads.iter_mut().for_each(|load| load.refresh(&mut StepBudget::default()));
         Self { placed: self.placed, warm: Some(Warm { machine: machine.clone(), loads }) }
     }
 
@@ -241,7 +241,7 @@ impl TaskSet {
             && let Some(place) = warm.machine.place_of(core)
         {
             warm.loads[place].insert(task, warm.machine.charged(&task));
-            warm.loads[place].refresh(&mut Steps::default());
+            warm.loads[place].refresh(&mut StepBudget::default());
         }
     }
 
@@ -257,7 +257,7 @@ impl TaskSet {
             && let Some(place) = warm.machine.place_of(core)
         {
             warm.loads[place].remove_task(task.id);
-            warm.loads[place].refresh(&mut Steps::default());
+            warm.loads[place].refresh(&mut StepBudget::default());
         }
         Some(task)
     }
@@ -338,11 +338,11 @@ pub enum AdmissionTest {
     Deadlines,
     /// The share fits, but the core's tasks outnumber its priority levels, and sharing them would
     /// miss a deadline.
-    Levels,
+    PriorityLevels,
     /// The machine has no core on which the task may run.
     NoCore,
     /// The set has a task with this name.
-    Name,
+    DuplicateName,
 }
 
 /// The reason why a task was not admitted.
@@ -382,18 +382,18 @@ impl Rejection {
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = match (self.test, self.core) {
-            (AdmissionTest::Name, _) => return "a task of this name is admitted already".to_owned(),
+            (AdmissionTest::DuplicateName, _) => return "a task of this name is admitted already".to_owned(),
             (AdmissionTest::NoCore, _) | (_, None) => return "the machine has no core that it may run on".to_owned(),
             (AdmissionTest::Capacity, Some(core)) => {
                 format!("core {} would be used {} beyond its capacity", core.core, self.excess)
             }
             (AdmissionTest::Deadlines, Some(core)) => format!("a deadline would be missed on core {}", core.core),
-            (AdmissionTest::Levels, Some(core)) => {
+            (AdmissionTest::PriorityLevels, Some(core)) => {
                 format!("core {} has no priority level left, and none can be shared", core.core)
             }
         };
         let fits = match self.longest_execution {
-            Some(execution) => format!("an execution time of {} would fit", time_text(execution)),
+            Some(execution) => format!("an execution time of {} would fit", format_time(execution)),
             None => "no execution time would fit".to_owned(),
         };
         let open = if self.is_exhaustive { "" } else { "; not every placement was tried" };
@@ -414,7 +414,7 @@ impl std::error::Error for Rejection {}
 /// use corelane_sched::task::{Task, TaskId, Timing};
 ///
 /// let machine = Machine::with_cores(2);
-/// let mut set = TaskSet::on(&machine);
+/// let mut set = TaskSet::for_machine(&machine);
 /// for id in 0..3 {
 ///     // 60 ms in every 100 ms: two of them fit, one on each core.
 ///     let task = Task::new(TaskId(id), Timing::new(60_000_000, 100_000_000))?;
@@ -428,7 +428,7 @@ impl std::error::Error for Rejection {}
 /// ```
 pub fn admit(set: &TaskSet, machine: &Machine, task: &Task) -> Result<Plan, Rejection> {
     if set.core_of(task.id).is_some() {
-        return Err(Rejection::without_core(task.id, AdmissionTest::Name));
+        return Err(Rejection::without_core(task.id, AdmissionTest::DuplicateName));
     }
     let loads = set.loads(machine);
     let charged = machine.charged(task);
@@ -444,10 +444,10 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     let excess = charged.floor.minus(load.room());
     let test = match excess {
         Utilization(0) if load.has_free_level() => AdmissionTest::Deadlines,
-        Utilization(0) => AdmissionTest::Levels,
+        Utilization(0) => AdmissionTest::PriorityLevels,
         _ => AdmissionTest::Capacity,
     };
-    let mut steps = Steps::new(machine.max_steps);
+    let mut steps = StepBudget::new(machine.max_steps);
     let longest_execution = sensitivity::longest_part(load.room(), &task.timing, |tried| {
         load.fits_with(&Charged::new(machine.overheads.charge(tried)), &mut steps)
     });
@@ -457,7 +457,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
 /// Admits tasks one after another. Returns the admitted tasks, and the rejections of the others.
 #[must_use]
 pub fn admit_all<'t>(machine: &Machine, tasks: impl IntoIterator<Item = &'t Task>) -> (TaskSet, Vec<Rejection>) {
-    let mut set = TaskSet::on(machine);
+    let mut set = TaskSet::for_machine(machine);
     let mut rejections = Vec::new();
     for task in tasks {
         match admit(&set, machine, task) {
@@ -482,7 +482,7 @@ pub struct TaskPlacement {
     pub response: Option<Nanos>,
     /// True if the task meets its deadline. Under earliest deadline first, and under the bound of
     /// Liu and Layland, the test is for all tasks of the core together.
-    pub is_kept: bool,
+    pub is_schedulable: bool,
 }
 
 /// Returns the placement of every task, by core. Tasks on cores that the machine does not have are
@@ -491,16 +491,16 @@ pub struct TaskPlacement {
 pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
     let mut promises = Vec::with_capacity(set.len());
     for (load, core) in set.loads(machine).iter().zip(&machine.cores) {
-        let fits = load.fits(&mut Steps::default());
+        let fits = load.fits(&mut StepBudget::default());
         for (assigned, (task, _)) in load.assigned().into_iter().zip(load.tasks()) {
-            let is_kept = match machine.discipline {
+            let is_schedulable = match machine.discipline {
                 Discipline::FixedPriority => {
                     fits || assigned.response.is_some_and(|response| response <= task.timing.deadline)
                 }
                 Discipline::LiuLayland | Discipline::EarliestDeadlineFirst => fits,
             };
             let (level, response) = (assigned.level, assigned.response);
-            promises.push(TaskPlacement { task: task.id, core: core.id, level, response, is_kept });
+            promises.push(TaskPlacement { task: task.id, core: core.id, level, response, is_schedulable });
         }
     }
     promises
@@ -510,7 +510,7 @@ pub fn task_placements(set: &TaskSet, machine: &Machine) -> Vec<TaskPlacement> {
 #[must_use]
 pub fn is_schedulable(set: &TaskSet, machine: &Machine) -> bool {
     let is_placed = set.iter().all(|(_, core)| machine.place_of(core).is_some());
-    is_placed && set.loads(machine).iter().all(|load| load.fits(&mut Steps::default()))
+    is_placed && set.loads(machine).iter().all(|load| load.fits(&mut StepBudget::default()))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::load::{Charged, CoreLoad};
 use super::{AllocationStep, Machine, Move, Plan};
-use crate::analysis::Steps;
+use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
 /// Steps of the first allocation step, which tests each core once: enough for 1,000 tasks on 16
@@ -15,14 +15,14 @@ const DIRECT_STEPS: u32 = 1 << 17;
 pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
-    steps: Steps,
+    steps: StepBudget,
     /// True if a bound kept the search from trying a core or an allocation step.
     is_cut: bool,
 }
 
 /// A task to be placed, with its present core, if it has one.
 #[derive(Clone, Copy)]
-struct PlacedTask {
+struct SearchTask {
     task: Task,
     charged: Charged,
     from: Option<usize>,
@@ -32,11 +32,11 @@ struct PlacedTask {
 type Room = (usize, Vec<Move>);
 
 /// A function that looks for room on the cores of one cluster.
-type Finder<'a> = fn(&mut Search<'a>, &PlacedTask, &[usize]) -> Option<Room>;
+type Finder<'a> = fn(&mut Search<'a>, &SearchTask, &[usize]) -> Option<Room>;
 
 impl<'a> Search<'a> {
     pub(super) fn new(machine: &'a Machine, loads: &'a [CoreLoad]) -> Self {
-        Self { machine, loads, steps: Steps::new(machine.max_steps), is_cut: false }
+        Self { machine, loads, steps: StepBudget::new(machine.max_steps), is_cut: false }
     }
 
     /// Returns true if the search has tried all placements.
@@ -46,9 +46,9 @@ impl<'a> Search<'a> {
 
     /// Looks for room, from the cheapest allocation step to the most expensive.
     pub(super) fn place(&mut self, task: &Task, charged: &Charged) -> Option<Plan> {
-        let item = PlacedTask { task: *task, charged: *charged, from: None };
+        let item = SearchTask { task: *task, charged: *charged, from: None };
         let all: Vec<usize> = (0..self.loads.len()).collect();
-        let for_moves = std::mem::replace(&mut self.steps, Steps::new(DIRECT_STEPS.max(self.machine.max_steps)));
+        let for_moves = std::mem::replace(&mut self.steps, StepBudget::new(DIRECT_STEPS.max(self.machine.max_steps)));
         let direct = self.best_fit(&item, &all);
         self.is_cut = direct.is_none() && self.steps.is_exhausted();
         self.steps = for_moves;
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
 
     fn plan(
         &self,
-        item: &PlacedTask,
+        item: &SearchTask,
         core: usize,
         moves: Vec<Move>,
         rung: AllocationStep,
@@ -93,7 +93,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the response time of the new task on its core after the moves.
-    fn response_after(&self, item: &PlacedTask, core: usize, moves: &[Move]) -> Option<u64> {
+    fn response_after(&self, item: &SearchTask, core: usize, moves: &[Move]) -> Option<u64> {
         let id = self.machine.cores[core].id;
         let mut load = self.loads[core].clone();
         for step in moves {
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
     /// room comes first.
     ///
     /// A cluster is omitted if all its cores together have less room than the task needs.
-    fn clusters(&self, item: &PlacedTask) -> Vec<Vec<usize>> {
+    fn clusters(&self, item: &SearchTask) -> Vec<Vec<usize>> {
         let mut numbers: Vec<u32> = self.machine.cores.iter().map(|core| core.cluster).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the core with the least room on which the task fits without moves.
-    fn best_fit(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<usize> {
+    fn best_fit(&mut self, item: &SearchTask, cores: &[usize]) -> Option<usize> {
         let loads = self.loads;
         let possible = |core: &usize| self.may_run(&item.task, *core) && loads[*core].room() >= item.charged.floor;
         let mut cores: Vec<usize> = cores.iter().copied().filter(possible).collect();
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
     }
 
     /// Moves one task to another core, so that the new task fits on the first core.
-    fn with_one_move(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
+    fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
                 continue;
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
                 if self.rest_with(item, core, place).is_none() {
                     continue;
                 }
-                let moved = PlacedTask { task, charged, from: Some(core) };
+                let moved = SearchTask { task, charged, from: Some(core) };
                 if let Some(to) = self.best_fit(&moved, &others) {
                     return Some((core, vec![self.step(&task, core, to)]));
                 }
@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
 
     /// Returns the load of `core` in which the new task replaces the task at index `place`. `None`
     /// if that task may not move, a deadline would be missed, or the steps run out.
-    fn rest_with(&mut self, item: &PlacedTask, core: usize, place: usize) -> Option<CoreLoad> {
+    fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
         if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
@@ -194,7 +194,7 @@ impl<'a> Search<'a> {
     }
 
     /// Exchanges two tasks of different cores, so that the new task fits on the first core.
-    fn with_a_swap(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
+    fn with_a_swap(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -231,11 +231,11 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the new task and all tasks of these cores that may move, by decreasing utilization.
-    fn items(&self, item: &PlacedTask, cores: &[usize]) -> Vec<PlacedTask> {
+    fn items(&self, item: &SearchTask, cores: &[usize]) -> Vec<SearchTask> {
         let mut items = vec![*item];
         for &core in cores {
             let tasks = self.loads[core].tasks().iter().filter(|(task, _)| task.pinned.is_none());
-            items.extend(tasks.map(|(task, charged)| PlacedTask { task: *task, charged: *charged, from: Some(core) }));
+            items.extend(tasks.map(|(task, charged)| SearchTask { task: *task, charged: *charged, from: Some(core) }));
         }
         items.sort_by_key(|item| Reverse(item.charged.floor));
         items
@@ -257,7 +257,7 @@ impl<'a> Search<'a> {
 
     /// Places all tasks of the cluster again, the largest task first, each on the core where it
     /// fits best.
-    fn repacked(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
+    fn repacked(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
         let mut places = Vec::with_capacity(items.len());
@@ -273,7 +273,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the moves that lead to this placement, with the core of the new task.
-    fn moves(&self, items: &[PlacedTask], places: &[usize], cores: &[usize]) -> Option<Room> {
+    fn moves(&self, items: &[SearchTask], places: &[usize], cores: &[usize]) -> Option<Room> {
         let mut core = None;
         let mut moves = Vec::new();
         for (item, &place) in items.iter().zip(places) {
@@ -288,7 +288,7 @@ impl<'a> Search<'a> {
 
     /// Searches all placements of the cluster's tasks by branch and bound. The largest task and the
     /// fullest core come first.
-    fn searched(&mut self, item: &PlacedTask, cores: &[usize]) -> Option<Room> {
+    fn searched(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let items = self.items(item, cores);
         let mut loads = self.emptied(cores);
         let mut places = Vec::with_capacity(items.len());
@@ -297,7 +297,7 @@ impl<'a> Search<'a> {
 
     fn branch(
         &mut self,
-        items: &[PlacedTask],
+        items: &[SearchTask],
         loads: &mut [CoreLoad],
         places: &mut Vec<usize>,
         cores: &[usize],

@@ -21,7 +21,7 @@ fn release_jitter_shortens_the_distance_of_jobs() {
     assert_eq!((charged(5).jitter, charged(5).min_distance), (13, 1));
     assert_eq!(charged(3).min_distance, 0, "only the jitter bounds the distance");
     // The first job is late by 4, and the next job is not late.
-    assert_eq!(crate::analysis::arrivals(&charged(5), 2), 2);
+    assert_eq!(crate::analysis::max_arrivals(&charged(5), 2), 2);
 }
 
 fn task(id: u64, execution: Nanos, period: Nanos) -> Task {
@@ -48,7 +48,7 @@ fn filled(machine: &Machine, tasks: &[Task]) -> TaskSet {
 }
 
 #[test]
-fn the_fullest_core_that_fits_takes_the_task() {
+fn task_goes_to_the_fullest_core_with_room() {
     let machine = whole(2);
     let mut set = filled(&machine, &[task(1, 60, 100), task(2, 30, 100)]);
     assert_eq!(set.core_of(TaskId(1)), set.core_of(TaskId(2)), "best fit puts both on one core");
@@ -97,7 +97,7 @@ fn two_tasks_change_places_to_make_room() {
 }
 
 #[test]
-fn a_search_finds_what_the_cheap_rungs_miss() {
+fn search_finds_placements_that_cheaper_steps_miss() {
     let machine = whole(2);
     // Both cores can be used to 100 %: 50 + 30 + 20 and 40 + 40 + 20. At the start many tasks are
     // on the wrong core.
@@ -111,12 +111,12 @@ fn a_search_finds_what_the_cheap_rungs_miss() {
     assert!(is_schedulable(&after, &machine));
     let mut narrow = machine.clone();
     narrow.max_allocation_step = AllocationStep::Direct;
-    let rejection = admit(&set, &narrow, &task(6, 20, 100)).expect_err("no core has room as it is");
+    let rejection = admit(&set, &narrow, &task(6, 20, 100)).expect_err("no core has room without moves");
     assert!(!rejection.is_exhaustive);
 }
 
 #[test]
-fn a_rejection_says_what_would_fit() {
+fn rejection_states_an_execution_time_that_would_fit() {
     let machine = whole(2);
     let set = placed(&machine, [&[task(1, 70, 100)], &[task(2, 80, 100)]]);
     let rejection = admit(&set, &machine, &task(3, 50, 100)).expect_err("no room");
@@ -136,7 +136,10 @@ fn a_rejection_says_what_would_fit() {
 fn names_are_unique_and_cores_must_exist() {
     let machine = whole(1);
     let set = filled(&machine, &[task(1, 10, 100)]);
-    assert_eq!(admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test, AdmissionTest::Name);
+    assert_eq!(
+        admit(&set, &machine, &task(1, 10, 100)).expect_err("the name is taken").test,
+        AdmissionTest::DuplicateName
+    );
     let mut lost = task(2, 10, 100);
     lost.pinned = Some(CoreId { host: HostId(9), core: 0 });
     assert_eq!(admit(&set, &machine, &lost).expect_err("no such core").test, AdmissionTest::NoCore);
@@ -201,13 +204,15 @@ fn more_than_the_room_of_all_cores_is_refused_without_a_search() {
     machine.max_allocation_step = AllocationStep::Direct;
     let set = placed(&machine, [&[task(1, 90, 100)], &[task(2, 80, 100)]]);
     assert!(admit(&set, &machine, &task(3, 35, 100)).expect_err("no room").is_exhaustive);
-    assert!(!admit(&set, &machine, &task(3, 25, 100)).expect_err("no rung to find it").is_exhaustive);
+    assert!(
+        !admit(&set, &machine, &task(3, 25, 100)).expect_err("no permitted step finds the placement").is_exhaustive
+    );
 }
 
 #[test]
-fn a_kept_analysis_decides_as_a_new_one() {
+fn kept_analysis_and_new_analysis_decide_alike() {
     let machine = whole(3);
-    let (mut warm, mut cold) = (TaskSet::on(&machine), TaskSet::default());
+    let (mut warm, mut cold) = (TaskSet::for_machine(&machine), TaskSet::default());
     for id in 0..24 {
         let one = task(id, 3 + id * 7 % 11, 20 + id * 13 % 60);
         let plans = [admit(&warm, &machine, &one), admit(&cold, &machine, &one)];
@@ -226,12 +231,12 @@ fn a_kept_analysis_decides_as_a_new_one() {
     let mut slower = machine.clone();
     slower.overheads.context_switch = 3 * MS;
     assert_eq!(task_placements(&warm, &slower), task_placements(&cold, &slower));
-    assert_eq!(task_placements(&cold.moved_to(&slower), &slower), task_placements(&warm, &slower));
+    assert_eq!(task_placements(&cold.with_machine(&slower), &slower), task_placements(&warm, &slower));
     assert_ne!(task_placements(&warm, &slower), task_placements(&warm, &machine));
 }
 
 #[test]
-fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
+fn search_distinguishes_empty_cores_for_pinned_tasks() {
     let mut machine = whole(2);
     machine.max_allocation_step = AllocationStep::Search;
     // The new task must go to the second core, so that both other tasks share the first. No other
@@ -247,23 +252,26 @@ fn a_search_does_not_take_cores_for_equal_that_a_pinned_task_tells_apart() {
 }
 
 #[test]
-fn a_core_without_levels_names_them() {
+fn rejection_names_missing_priority_levels() {
     let mut machine = whole(1);
     machine.max_levels = 1;
     machine.discipline = Discipline::EarliestDeadlineFirst;
     let set = filled(&machine, &[task(1, 10, 100)]);
     let rejection = admit(&set, &machine, &task(2, 10, 100)).expect_err("one level, one task");
-    assert_eq!(rejection.test, AdmissionTest::Levels);
+    assert_eq!(rejection.test, AdmissionTest::PriorityLevels);
     assert!(rejection.to_string().contains("no priority level left"), "{rejection}");
     // Under fixed priorities two tasks can share a level.
     machine.discipline = Discipline::FixedPriority;
     assert!(admit(&set, &machine, &task(2, 10, 100)).is_ok());
-    assert_eq!(admit(&set, &machine, &task(2, 10, 15)).expect_err("it cannot wait for 10").test, AdmissionTest::Levels);
+    assert_eq!(
+        admit(&set, &machine, &task(2, 10, 15)).expect_err("the task cannot wait for 10 ms").test,
+        AdmissionTest::PriorityLevels
+    );
 }
 
 #[test]
-fn inline_decisions_stop_at_a_rung_by_the_number_of_cores() {
-    let step = |cores| Machine::with_cores(cores).inline().max_allocation_step;
+fn inline_decisions_limit_the_step_by_the_number_of_cores() {
+    let step = |cores| Machine::with_cores(cores).with_inline_bounds().max_allocation_step;
     assert_eq!(
         [1, 2, 3, 8, 9, 128].map(step),
         [
@@ -280,16 +288,17 @@ fn inline_decisions_stop_at_a_rung_by_the_number_of_cores() {
 }
 
 #[test]
-fn promises_tell_which_deadlines_hold() {
+fn placements_state_if_deadlines_hold() {
     let machine = whole(1);
     let mut set = TaskSet::default();
     for one in [task(1, 10, 30), task(2, 10, 40), task(3, 12, 50)] {
         set.insert(one, machine.cores[0].id);
     }
-    let found: Vec<_> = task_placements(&set, &machine).into_iter().map(|one| (one.response, one.is_kept)).collect();
+    let found: Vec<_> =
+        task_placements(&set, &machine).into_iter().map(|one| (one.response, one.is_schedulable)).collect();
     assert_eq!(found, [(Some(10 * MS), true), (Some(20 * MS), true), (Some(52 * MS), false)]);
     let mut edf = machine.clone();
     edf.discipline = Discipline::EarliestDeadlineFirst;
-    assert!(task_placements(&set, &edf).iter().all(|one| one.response.is_none() && one.is_kept));
+    assert!(task_placements(&set, &edf).iter().all(|one| one.response.is_none() && one.is_schedulable));
     assert!(!is_schedulable(&set, &machine) && is_schedulable(&set, &edf));
 }

@@ -14,7 +14,7 @@ const SCALE: u128 = 1_000_000_000_000_000_000;
 /// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
 /// is a whole processor.
 #[must_use]
-pub fn liu_layland(tasks: u32) -> Utilization {
+pub fn liu_layland_bound(tasks: u32) -> Utilization {
     largest_periodic_load(tasks, 2 * SCALE)
 }
 
@@ -85,11 +85,11 @@ pub(super) fn quotient(one: u128, other: u128) -> u128 {
 #[must_use]
 pub fn passes_liu_layland(tasks: &[Timing]) -> bool {
     let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
-    tasks.iter().all(is_simple) && Utilization::total(tasks) <= liu_layland(count)
+    tasks.iter().all(is_simple) && Utilization::total(tasks) <= liu_layland_bound(count)
 }
 
-/// Returns true if the set passes the hyperbolic test: the product of all (U + 1) is at most 2
-/// (Bini, Buttazzo and Buttazzo 2001).
+/// Returns true if the set passes the hyperbolic test (Bini, Buttazzo and Buttazzo 2001). The
+/// product of all (U + 1) must be at most 2.
 ///
 /// The test accepts every set that [`passes_liu_layland`] accepts.
 #[must_use]
@@ -107,8 +107,8 @@ pub fn passes_hyperbolic(tasks: &[Timing]) -> bool {
     true
 }
 
-/// Returns true if the bounds by utilization apply to this task: its deadline equals its period,
-/// and neither jitter nor blocking delays it.
+/// Returns true if the bounds by utilization apply to this task. Its deadline must equal its
+/// period, and neither jitter nor blocking may delay it.
 fn is_simple(task: &Timing) -> bool {
     task.deadline == task.period && task.jitter == 0 && task.blocking == 0
 }
@@ -144,19 +144,19 @@ mod tests {
 
     #[test]
     fn the_bound_of_liu_and_layland() {
-        let digits = |tasks| liu_layland(tasks).0.div_ceil(1_000);
+        let digits = |tasks| liu_layland_bound(tasks).0.div_ceil(1_000);
         assert_eq!(
             [1, 2, 3, 4, 5, 10].map(digits),
             [1_000_000, 828_428, 779_764, 756_829, 743_492, 717_735],
             "in millionths, rounded up"
         );
-        let many = liu_layland(u32::MAX).0;
+        let many = liu_layland_bound(u32::MAX).0;
         assert!((693_000_000..693_200_000).contains(&many), "near the natural logarithm of 2: {many}");
-        assert_eq!(liu_layland(0), liu_layland(1));
+        assert_eq!(liu_layland_bound(0), liu_layland_bound(1));
     }
 
     #[test]
-    fn the_hyperbolic_test_accepts_what_a_bound_of_the_sum_refuses() {
+    fn hyperbolic_test_accepts_sets_beyond_the_sum_bound() {
         let tasks = [Timing::new(1, 2), Timing::new(33, 100)];
         assert!(!passes_liu_layland(&tasks), "0.83 is above 0.828");
         assert!(passes_hyperbolic(&tasks), "1.5 times 1.33 is below 2");

@@ -25,9 +25,9 @@ pub struct Stage {
     pub timing: Timing,
     /// Shortest execution time of the stage's jobs. It is also a lower bound of their response
     /// times, and of the time between two completions.
-    pub best: Nanos,
+    pub best_execution: Nanos,
     /// Index of the predecessor, if it has one.
-    pub after: Option<usize>,
+    pub predecessor: Option<usize>,
     /// Maximum clock difference between the hosts of this stage and its predecessor; 0 on one host.
     pub clock_error: Nanos,
 }
@@ -48,17 +48,19 @@ pub struct StageResponse {
 pub enum ChainError {
     /// The stage at this index follows a stage that does not exist, or it follows itself, directly
     /// or indirectly.
-    Order(usize),
+    InvalidPredecessor(usize),
     /// The stage at this index has no bound: its processor is overloaded, or jitter grows with each
     /// round.
-    Diverges(usize),
+    Unbounded(usize),
 }
 
 impl std::fmt::Display for ChainError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Order(place) => write!(f, "stage {place} follows a stage that does not exist, or itself"),
-            Self::Diverges(place) => write!(f, "stage {place} has no worst-case response time"),
+            Self::InvalidPredecessor(place) => {
+                write!(f, "stage {place} follows a stage that does not exist, or itself")
+            }
+            Self::Unbounded(place) => write!(f, "stage {place} has no worst-case response time"),
         }
     }
 }
@@ -69,7 +71,7 @@ impl std::error::Error for ChainError {}
 ///
 /// # Errors
 /// [`ChainError`] if a stage has no response time.
-pub fn end_to_end(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
+pub fn end_to_end_responses(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
     let order = predecessors_first(stages)?;
     let mut timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
     let mut found = vec![StageResponse::default(); stages.len()];
@@ -79,8 +81,8 @@ pub fn end_to_end(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
     for _ in 0..MAX_ROUNDS {
         let mut changed = false;
         for &place in &order {
-            let response = one(stages, &timings, place).ok_or(ChainError::Diverges(place))?;
-            let next = linked(stages, &found, place, response).ok_or(ChainError::Diverges(place))?;
+            let response = one(stages, &timings, place).ok_or(ChainError::Unbounded(place))?;
+            let next = linked(stages, &found, place, response).ok_or(ChainError::Unbounded(place))?;
             let min_distance = distance(stages, &timings, &found, place);
             let timing = Timing { jitter: next.jitter, min_distance, ..timings[place] };
             if next != found[place] || timing != timings[place] {
@@ -93,7 +95,7 @@ pub fn end_to_end(stages: &[Stage]) -> Result<Vec<StageResponse>, ChainError> {
             return Ok(found);
         }
     }
-    Err(ChainError::Diverges(order.last().copied().unwrap_or(0)))
+    Err(ChainError::Unbounded(order.last().copied().unwrap_or(0)))
 }
 
 fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
@@ -112,7 +114,7 @@ fn one(stages: &[Stage], timings: &[Timing], place: usize) -> Option<Nanos> {
 /// again.
 fn distance(stages: &[Stage], timings: &[Timing], found: &[StageResponse], place: usize) -> Nanos {
     let stage = &stages[place];
-    let Some(before) = stage.after else { return stage.timing.min_distance };
+    let Some(before) = stage.predecessor else { return stage.timing.min_distance };
     let apart = timings[before].min_distance.saturating_sub(variation(stages, found, before));
     apart.max(shortest(&stages[before])).saturating_sub(stage.timing.jitter)
 }
@@ -125,14 +127,14 @@ fn variation(stages: &[Stage], found: &[StageResponse], place: usize) -> Nanos {
 /// Returns the shortest execution time of a stage's jobs, or the worst-case execution time if that
 /// is smaller.
 fn shortest(stage: &Stage) -> Nanos {
-    stage.best.min(stage.timing.execution)
+    stage.best_execution.min(stage.timing.execution)
 }
 
 /// Derives the response of a stage from the response of its predecessor.
 fn linked(stages: &[Stage], found: &[StageResponse], place: usize, response: Nanos) -> Option<StageResponse> {
     let stage = &stages[place];
     let own = stage.timing.jitter;
-    let Some(before) = stage.after else {
+    let Some(before) = stage.predecessor else {
         return Some(StageResponse { response, end_to_end: response.checked_add(own)?, jitter: own });
     };
     let varies = variation(stages, found, before);
@@ -150,12 +152,12 @@ fn predecessors_first(stages: &[Stage]) -> Result<Vec<usize>, ChainError> {
         let mut place = start;
         while !placed[place] {
             if path.len() == stages.len() {
-                return Err(ChainError::Order(start));
+                return Err(ChainError::InvalidPredecessor(start));
             }
             path.push(place);
-            match stages[place].after {
+            match stages[place].predecessor {
                 Some(before) if before < stages.len() => place = before,
-                Some(_) => return Err(ChainError::Order(place)),
+                Some(_) => return Err(ChainError::InvalidPredecessor(place)),
                 None => break,
             }
         }
@@ -172,22 +174,30 @@ mod tests {
     use super::*;
 
     fn stage(processor: usize, priority: u32, worst: Nanos, best: Nanos, period: Nanos) -> Stage {
-        Stage { processor, priority, timing: Timing::new(worst, period), best, after: None, clock_error: 0 }
+        Stage {
+            processor,
+            priority,
+            timing: Timing::new(worst, period),
+            best_execution: best,
+            predecessor: None,
+            clock_error: 0,
+        }
     }
 
-    /// Two resources under static priorities; two chains with jitter (the example of pyCPA's documentation).
+    /// Two resources under static priorities; two chains with jitter (the example of pyCPA's
+    /// documentation).
     fn example() -> [Stage; 4] {
         let mut stages = [stage(0, 2, 10, 5, 30), stage(0, 1, 3, 1, 15), stage(1, 2, 2, 2, 30), stage(1, 1, 9, 4, 15)];
         stages[0].timing.jitter = 5;
         stages[1].timing.jitter = 6;
-        stages[2].after = Some(0);
-        stages[3].after = Some(1);
+        stages[2].predecessor = Some(0);
+        stages[3].predecessor = Some(1);
         stages
     }
 
     #[test]
     fn two_chains_over_two_resources() {
-        let found = end_to_end(&example()).expect("a fixed point");
+        let found = end_to_end_responses(&example()).expect("a fixed point");
         assert_eq!(found.iter().map(|stage| stage.response).collect::<Vec<_>>(), [10, 13, 2, 19]);
         assert_eq!(found[3].jitter, 6 + 13 - 1);
         assert_eq!(found[3].end_to_end, 6 + 13 + 19);
@@ -198,7 +208,7 @@ mod tests {
     fn bursts(stages: &[(Nanos, Nanos)], below: Nanos) -> Vec<Stage> {
         let mut chain: Vec<Stage> =
             stages.iter().enumerate().map(|(place, &(worst, best))| stage(place, 2, worst, best, 10)).collect();
-        (1..chain.len()).for_each(|place| chain[place].after = Some(place - 1));
+        (1..chain.len()).for_each(|place| chain[place].predecessor = Some(place - 1));
         chain[0].timing.jitter = 20;
         chain.push(stage(stages.len() - 1, 1, below, below, 100));
         chain
@@ -208,7 +218,7 @@ mod tests {
     fn jobs_leave_a_stage_closer_together_than_they_came() {
         // The first stage completes a job every 5 units. The second stage takes 3 for one job and 1
         // for the next job.
-        let found = end_to_end(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
+        let found = end_to_end_responses(&bursts(&[(5, 5), (3, 1), (2, 2)], 2)).expect("a fixed point");
         // Two jobs of the last stage, 3 units apart, and the task's own execution time of 2.
         assert_eq!(found[3].response, 6);
     }
@@ -217,27 +227,27 @@ mod tests {
     fn jitter_of_a_step_brings_jobs_closer_together() {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
         stages[1].timing.jitter = 5;
-        let found = end_to_end(&stages).expect("a fixed point");
+        let found = end_to_end_responses(&stages).expect("a fixed point");
         assert!(found[2].response > 2 * 2, "two jobs may come together: {found:?}");
     }
 
     #[test]
     fn the_shortest_time_of_a_stage_is_at_most_its_longest() {
         let mut stages = bursts(&[(5, 5), (2, 2)], 1);
-        stages[0].best = 50;
-        let found = end_to_end(&stages).expect("a fixed point");
+        stages[0].best_execution = 50;
+        let found = end_to_end_responses(&stages).expect("a fixed point");
         // Three jobs are 5 units apart, and the task's own execution time of 1 comes after the
         // first job.
         assert_eq!(found[2].response, 3);
         stages[2].timing.execution = 4;
-        assert_eq!(end_to_end(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);
+        assert_eq!(end_to_end_responses(&stages).expect("a fixed point")[2].response, 4 + 2 * 2);
     }
 
     #[test]
     fn a_clock_error_adds_to_jitter_and_end_to_end_time() {
         let mut stages = example();
         stages[2].clock_error = 3;
-        let found = end_to_end(&stages).expect("a fixed point");
+        let found = end_to_end_responses(&stages).expect("a fixed point");
         assert_eq!(found[2].jitter, 5 + (10 - 5) + 3);
         assert_eq!(found[2].end_to_end, 5 + 10 + 2 + 3);
     }
@@ -245,17 +255,17 @@ mod tests {
     #[test]
     fn chains_in_a_circle_or_without_a_start_are_refused() {
         let mut stages = example();
-        stages[0].after = Some(2);
-        assert!(matches!(end_to_end(&stages), Err(ChainError::Order(_))));
-        stages[0].after = Some(99);
-        assert_eq!(end_to_end(&stages), Err(ChainError::Order(0)));
-        assert_eq!(end_to_end(&[]), Ok(vec![]));
+        stages[0].predecessor = Some(2);
+        assert!(matches!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(_))));
+        stages[0].predecessor = Some(99);
+        assert_eq!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(0)));
+        assert_eq!(end_to_end_responses(&[]), Ok(vec![]));
     }
 
     #[test]
     fn an_overloaded_processor_has_no_end_to_end_time() {
         let mut stages = example();
         stages[0].timing.execution = 25;
-        assert_eq!(end_to_end(&stages), Err(ChainError::Diverges(1)));
+        assert_eq!(end_to_end_responses(&stages), Err(ChainError::Unbounded(1)));
     }
 }

@@ -5,23 +5,23 @@
 //! time until the deadline. The demand is the sum of three parts: jobs whose arrivals and deadlines
 //! lie in this time, the longest blocking, and the work above all tasks.
 
-use super::{Steps, work};
+use super::{StepBudget, work};
 use crate::task::{Nanos, Timing, Utilization};
 
 /// Returns true if all deadlines hold under earliest deadline first.
 ///
 /// Also returns false if the analysis gives up after [`MAX_STEPS`](super::MAX_STEPS) steps.
 #[must_use]
-pub fn schedulable(tasks: &[Timing]) -> bool {
-    schedulable_below(&[], tasks, &mut Steps::default())
+pub fn is_schedulable(tasks: &[Timing]) -> bool {
+    is_schedulable_below(&[], tasks, &mut StepBudget::default())
 }
 
-/// Returns the result of [`schedulable`] for a core that runs `interference` before every task.
+/// Returns the result of [`is_schedulable`] for a core that runs `interference` before every task.
 ///
 /// The deadlines of the interference are not tested. Also returns false if the step budget ends
 /// before the result is known.
 #[must_use]
-pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> bool {
+pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> bool {
     if tasks.is_empty() {
         return true;
     }
@@ -39,7 +39,8 @@ pub fn schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &mut 
         if !steps.take(interference.len() + tasks.len()) {
             return false;
         }
-        let needed = demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
+        let needed =
+            processor_demand(tasks, time).zip(work(interference, time)).and_then(|(one, other)| one.checked_add(other));
         let Some(needed) = needed.filter(|needed| *needed <= time) else { return false };
         // No deadline between `needed` and `time` can be missed, because the demand at it is not
         // greater.
@@ -56,7 +57,7 @@ fn is_plain(task: &Timing) -> bool {
 /// Returns the execution time that must complete within the first `time` of a busy period,
 /// including the longest blocking in it. `None` if it exceeds the range.
 #[must_use]
-pub fn demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
+pub fn processor_demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     let mut sum = 0_u64;
     let mut blocking = 0;
     for task in tasks {
@@ -88,7 +89,7 @@ fn longest_interval(
     interference: &[Timing],
     tasks: &[Timing],
     ceiling: Utilization,
-    steps: &mut Steps,
+    steps: &mut StepBudget,
 ) -> Option<Nanos> {
     let by_utilization = interval_by_utilization(interference, tasks, ceiling);
     match (busy_period(interference, tasks, by_utilization, steps), by_utilization) {
@@ -98,7 +99,12 @@ fn longest_interval(
 }
 
 /// Returns the length of the first busy period, or `None` if it exceeds `longest` or the budget.
-fn busy_period(interference: &[Timing], tasks: &[Timing], longest: Option<Nanos>, steps: &mut Steps) -> Option<Nanos> {
+fn busy_period(
+    interference: &[Timing],
+    tasks: &[Timing],
+    longest: Option<Nanos>,
+    steps: &mut StepBudget,
+) -> Option<Nanos> {
     let blocking = tasks.iter().map(|task| task.blocking).max().unwrap_or(0);
     let mut length = 1;
     while longest.is_none_or(|longest| length < longest) && steps.take(interference.len() + tasks.len()) {
@@ -136,30 +142,30 @@ mod tests {
 
     #[test]
     fn deadlines_at_the_period_are_schedulable_up_to_the_whole_processor() {
-        assert!(schedulable(&[Timing::new(5, 10), Timing::new(7, 14)]));
-        assert!(schedulable(&[Timing::new(1, 3), Timing::new(1, 3), Timing::new(1, 3)]));
-        assert!(!schedulable(&[Timing::new(5, 10), Timing::new(8, 14)]));
-        assert!(schedulable(&[]));
+        assert!(is_schedulable(&[Timing::new(5, 10), Timing::new(7, 14)]));
+        assert!(is_schedulable(&[Timing::new(1, 3), Timing::new(1, 3), Timing::new(1, 3)]));
+        assert!(!is_schedulable(&[Timing::new(5, 10), Timing::new(8, 14)]));
+        assert!(is_schedulable(&[]));
     }
 
     #[test]
     fn shorter_deadlines_are_counted_exactly() {
         let pair = |deadline| [Timing::new(2, 10).with_deadline(3), Timing::new(4, 20).with_deadline(deadline)];
-        assert!(schedulable(&pair(6)));
-        assert!(!schedulable(&pair(5)));
-        assert_eq!(demand(&pair(6), 6), Some(6));
-        assert_eq!(demand(&pair(6), 13), Some(8));
+        assert!(is_schedulable(&pair(6)));
+        assert!(!is_schedulable(&pair(5)));
+        assert_eq!(processor_demand(&pair(6), 6), Some(6));
+        assert_eq!(processor_demand(&pair(6), 13), Some(8));
     }
 
     #[test]
     fn jitter_and_blocking_take_their_share() {
         let high = Timing::new(2, 10).with_deadline(5);
-        assert!(schedulable(&[high.with_blocking(3)]));
-        assert!(!schedulable(&[high.with_blocking(4)]));
-        assert!(schedulable(&[high.with_jitter(3)]));
-        assert!(!schedulable(&[high.with_jitter(4)]));
-        assert!(schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(4)]));
-        assert!(!schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(3)]));
+        assert!(is_schedulable(&[high.with_blocking(3)]));
+        assert!(!is_schedulable(&[high.with_blocking(4)]));
+        assert!(is_schedulable(&[high.with_jitter(3)]));
+        assert!(!is_schedulable(&[high.with_jitter(4)]));
+        assert!(is_schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(4)]));
+        assert!(!is_schedulable(&[high.with_jitter(2), Timing::new(2, 20).with_deadline(3)]));
     }
 
     #[test]
@@ -167,29 +173,29 @@ mod tests {
         let above = [Timing::new(2, 10), Timing::new(1, 10)];
         let fits = |execution, deadline| {
             let task = Timing::new(execution, 100).with_deadline(deadline);
-            schedulable_below(&above, &[task], &mut Steps::default())
+            is_schedulable_below(&above, &[task], &mut StepBudget::default())
         };
         // The demand is 3 within the first 10 units, and 3 more from then on.
         assert!(fits(7, 10));
         assert!(!fits(8, 10));
         assert!(!fits(8, 13));
         assert!(fits(8, 14));
-        assert!(!schedulable_below(&[Timing::new(1, 1)], &[Timing::new(1, 100)], &mut Steps::default()));
-        assert!(schedulable_below(&above, &[], &mut Steps::default()));
+        assert!(!is_schedulable_below(&[Timing::new(1, 1)], &[Timing::new(1, 100)], &mut StepBudget::default()));
+        assert!(is_schedulable_below(&above, &[], &mut StepBudget::default()));
     }
 
     #[test]
-    fn a_budget_that_ends_refuses_the_set() {
+    fn exhausted_step_budget_refuses_the_set() {
         let tasks = [Timing::new(5, 10).with_deadline(9), Timing::new(4, 14).with_deadline(13)];
-        assert!(schedulable(&tasks));
-        assert!(!schedulable_below(&[], &tasks, &mut Steps::new(2)));
+        assert!(is_schedulable(&tasks));
+        assert!(!is_schedulable_below(&[], &tasks, &mut StepBudget::new(2)));
     }
 
     #[test]
     fn times_at_the_end_of_the_range_neither_wrap_nor_loop() {
-        assert!(schedulable(&[Timing::new(u64::MAX, u64::MAX)]));
-        assert!(!schedulable(&[Timing::new(u64::MAX, u64::MAX), Timing::new(1, u64::MAX)]));
-        assert!(!schedulable(&[Timing::new(1, 0)]));
-        assert_eq!(demand(&[Timing::new(1, 1).with_deadline(0)], u64::MAX), None);
+        assert!(is_schedulable(&[Timing::new(u64::MAX, u64::MAX)]));
+        assert!(!is_schedulable(&[Timing::new(u64::MAX, u64::MAX), Timing::new(1, u64::MAX)]));
+        assert!(!is_schedulable(&[Timing::new(1, 0)]));
+        assert_eq!(processor_demand(&[Timing::new(1, 1).with_deadline(0)], u64::MAX), None);
     }
 }

@@ -10,8 +10,8 @@
 //! | [`chain`] | end-to-end response times over several processors |
 //! | [`sensitivity`] | the largest execution times that keep all deadlines |
 //!
-//! Invariant: integers only, no sum wraps, and [`Steps`] or [`MAX_STEPS`] bounds every loop. An
-//! analysis that reaches its bound returns "not schedulable", never "schedulable".
+//! Invariant: integers only, no sum wraps, and [`StepBudget`] or [`MAX_STEPS`] bounds every loop.
+//! An analysis that reaches its bound returns "not schedulable", never "schedulable".
 
 pub mod bounds;
 pub mod chain;
@@ -30,17 +30,17 @@ pub const MAX_STEPS: u32 = 1 << 24;
 ///
 /// A step is one evaluation of the jobs of one task within an interval. It takes some nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct StepBudget {
     left: u32,
 }
 
-impl Default for Steps {
+impl Default for StepBudget {
     fn default() -> Self {
         Self::new(MAX_STEPS)
     }
 }
 
-impl Steps {
+impl StepBudget {
     /// Creates a budget of `steps` steps.
     #[must_use]
     pub const fn new(steps: u32) -> Self {
@@ -68,7 +68,7 @@ impl Steps {
 /// The periodic bound with jitter is ceil((length + jitter) / period). With a minimum distance
 /// between jobs, at most ceil(length / distance) jobs become ready.
 #[must_use]
-pub fn arrivals(timing: &Timing, length: Nanos) -> u64 {
+pub fn max_arrivals(timing: &Timing, length: Nanos) -> u64 {
     if length == 0 {
         return 0;
     }
@@ -97,7 +97,7 @@ pub fn shortest_span(timing: &Timing, jobs: u64) -> Nanos {
 /// Returns the execution time of all jobs that become ready within `length`. `None` if it exceeds
 /// the range.
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
-    tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(arrivals(task, length).checked_mul(task.execution)?))
+    tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }
 
 #[cfg(test)]
@@ -107,19 +107,19 @@ mod tests {
     #[test]
     fn arrivals_count_jitter_and_the_shortest_distance() {
         let plain = Timing::new(1, 10);
-        assert_eq!([0, 1, 10, 11, 20, 21].map(|length| arrivals(&plain, length)), [0, 1, 1, 2, 2, 3]);
+        assert_eq!([0, 1, 10, 11, 20, 21].map(|length| max_arrivals(&plain, length)), [0, 1, 1, 2, 2, 3]);
         let late = plain.with_jitter(15);
-        assert_eq!([1, 5, 6].map(|length| arrivals(&late, length)), [2, 2, 3]);
+        assert_eq!([1, 5, 6].map(|length| max_arrivals(&late, length)), [2, 2, 3]);
         let apart = late.with_min_distance(3);
-        assert_eq!([1, 3, 4, 7].map(|length| arrivals(&apart, length)), [1, 1, 2, 3]);
-        assert_eq!(arrivals(&Timing::new(1, 0), u64::MAX), u64::MAX);
+        assert_eq!([1, 3, 4, 7].map(|length| max_arrivals(&apart, length)), [1, 1, 2, 3]);
+        assert_eq!(max_arrivals(&Timing::new(1, 0), u64::MAX), u64::MAX);
     }
 
     #[test]
     fn arrivals_are_exact_where_length_and_jitter_exceed_the_range() {
         let half = 1 << 63;
-        assert_eq!(arrivals(&Timing::new(1, half).with_jitter(u64::MAX), half), 3);
-        assert_eq!(arrivals(&Timing::new(1, 1).with_jitter(u64::MAX), u64::MAX), u64::MAX);
+        assert_eq!(max_arrivals(&Timing::new(1, half).with_jitter(u64::MAX), half), 3);
+        assert_eq!(max_arrivals(&Timing::new(1, 1).with_jitter(u64::MAX), u64::MAX), u64::MAX);
     }
 
     #[test]
@@ -127,18 +127,18 @@ mod tests {
         for timing in [Timing::new(1, 10), Timing::new(1, 10).with_jitter(27).with_min_distance(2)] {
             for jobs in 1..20 {
                 let span = shortest_span(&timing, jobs);
-                assert!(arrivals(&timing, span + 1) >= jobs, "{jobs} jobs fit into {span} and one");
-                assert!(arrivals(&timing, span) < jobs, "{jobs} jobs do not fit into {span}");
+                assert!(max_arrivals(&timing, span + 1) >= jobs, "{jobs} jobs fit into {span} and one");
+                assert!(max_arrivals(&timing, span) < jobs, "{jobs} jobs do not fit into {span}");
             }
         }
     }
 
     #[test]
     fn a_budget_ends_after_its_steps() {
-        let mut steps = Steps::new(2);
+        let mut steps = StepBudget::new(2);
         assert!(steps.take(0) && !steps.is_exhausted() && steps.take(1));
         assert!(steps.is_exhausted() && !steps.take(1));
-        let mut steps = Steps::new(3);
+        let mut steps = StepBudget::new(3);
         assert!(steps.take(2) && steps.take(2), "the last evaluation may exceed the budget");
         assert!(!steps.take(2));
     }

@@ -2,7 +2,7 @@
 //!
 //! The functions that return an order return indices of tasks, highest priority first.
 
-use super::Steps;
+use super::StepBudget;
 use super::response_time::meets_deadline_within;
 use crate::task::Timing;
 
@@ -10,7 +10,7 @@ use crate::task::Timing;
 ///
 /// The order is optimal if deadlines equal periods.
 #[must_use]
-pub fn rate_monotonic(tasks: &[Timing]) -> Vec<usize> {
+pub fn rate_monotonic_order(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, |task| task.period)
 }
 
@@ -20,7 +20,7 @@ pub fn rate_monotonic(tasks: &[Timing]) -> Vec<usize> {
 /// The order is optimal if no deadline exceeds its period and all tasks have equal blocking times
 /// (Zuhily and Burns 2007).
 #[must_use]
-pub fn deadline_monotonic(tasks: &[Timing]) -> Vec<usize> {
+pub fn deadline_monotonic_order(tasks: &[Timing]) -> Vec<usize> {
     ordered(tasks, deadline_key)
 }
 
@@ -31,19 +31,19 @@ pub(crate) fn deadline_key(task: &Timing) -> u64 {
 
 /// Returns an order in which every task meets its deadline (Audsley 1991); `None` if no order does.
 #[must_use]
-pub fn audsley(tasks: &[Timing]) -> Option<Vec<usize>> {
-    audsley_below(&[], tasks, &mut Steps::default())
+pub fn audsley_order(tasks: &[Timing]) -> Option<Vec<usize>> {
+    audsley_order_below(&[], tasks, &mut StepBudget::default())
 }
 
-/// Returns the result of [`audsley`] for tasks whose priorities are all below those of
+/// Returns the result of [`audsley_order`] for tasks whose priorities are all below those of
 /// `interference`.
 ///
 /// Any task that meets its deadline at the lowest free priority may have that priority, because the
 /// order of the tasks above does not matter to it. Also returns `None` if the step budget ends
 /// before an order is known.
 #[must_use]
-pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<usize>> {
-    let mut open = deadline_monotonic(tasks);
+pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<usize>> {
+    let mut open = deadline_monotonic_order(tasks);
     let mut lowest_first = Vec::with_capacity(tasks.len());
     while !open.is_empty() {
         // The task with the latest deadline is most likely to fit.
@@ -64,8 +64,8 @@ pub fn audsley_below(interference: &[Timing], tasks: &[Timing], steps: &mut Step
 /// level can have the lowest free level, because the other tasks of this level already count as
 /// interference. It is therefore optimal to take all such tasks.
 #[must_use]
-pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Steps) -> Option<Vec<u32>> {
-    let mut open = deadline_monotonic(tasks);
+pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
+    let mut open = deadline_monotonic_order(tasks);
     let mut from_lowest = vec![0_u32; tasks.len()];
     let mut level = 0;
     while !open.is_empty() {
@@ -85,7 +85,13 @@ pub fn shared_levels(interference: &[Timing], tasks: &[Timing], steps: &mut Step
 }
 
 /// Returns true if `candidate` meets its deadline below all other tasks without a priority.
-fn fits_below(interference: &[Timing], tasks: &[Timing], open: &[usize], candidate: usize, steps: &mut Steps) -> bool {
+fn fits_below(
+    interference: &[Timing],
+    tasks: &[Timing],
+    open: &[usize],
+    candidate: usize,
+    steps: &mut StepBudget,
+) -> bool {
     let others = open.iter().filter(|&&place| place != candidate).map(|&place| tasks[place]);
     let above: Vec<Timing> = interference.iter().copied().chain(others).collect();
     meets_deadline_within(&tasks[candidate], &above, steps)
@@ -109,26 +115,26 @@ mod tests {
     #[test]
     fn rate_and_deadline_monotonic_orders() {
         let tasks = [Timing::new(1, 20).with_deadline(5), Timing::new(1, 10), Timing::new(1, 15).with_jitter(12)];
-        assert_eq!(rate_monotonic(&tasks), [1, 2, 0]);
-        assert_eq!(deadline_monotonic(&tasks), [2, 0, 1]);
+        assert_eq!(rate_monotonic_order(&tasks), [1, 2, 0]);
+        assert_eq!(deadline_monotonic_order(&tasks), [2, 0, 1]);
     }
 
     #[test]
     fn audsley_finds_an_order_where_the_monotonic_ones_fail() {
         // Deadlines exceed periods (Lehoczky 1990), so neither monotonic order is optimal.
         let tasks = [Timing::new(52, 100).with_deadline(110), Timing::new(52, 140).with_deadline(154)];
-        assert!(!meets(&tasks, &rate_monotonic(&tasks)));
-        assert!(!meets(&tasks, &deadline_monotonic(&tasks)));
-        let order = audsley(&tasks).expect("an order");
+        assert!(!meets(&tasks, &rate_monotonic_order(&tasks)));
+        assert!(!meets(&tasks, &deadline_monotonic_order(&tasks)));
+        let order = audsley_order(&tasks).expect("an order");
         assert!(meets(&tasks, &order), "{order:?}");
     }
 
     #[test]
     fn audsley_reports_that_there_is_no_order() {
-        assert_eq!(audsley(&[Timing::new(6, 10), Timing::new(6, 10)]), None);
-        assert_eq!(audsley(&[]), Some(vec![]));
-        assert_eq!(audsley_below(&[Timing::new(6, 10)], &[Timing::new(5, 10)], &mut Steps::default()), None);
-        assert_eq!(audsley_below(&[], &[Timing::new(5, 10)], &mut Steps::new(0)), None);
+        assert_eq!(audsley_order(&[Timing::new(6, 10), Timing::new(6, 10)]), None);
+        assert_eq!(audsley_order(&[]), Some(vec![]));
+        assert_eq!(audsley_order_below(&[Timing::new(6, 10)], &[Timing::new(5, 10)], &mut StepBudget::default()), None);
+        assert_eq!(audsley_order_below(&[], &[Timing::new(5, 10)], &mut StepBudget::new(0)), None);
     }
 
     #[test]
@@ -136,11 +142,11 @@ mod tests {
         // Together the tasks take 6, within the shortest deadline of 10, so one level suffices for
         // all.
         let light = [Timing::new(2, 10), Timing::new(2, 20), Timing::new(2, 30)];
-        assert_eq!(shared_levels(&[], &light, &mut Steps::default()), Some(vec![0, 0, 0]));
+        assert_eq!(shared_levels(&[], &light, &mut StepBudget::default()), Some(vec![0, 0, 0]));
         // The first task cannot wait for a job of the last task. The second task can.
         let long = [Timing::new(2, 10), Timing::new(2, 40), Timing::new(9, 40)];
-        assert_eq!(shared_levels(&[], &long, &mut Steps::default()), Some(vec![0, 1, 1]));
-        assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut Steps::default()), None);
-        assert_eq!(shared_levels(&[], &long, &mut Steps::new(3)), None);
+        assert_eq!(shared_levels(&[], &long, &mut StepBudget::default()), Some(vec![0, 1, 1]));
+        assert_eq!(shared_levels(&[Timing::new(9, 10)], &light, &mut StepBudget::default()), None);
+        assert_eq!(shared_levels(&[], &long, &mut StepBudget::new(3)), None);
     }
 }

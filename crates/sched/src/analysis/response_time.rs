@@ -8,7 +8,7 @@
 //! Tasks that share a priority count as interfering with each other, because the kernel serves them
 //! in the order of arrival.
 
-use super::{MAX_STEPS, Steps, arrivals, shortest_span, work};
+use super::{MAX_STEPS, StepBudget, max_arrivals, shortest_span, work};
 use crate::task::{Nanos, Timing, Utilization};
 
 /// The worst-case response time of a task.
@@ -39,19 +39,19 @@ pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTi
     if has_no_bound(task, interfering) {
         return None;
     }
-    follow(task, interfering, None, 0, None, &mut Steps::default())
+    follow(task, interfering, None, 0, None, &mut StepBudget::default())
 }
 
 /// Returns true if `task` meets its deadline beside the tasks of equal or higher priority.
 #[must_use]
 pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
-    meets_deadline_within(task, interfering, &mut Steps::default())
+    meets_deadline_within(task, interfering, &mut StepBudget::default())
 }
 
 /// Returns the result of [`meets_deadline`], or false if the budget ends before the result is
 /// known.
 #[must_use]
-pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut Steps) -> bool {
+pub fn meets_deadline_within(task: &Timing, interfering: &[Timing], steps: &mut StepBudget) -> bool {
     !has_no_bound(task, interfering)
         && follow(task, interfering, None, 0, Some(task.deadline), steps).is_some_and(|response| response.meets(task))
 }
@@ -81,7 +81,7 @@ pub(crate) fn follow(
     more: Option<&Timing>,
     at_least: Nanos,
     deadline: Option<Nanos>,
-    steps: &mut Steps,
+    steps: &mut StepBudget,
 ) -> Option<ResponseTime> {
     let mut worst = ResponseTime { from_arrival: 0, from_ready: 0, first_completion: 0 };
     let mut done = at_least;
@@ -135,7 +135,7 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 /// blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest time between
 /// two decisions of the scheduler, one bit on CAN. It must be at least one unit of time.
 #[must_use]
-pub fn non_preemptive(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
+pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
         let (above, rest) = tasks.split_at_checked(place)?;
         let (task, below) = rest.split_first()?;
@@ -149,10 +149,10 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
     if has_no_bound(task, above) {
         return None;
     }
-    let mut steps = Steps::new(MAX_STEPS);
+    let mut steps = StepBudget::new(MAX_STEPS);
     let mut busy = task.execution.checked_add(blocking)?;
     loop {
-        let own = arrivals(task, busy).checked_mul(task.execution)?;
+        let own = max_arrivals(task, busy).checked_mul(task.execution)?;
         let next = blocking.checked_add(own)?.checked_add(work(above, busy)?)?;
         if next <= busy {
             break;
@@ -164,7 +164,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
     }
     let mut worst = ResponseTime { from_arrival: 0, from_ready: 0, first_completion: 0 };
     let mut start = 0;
-    for earlier in 0..arrivals(task, busy) {
+    for earlier in 0..max_arrivals(task, busy) {
         let own = blocking.checked_add(task.execution.checked_mul(earlier)?)?;
         start = own.max(start);
         loop {
@@ -266,15 +266,17 @@ mod tests {
     #[test]
     fn messages_on_a_can_bus() {
         let bus = set(&[(1_000, 2_500), (1_000, 3_500), (1_000, 3_500)]);
-        let late: Vec<_> =
-            non_preemptive(&bus, 8).into_iter().map(|response| response.expect("a bound").from_arrival).collect();
+        let late: Vec<_> = non_preemptive_response_times(&bus, 8)
+            .into_iter()
+            .map(|response| response.expect("a bound").from_arrival)
+            .collect();
         assert_eq!(late, [2_000, 3_000, 3_500]);
     }
 
     #[test]
-    fn a_job_never_starts_before_another_that_comes_with_it() {
+    fn simultaneous_job_of_higher_priority_starts_first() {
         let late = |granularity| {
-            let found = non_preemptive(&set(&[(3, 10), (3, 10)]), granularity);
+            let found = non_preemptive_response_times(&set(&[(3, 10), (3, 10)]), granularity);
             found.into_iter().map(|response| response.expect("a bound").from_arrival).collect::<Vec<_>>()
         };
         assert_eq!(late(1), [6, 6]);
@@ -285,18 +287,18 @@ mod tests {
     fn a_bus_with_a_job_of_almost_endless_blocking_ends_the_analysis() {
         // The busy period holds 2^61 jobs of the first task.
         let bus = [Timing::new(1, 2), Timing::new(1 << 61, u64::MAX)];
-        assert_eq!(non_preemptive(&bus, 1)[0], None);
+        assert_eq!(non_preemptive_response_times(&bus, 1)[0], None);
     }
 
     #[test]
     fn a_lower_bound_of_the_first_completion_does_not_change_the_result() {
         let tasks = set(&[(3, 7), (3, 12), (5, 20)]);
-        let start = |at_least| follow(&tasks[2], &tasks[..2], None, at_least, None, &mut Steps::default());
+        let start = |at_least| follow(&tasks[2], &tasks[..2], None, at_least, None, &mut StepBudget::default());
         let cold = start(0).expect("a bound");
         assert_eq!(cold.first_completion, 20);
         assert_eq!(start(11), Some(cold));
-        let one_more = follow(&tasks[2], &tasks[..1], Some(&tasks[1]), 0, None, &mut Steps::default());
+        let one_more = follow(&tasks[2], &tasks[..1], Some(&tasks[1]), 0, None, &mut StepBudget::default());
         assert_eq!(one_more, Some(cold));
-        assert_eq!(follow(&tasks[2], &tasks[..2], None, 0, None, &mut Steps::new(1)), None);
+        assert_eq!(follow(&tasks[2], &tasks[..2], None, 0, None, &mut StepBudget::new(1)), None);
     }
 }

@@ -5,14 +5,17 @@ use crate::task::{Nanos, Timing, Utilization};
 /// Factor for execution times, in thousandths.
 pub type Thousandths = u64;
 
-/// The largest factor that [`largest_factor`] tries, 1,000.
+/// The largest factor that [`largest_execution_factor`] tries, 1,000.
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
 /// Returns the largest factor for all execution times with which `schedulable` returns true. `None`
 /// if it returns true for no factor.
 ///
 /// Products of factor and execution time are rounded up.
-pub fn largest_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
+pub fn largest_execution_factor(
+    tasks: &[Timing],
+    mut schedulable: impl FnMut(&[Timing]) -> bool,
+) -> Option<Thousandths> {
     let scaled = |factor: Thousandths| -> Vec<Timing> {
         let stretch = |task: &Timing| {
             let execution = (u128::from(task.execution) * u128::from(factor)).div_ceil(1_000);
@@ -87,11 +90,11 @@ mod tests {
     #[test]
     fn all_tasks_may_grow_by_a_factor() {
         let tasks = [Timing::new(1_000, 4_000), Timing::new(2_000, 8_000)];
-        assert_eq!(largest_factor(&tasks, all_meet_deadlines), Some(2_000));
+        assert_eq!(largest_execution_factor(&tasks, all_meet_deadlines), Some(2_000));
         let late = [Timing::new(9_000, 4_000), Timing::new(2_000, 8_000)];
-        assert_eq!(largest_factor(&late, all_meet_deadlines), Some(400));
-        assert_eq!(largest_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
-        assert_eq!(largest_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
+        assert_eq!(largest_execution_factor(&late, all_meet_deadlines), Some(400));
+        assert_eq!(largest_execution_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
+        assert_eq!(largest_execution_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
     }
 
     #[test]

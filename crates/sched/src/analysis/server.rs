@@ -30,7 +30,7 @@ pub struct Server {
 impl Server {
     /// Returns a periodic task that interferes with lower tasks as much as this server.
     #[must_use]
-    pub fn as_timing(self) -> Timing {
+    pub fn as_periodic_task(self) -> Timing {
         let timing = Timing::new(self.budget, self.period);
         match self.kind {
             ServerKind::Polling | ServerKind::Sporadic => timing,
@@ -49,7 +49,7 @@ impl Server {
 /// a shorter period than the sum of the server's period and budget. Otherwise two budgets back to
 /// back would leave too little of the task's period.
 #[must_use]
-pub fn periodic_load_beside(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
+pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
     let share = server.min(Utilization::ONE);
     let bound = match kind {
         ServerKind::Polling | ServerKind::Sporadic => quotient(TWO, one_plus(share)),
@@ -92,20 +92,20 @@ mod tests {
     fn periodic_loads_beside_servers() {
         let load = |kind, tenths: u64| {
             // Bounds for many tasks, in thousandths, rounded to the nearest.
-            (periodic_load_beside(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
+            (max_periodic_utilization(kind, Utilization(tenths * TENTH), 1 << 16).0 + 500_000) / 1_000_000
         };
         assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Polling, tenths)), [598, 511, 431]);
         assert_eq!([1, 2, 3].map(|tenths| load(ServerKind::Deferrable, tenths)), [560, 452, 363]);
-        let none = periodic_load_beside(ServerKind::Polling, Utilization(0), 3);
-        assert_eq!(none, crate::analysis::bounds::liu_layland(3));
-        assert_eq!(periodic_load_beside(ServerKind::Polling, Utilization(u64::MAX), 3), Utilization(0));
+        let none = max_periodic_utilization(ServerKind::Polling, Utilization(0), 3);
+        assert_eq!(none, crate::analysis::bounds::liu_layland_bound(3));
+        assert_eq!(max_periodic_utilization(ServerKind::Polling, Utilization(u64::MAX), 3), Utilization(0));
     }
 
     #[test]
     fn bound_beside_a_deferrable_server_is_for_periods_beyond_two_budgets() {
         use crate::analysis::response_time::response_time;
-        let server = Server { kind: ServerKind::Deferrable, budget: 50, period: 100 }.as_timing();
-        assert_eq!(periodic_load_beside(ServerKind::Deferrable, server.utilization(), 1), Utilization(250_000_000));
+        let server = Server { kind: ServerKind::Deferrable, budget: 50, period: 100 }.as_periodic_task();
+        assert_eq!(max_periodic_utilization(ServerKind::Deferrable, server.utilization(), 1), Utilization(250_000_000));
         let response =
             |period| response_time(&Timing::new(period / 4, period), &[server]).map(|found| found.from_arrival);
         assert_eq!(response(100), Some(125), "two budgets are as long as the period");
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_deferrable_server_may_use_two_budgets_back_to_back() {
         let server = Server { kind: ServerKind::Deferrable, budget: 2, period: 10 };
-        assert_eq!(crate::analysis::arrivals(&server.as_timing(), 3), 2);
+        assert_eq!(crate::analysis::max_arrivals(&server.as_periodic_task(), 3), 2);
         let sporadic = Server { kind: ServerKind::Sporadic, ..server };
-        assert_eq!(crate::analysis::arrivals(&sporadic.as_timing(), 3), 1);
+        assert_eq!(crate::analysis::max_arrivals(&sporadic.as_periodic_task(), 3), 1);
     }
 }

@@ -25,12 +25,12 @@ pub const MAX_TASKS: usize = 10_000;
 pub const MAX_CORES: u32 = 1_024;
 
 /// Maximum length of a task's name in bytes.
-pub const MAX_NAME: usize = 64;
+pub const MAX_NAME_BYTES: usize = 64;
 
 /// A task with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTask {
-    /// The name: 1 to [`MAX_NAME`] bytes, no control characters, unique in its file.
+    /// The name: 1 to [`MAX_NAME_BYTES`] bytes, no control characters, unique in its file.
     pub name: String,
     /// The task. Its id is its position in the file.
     pub task: Task,
@@ -38,7 +38,7 @@ pub struct NamedTask {
 
 /// The machine that a task file describes. Fields that the file omits are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MachineTable {
+pub struct MachineDescription {
     /// The number of cores.
     pub cores: Option<u32>,
     /// The schedulability test of each core.
@@ -49,7 +49,7 @@ pub struct MachineTable {
     pub overheads: Overheads,
 }
 
-impl MachineTable {
+impl MachineDescription {
     /// Returns the machine. It has as many cores as the table declares. Without a declaration it
     /// has the cores that pinned tasks need, at least one.
     #[must_use]
@@ -69,7 +69,7 @@ impl MachineTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFile {
     /// The machine.
-    pub machine: MachineTable,
+    pub machine: MachineDescription,
     /// The tasks, in the order of the file.
     pub tasks: Vec<NamedTask>,
 }
@@ -111,7 +111,7 @@ fn size_error(text: &str) -> Option<TaskFileError> {
 }
 
 fn name_error(name: &str) -> Option<&'static str> {
-    if name.is_empty() || name.len() > MAX_NAME {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
         Some("a name has 1 to 64 bytes")
     } else if name.chars().any(char::is_control) {
         Some("a name has no control characters")
@@ -127,7 +127,7 @@ fn core(number: u32) -> CoreId {
 
 /// Returns the text of a timing error without the name of its field.
 fn timing_reason(error: &TimingError) -> String {
-    let text = |time| crate::quantity::time_text(time);
+    let text = |time| crate::quantity::format_time(time);
     format!(
         "{} is out of range: beside the task's other times it must be {} to {}",
         text(error.value),

@@ -178,14 +178,14 @@ fn wrong(field: &str, reason: &str) -> TaskFileError {
 }
 
 /// Returns a key of the document for a message: without control characters, and cut to
-/// [`MAX_NAME`](super::MAX_NAME) characters.
+/// [`MAX_NAME_BYTES`](super::MAX_NAME_BYTES) characters.
 fn shown(key: &str) -> String {
-    key.chars().filter(|letter| !letter.is_control()).take(super::MAX_NAME).collect()
+    key.chars().filter(|letter| !letter.is_control()).take(super::MAX_NAME_BYTES).collect()
 }
 
 /// A task with the core and the priority level that the allocation has assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedTask {
     /// The task.
     pub task: NamedTask,
     /// The task's core, if it is bound to one.
@@ -199,9 +199,9 @@ pub struct Placed {
 /// Times are rounded to microseconds, and never in favour of a task: execution times up, periods
 /// and deadlines down. rt-app has no fields for jitter, blocking and criticality.
 #[must_use]
-pub fn write(tasks: &[Placed], seconds: u64) -> String {
+pub fn write(tasks: &[PlacedTask], seconds: u64) -> String {
     let mut threads = Map::new();
-    for Placed { task: NamedTask { name, task }, core, level } in tasks {
+    for PlacedTask { task: NamedTask { name, task }, core, level } in tasks {
         let timing = &task.timing;
         let period = timing.period / MICROSECOND;
         let mut thread = json!({
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_of_the_only_phase_come_before_those_of_its_thread() {
+    fn phase_properties_take_precedence_over_thread_properties() {
         let text = r#"{ "tasks": { "t": { "cpus": [0], "dl-deadline": 9000, "phases": { "only": {
             "cpus": [1], "dl-period": 5000, "dl-deadline": 3000, "run": 400 } } } } }"#;
         let task = read(text).expect("a task file").tasks[0].task;
@@ -275,7 +275,8 @@ mod tests {
     fn written_files_are_read_back() {
         let timing = Timing::new(1_500, 100_999).with_deadline(90_001);
         let task = Task::new(TaskId(0), timing).expect("in range");
-        let placed = |name: &str, core, level| Placed { task: NamedTask { name: name.to_owned(), task }, core, level };
+        let placed =
+            |name: &str, core, level| PlacedTask { task: NamedTask { name: name.to_owned(), task }, core, level };
         let text = write(&[placed("a \"b\"", Some(3), 0), placed("c", None, 200)], 5);
         let file = read(&text).expect("its own output");
         assert_eq!(file.tasks[0].name, "a \"b\"");

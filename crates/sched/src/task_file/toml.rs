@@ -26,9 +26,9 @@ use std::fmt::Write as _;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{MAX_CORES, MAX_TASKS, MachineTable, NamedTask, TaskFile, TaskFileError};
+use super::{MAX_CORES, MAX_TASKS, MachineDescription, NamedTask, TaskFile, TaskFileError};
 use crate::allocation::Discipline;
-use crate::quantity::{parse_fraction, parse_time, time_text};
+use crate::quantity::{format_time, parse_fraction, parse_time};
 use crate::task::{Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
 const DISCIPLINES: [(&str, Discipline); 3] = [
@@ -42,7 +42,7 @@ const CRITICALITIES: [(&str, Criticality); 3] =
 
 /// Returns the discipline with this name, as task files and commands use it.
 #[must_use]
-pub fn discipline(name: &str) -> Option<Discipline> {
+pub fn parse_discipline(name: &str) -> Option<Discipline> {
     DISCIPLINES.iter().find(|(other, _)| *other == name).map(|(_, discipline)| *discipline)
 }
 
@@ -55,7 +55,8 @@ pub fn discipline_name(discipline: Discipline) -> &'static str {
 /// Reads a task file.
 ///
 /// # Errors
-/// [`TaskFileError`] with the line and the field that is malformed, unknown, missing or out of range.
+/// [`TaskFileError`] with the line and the field that is malformed, unknown, missing or out of
+/// range.
 ///
 /// # Examples
 /// ```
@@ -109,8 +110,8 @@ pub fn write(file: &TaskFile) -> String {
     text
 }
 
-fn write_machine(text: &mut String, machine: &MachineTable) -> std::fmt::Result {
-    if *machine == MachineTable::default() {
+fn write_machine(text: &mut String, machine: &MachineDescription) -> std::fmt::Result {
+    if *machine == MachineDescription::default() {
         return Ok(());
     }
     text.push_str("[machine]\n");
@@ -132,7 +133,7 @@ fn write_machine(text: &mut String, machine: &MachineTable) -> std::fmt::Result 
         ("blocking", overheads.blocking),
     ];
     for (name, time) in times.into_iter().filter(|(_, time)| *time != 0) {
-        writeln!(text, "{name} = \"{}\"", time_text(time))?;
+        writeln!(text, "{name} = \"{}\"", format_time(time))?;
     }
     text.push('\n');
     Ok(())
@@ -142,13 +143,13 @@ fn write_task(text: &mut String, named: &NamedTask) -> std::fmt::Result {
     let timing = &named.task.timing;
     let separator = if text.is_empty() || text.ends_with("\n\n") { "" } else { "\n" };
     writeln!(text, "{separator}[[task]]\nname = {}", quoted(&named.name))?;
-    writeln!(text, "execution = \"{}\"\nperiod = \"{}\"", time_text(timing.execution), time_text(timing.period))?;
+    writeln!(text, "execution = \"{}\"\nperiod = \"{}\"", format_time(timing.execution), format_time(timing.period))?;
     if timing.deadline != timing.period {
-        writeln!(text, "deadline = \"{}\"", time_text(timing.deadline))?;
+        writeln!(text, "deadline = \"{}\"", format_time(timing.deadline))?;
     }
     let times = [("jitter", timing.jitter), ("blocking", timing.blocking), ("min_distance", timing.min_distance)];
     for (name, time) in times.into_iter().filter(|(_, time)| *time != 0) {
-        writeln!(text, "{name} = \"{}\"", time_text(time))?;
+        writeln!(text, "{name} = \"{}\"", format_time(time))?;
     }
     if let Some((name, _)) = CRITICALITIES.iter().find(|(_, other)| *other == named.task.criticality)
         && named.task.criticality != Criticality::Normal
@@ -166,8 +167,9 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn read_machine(mut table: TomlTable<'_>) -> Result<MachineTable, TaskFileError> {
-    let mut machine = MachineTable { cores: table.number("cores", 1, MAX_CORES)?, ..MachineTable::default() };
+fn read_machine(mut table: TomlTable<'_>) -> Result<MachineDescription, TaskFileError> {
+    let mut machine =
+        MachineDescription { cores: table.number("cores", 1, MAX_CORES)?, ..MachineDescription::default() };
     machine.discipline = table.choice("discipline", &DISCIPLINES)?;
     if let Some(value) = table.value("capacity") {
         let digits = match value.get_ref() {
@@ -350,7 +352,7 @@ period = \"1s\"
 ";
 
     #[test]
-    fn a_full_file_is_read_and_written_as_it_was() {
+    fn file_with_all_fields_round_trips() {
         let file = read(FULL).expect("a task file");
         assert_eq!(file.machine.cores, Some(2));
         assert_eq!(file.machine.discipline, Some(Discipline::EarliestDeadlineFirst));
@@ -371,11 +373,11 @@ period = \"1s\"
     }
 
     #[test]
-    fn the_machine_of_a_file_has_the_cores_that_its_tasks_name() {
+    fn machine_has_cores_for_all_pinned_tasks() {
         let file = read(FULL).expect("a task file");
         let machine = file.machine.machine(&file.tasks);
         assert_eq!((machine.cores.len(), machine.cores[1].capacity), (2, Utilization(950_000_000)));
-        let open = MachineTable::default();
+        let open = MachineDescription::default();
         assert_eq!(open.machine(&file.tasks).cores.len(), 2);
         assert_eq!(open.machine(&file.tasks[1..]).cores.len(), 1);
     }

@@ -100,12 +100,12 @@ impl MemoryBooks {
     /// Creates books without tasks for a machine.
     #[must_use]
     pub fn new(machine: Machine, limits: BooksLimits) -> Self {
-        let mut inline = machine.clone().inline();
+        let mut inline = machine.clone().with_inline_bounds();
         inline.max_steps = inline.max_steps.min(machine.max_steps);
         inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
         Self {
             limits,
-            set: TaskSet::on(&machine),
+            set: TaskSet::for_machine(&machine),
             inline,
             machine,
             revision: 0,

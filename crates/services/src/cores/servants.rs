@@ -83,8 +83,8 @@ fn request(task: &idl::TaskSpec) -> Result<TaskRequest, SystemException> {
 fn rejected(name: &str, rejection: &Rejection) -> idl::Rejected {
     let test = match rejection.test {
         AdmissionTest::Capacity => idl::AdmissionTest::CapacityTest,
-        AdmissionTest::Deadlines | AdmissionTest::Name => idl::AdmissionTest::DeadlineTest,
-        AdmissionTest::Levels => idl::AdmissionTest::LevelTest,
+        AdmissionTest::Deadlines | AdmissionTest::DuplicateName => idl::AdmissionTest::DeadlineTest,
+        AdmissionTest::PriorityLevels => idl::AdmissionTest::LevelTest,
         AdmissionTest::NoCore => idl::AdmissionTest::CoreTest,
     };
     idl::Rejected {

@@ -1,9 +1,9 @@
 //! Deferred closing of descriptors whose last close may sleep.
 //!
-//! A process at the other end of a Unix socket can pass a descriptor whose closing waits: a TCP
-//! socket with `SO_LINGER` and unsent data, or a file of a file system that the process itself
-//! serves. One thread, `sys/close`, closes such descriptors, so that no other thread waits for the
-//! close. It runs in the ordinary scheduling class and ends when no descriptor is left.
+//! A process at the other end of a Unix socket can pass a descriptor whose closing waits. Examples
+//! are a TCP socket with `SO_LINGER` and unsent data, and a file of a file system that the process
+//! itself serves. One thread, `sys/close`, closes such descriptors, so that no other thread waits
+//! for the close. It runs in the ordinary scheduling class and ends when no descriptor is left.
 
 use std::os::fd::OwnedFd;
 
@@ -49,7 +49,7 @@ mod list {
         /// Descriptors to close. The flag is true for a socket whose queue may hold more
         /// descriptors.
         descriptors: VecDeque<(OwnedFd, bool)>,
-        /// The [`process::generation`] of the process that has a closing thread; 0 if there is
+        /// The [`process::fork_generation`] of the process that has a closing thread; 0 if there is
         /// none.
         closing_process: u64,
     }
@@ -63,7 +63,7 @@ mod list {
     pub(super) fn push(descriptor: OwnedFd, has_queue: bool) {
         let mut waiting = QUEUE.lock();
         waiting.descriptors.push_back((descriptor, has_queue));
-        let process = process::generation();
+        let process = process::fork_generation();
         if waiting.closing_process != process {
             let builder = ThreadBuilder::new().name("sys/close").stack_size(128 * 1024);
             waiting.closing_process = if builder.spawn(run).is_ok() { process } else { 0 };

@@ -88,23 +88,23 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
 ///
 /// # Errors
 /// When the kernel is out of memory.
-pub fn hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
+pub fn check_hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `entry` is one live pollfd and the count says one; `now` outlives the call; a null
     // signal mask changes nothing.
     syscall::retry_interrupted(|| unsafe { libc::ppoll(&mut entry, 1, &raw const now, std::ptr::null()) })?;
-    let both = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
-    Ok(HangUp { reading: both || entry.revents & libc::POLLRDHUP != 0, both })
+    let both_closed = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
+    Ok(HangUp { read_closed: both_closed || entry.revents & libc::POLLRDHUP != 0, both_closed })
 }
 
-/// The result of [`hang_up`].
+/// The result of [`check_hang_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HangUp {
     /// The peer writes no more.
-    pub reading: bool,
+    pub read_closed: bool,
     /// No bytes flow in either direction: the peer has ended, or both sides have ended writing.
-    pub both: bool,
+    pub both_closed: bool,
 }
 
 /// Waits until one of two descriptors can be read or `deadline` has passed. Returns which of them
@@ -132,7 +132,7 @@ pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monot
     let count = N as libc::nfds_t;
     let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
     let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
-    // SAFETY: the count is that of the live array; `left` is null or points to a timespec that
+    // SAFETY: the count is the length of the live array; `left` is null or points to a timespec that
     // lives until after the call; a null signal mask changes nothing.
     match syscall::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
         Ok(_) => Ok(entries.map(|entry| entry.revents != 0)),
@@ -157,7 +157,7 @@ pub fn wait_writable_any(fds: &[BorrowedFd<'_>], deadline: Option<Monotonic>) ->
     loop {
         let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
         let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
-        // SAFETY: the count is that of the live entries; `left` is null or points to a timespec
+        // SAFETY: the count is the number of live entries; `left` is null or points to a timespec
         // that lives until after the call; a null signal mask changes nothing.
         match syscall::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
             Ok(0) if deadline.is_some_and(|deadline| !deadline.is_past()) => {}
@@ -207,11 +207,11 @@ mod tests {
     fn half_close_and_hang_up_are_distinguished() {
         use crate::socket::{self, Shutdown};
         let (near, far) = socket::pair().unwrap();
-        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp::default());
+        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp::default());
         socket::shutdown(far.as_fd(), Shutdown::Write).unwrap();
-        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp { reading: true, both: false });
+        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { read_closed: true, both_closed: false });
         drop(far);
-        assert_eq!(hang_up(near.as_fd()).unwrap(), HangUp { reading: true, both: true });
+        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { read_closed: true, both_closed: true });
     }
 
     #[test]

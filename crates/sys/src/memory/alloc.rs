@@ -45,13 +45,13 @@ mod shared {
     impl super::CountingAllocator {
         /// Makes the calling thread take one lock whenever it allocates or frees, as with an
         /// allocator that all threads share.
-        pub fn pass_lock() {
+        pub fn lock_each_allocation() {
             PASSES_LOCK.set(true);
         }
 
         /// Runs `body` with the simulated allocator's lock held, like a thread that is preempted in
         /// the allocator.
-        pub fn hold_lock(body: impl FnOnce()) {
+        pub fn with_lock_held(body: impl FnOnce()) {
             take_lock();
             body();
             LOCKED.store(false, Ordering::Release);
@@ -61,15 +61,15 @@ mod shared {
     impl super::CountingAllocator {
         /// Returns the bytes that the process has allocated and not freed.
         #[must_use]
-        pub fn live() -> usize {
+        pub fn live_bytes() -> usize {
             LIVE.load(Ordering::Relaxed)
         }
 
-        /// Returns the maximum of [`live`](Self::live) since the last call of this function. The
-        /// first call returns the maximum since the start.
+        /// Returns the maximum of [`live_bytes`](Self::live_bytes) since the last call of this
+        /// function. The first call returns the maximum since the start.
         #[must_use]
-        pub fn take_peak() -> usize {
-            PEAK.swap(Self::live(), Ordering::Relaxed).max(Self::live())
+        pub fn take_peak_bytes() -> usize {
+            PEAK.swap(Self::live_bytes(), Ordering::Relaxed).max(Self::live_bytes())
         }
     }
 

@@ -185,7 +185,7 @@ impl Buffer {
     /// If the spare capacity is smaller than `count`.
     #[inline]
     pub fn advance(&mut self, count: usize) {
-        assert!(count <= self.capacity() - self.end, "more octets than room");
+        assert!(count <= self.capacity() - self.end, "more bytes than spare capacity");
         self.end += count;
     }
 
@@ -195,7 +195,7 @@ impl Buffer {
     /// If the buffer has fewer bytes.
     #[inline]
     pub fn consume(&mut self, count: usize) {
-        assert!(count <= self.end - self.start, "more octets than there are");
+        assert!(count <= self.end - self.start, "more bytes than the buffer has");
         if count == self.end - self.start {
             self.clear();
         } else {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "more octets than room")]
+    #[should_panic(expected = "more bytes than spare capacity")]
     fn advance_beyond_capacity_panics() {
         Buffer::with_capacity(1).unwrap().advance(MIN_HEAP_BYTES + 1);
     }

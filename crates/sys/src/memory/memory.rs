@@ -11,7 +11,7 @@ use crate::syscall;
 /// # Errors
 /// `PermissionDenied` or `OutOfMemory` when the process may not lock as much (`RLIMIT_MEMLOCK`,
 /// `CAP_IPC_LOCK`).
-pub fn lock_all() -> io::Result<()> {
+pub fn lock_all_pages() -> io::Result<()> {
     let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: the call takes no pointers. It changes where pages may be kept, not their contents.
     syscall::once(|| unsafe { libc::mlockall(flags) })?;
@@ -23,7 +23,7 @@ static TRIMS: AtomicU64 = AtomicU64::new(0);
 /// Makes the C library's allocator return unused memory to the system, if it can (glibc). The call
 /// locks each arena of the allocator for a while, so threads with deadlines must not allocate
 /// during the call.
-pub fn trim() {
+pub fn trim_heap() {
     TRIMS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the call takes no pointers, and any thread may make it at any time.
     #[cfg(target_env = "gnu")]
@@ -32,9 +32,9 @@ pub fn trim() {
     }
 }
 
-/// Returns the number of calls of [`trim`] in this process.
+/// Returns the number of calls of [`trim_heap`] in this process.
 #[must_use]
-pub fn trim_count() -> u64 {
+pub fn heap_trim_count() -> u64 {
     TRIMS.load(Ordering::Relaxed)
 }
 

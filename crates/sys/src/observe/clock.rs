@@ -40,7 +40,7 @@ pub fn coarse_now() -> Monotonic {
 /// early by the same amount. The kernel counts the current tick as passed, and may count a tick
 /// late that it left out while the machine was idle.
 #[cold]
-pub fn coarse_lag() -> Duration {
+pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();
     let tick = TICK.get_or_init(|| {
         let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };

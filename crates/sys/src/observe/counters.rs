@@ -24,7 +24,7 @@ pub struct Counters {
     /// Futex operations: waits for a lock held by another thread, waits for and notifications of a
     /// condition variable. They enter the kernel, and [`syscalls`](Self::syscalls) does not include
     /// them.
-    pub futex: u64,
+    pub futex_calls: u64,
     /// Pieces of work handed to another thread.
     pub handoffs: u64,
     /// Bursts begun by the thread that supervises them ([`burst`](crate::burst)).
@@ -47,7 +47,7 @@ impl Sub for Counters {
             locks: self.locks.wrapping_sub(earlier.locks),
             lane_locks: self.lane_locks.wrapping_sub(earlier.lane_locks),
             orb_locks: self.orb_locks.wrapping_sub(earlier.orb_locks),
-            futex: self.futex.wrapping_sub(earlier.futex),
+            futex_calls: self.futex_calls.wrapping_sub(earlier.futex_calls),
             handoffs: self.handoffs.wrapping_sub(earlier.handoffs),
             bursts: self.bursts.wrapping_sub(earlier.bursts),
             allocations: self.allocations.wrapping_sub(earlier.allocations),
@@ -62,9 +62,9 @@ struct Cells {
     locks: Cell<u64>,
     lane_locks: Cell<u64>,
     orb_locks: Cell<u64>,
-    futex: Cell<u64>,
+    futex_calls: Cell<u64>,
     handoffs: Cell<u64>,
-    rushes: Cell<u64>,
+    bursts: Cell<u64>,
     allocations: Cell<u64>,
     allocated_bytes: Cell<u64>,
     freed_bytes: Cell<u64>,
@@ -77,9 +77,9 @@ thread_local! {
             locks: Cell::new(0),
             lane_locks: Cell::new(0),
             orb_locks: Cell::new(0),
-            futex: Cell::new(0),
+            futex_calls: Cell::new(0),
             handoffs: Cell::new(0),
-            rushes: Cell::new(0),
+            bursts: Cell::new(0),
             allocations: Cell::new(0),
             allocated_bytes: Cell::new(0),
             freed_bytes: Cell::new(0),
@@ -101,9 +101,9 @@ mod process {
         pub(super) locks: AtomicU64,
         pub(super) lane_locks: AtomicU64,
         pub(super) orb_locks: AtomicU64,
-        pub(super) futex: AtomicU64,
+        pub(super) futex_calls: AtomicU64,
         pub(super) handoffs: AtomicU64,
-        pub(super) rushes: AtomicU64,
+        pub(super) bursts: AtomicU64,
         pub(super) allocations: AtomicU64,
     }
 
@@ -112,9 +112,9 @@ mod process {
         locks: AtomicU64::new(0),
         lane_locks: AtomicU64::new(0),
         orb_locks: AtomicU64::new(0),
-        futex: AtomicU64::new(0),
+        futex_calls: AtomicU64::new(0),
         handoffs: AtomicU64::new(0),
-        rushes: AtomicU64::new(0),
+        bursts: AtomicU64::new(0),
         allocations: AtomicU64::new(0),
     };
 }
@@ -132,9 +132,9 @@ pub fn process_snapshot() -> Counters {
         locks: totals.locks.load(Ordering::Relaxed),
         lane_locks: totals.lane_locks.load(Ordering::Relaxed),
         orb_locks: totals.orb_locks.load(Ordering::Relaxed),
-        futex: totals.futex.load(Ordering::Relaxed),
+        futex_calls: totals.futex_calls.load(Ordering::Relaxed),
         handoffs: totals.handoffs.load(Ordering::Relaxed),
-        bursts: totals.rushes.load(Ordering::Relaxed),
+        bursts: totals.bursts.load(Ordering::Relaxed),
         allocations: totals.allocations.load(Ordering::Relaxed),
         ..Counters::default()
     }
@@ -158,9 +158,9 @@ pub fn snapshot() -> Counters {
         locks: cells.locks.get(),
         lane_locks: cells.lane_locks.get(),
         orb_locks: cells.orb_locks.get(),
-        futex: cells.futex.get(),
+        futex_calls: cells.futex_calls.get(),
         handoffs: cells.handoffs.get(),
-        bursts: cells.rushes.get(),
+        bursts: cells.bursts.get(),
         allocations: cells.allocations.get(),
         allocated_bytes: cells.allocated_bytes.get(),
         freed_bytes: cells.freed_bytes.get(),
@@ -174,7 +174,7 @@ pub fn count_handoff() {
 }
 
 pub(crate) fn count_burst() {
-    bump!(rushes);
+    bump!(bursts);
 }
 
 #[inline]
@@ -184,7 +184,7 @@ pub(crate) fn count_syscall() {
 
 #[inline]
 pub(crate) fn count_futex() {
-    bump!(futex);
+    bump!(futex_calls);
 }
 
 #[inline]

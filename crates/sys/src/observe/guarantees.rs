@@ -2,7 +2,7 @@
 //! or makes a trial.
 //!
 //! [`report`] makes no lasting change: each trial runs on a thread of its own, which then ends. The
-//! texts are for people; programs use [`Guarantee`] and [`GuaranteeReport::holds`].
+//! texts are for people; programs use [`Guarantee`] and [`GuaranteeReport::status`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::{memory, poll, syscall};
 
 /// The state of a guarantee on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Holds {
+pub enum GuaranteeStatus {
     /// The guarantee holds.
-    Yes,
+    Met,
     /// The guarantee does not hold.
-    No,
+    NotMet,
     /// The machine does not report the state, or the process may not read it.
     Unknown,
 }
@@ -29,14 +29,14 @@ pub enum Holds {
 #[derive(Clone, Copy)]
 pub struct Guarantee {
     name: &'static str,
-    wanted: &'static str,
+    property: &'static str,
     remedy: &'static str,
-    check: fn() -> (Holds, String),
+    check: fn() -> (GuaranteeStatus, String),
 }
 
 impl Guarantee {
     /// Fixed priorities (SCHED_FIFO) are permitted.
-    pub const SCHEDULING_CLASS: Guarantee = Guarantee::new(
+    pub const FIXED_PRIORITIES: Guarantee = Guarantee::new(
         "scheduling-class",
         "Threads run at fixed priorities.",
         "Grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (`rtprio` in limits.conf, `LimitRTPRIO=` in a systemd \
@@ -98,7 +98,7 @@ impl Guarantee {
         preemption,
     );
     /// Reading the clock needs no system call.
-    pub const CLOCK_SOURCE: Guarantee = Guarantee::new(
+    pub const FAST_CLOCK_SOURCE: Guarantee = Guarantee::new(
         "clock-source",
         "The clock is read in tens of nanoseconds without entering the kernel.",
         "Boot with clocksource=tsc (and tsc=reliable) where the processor has a constant one.",
@@ -119,14 +119,14 @@ impl Guarantee {
         cpu_budget,
     );
     /// Timers of ordinary threads are not delayed.
-    pub const TIMER_SLACK: Guarantee = Guarantee::new(
+    pub const MINIMAL_TIMER_SLACK: Guarantee = Guarantee::new(
         "timer-slack",
         "Deadlines of ordinary threads are not put off to spare wake-ups.",
         "Run where the process may set its timer slack: threads set it themselves.",
         timer_slack,
     );
     /// Deep idle states can be held off.
-    pub const IDLE_STATES: Guarantee = Guarantee::new(
+    pub const BOUNDED_IDLE_STATES: Guarantee = Guarantee::new(
         "idle-states",
         "Cores can be kept from sleeping so deeply that waking them takes long.",
         "Let the process write /dev/cpu_dma_latency, or boot with a bound such as intel_idle.max_cstate=1.",
@@ -142,7 +142,7 @@ impl Guarantee {
 
     /// All guarantees of this module, in the order in which `corelane doctor` shows them.
     pub const ALL: [Guarantee; 14] = [
-        Guarantee::SCHEDULING_CLASS,
+        Guarantee::FIXED_PRIORITIES,
         Guarantee::DEADLINE_CLASS,
         Guarantee::PRIORITY_INHERITANCE,
         Guarantee::MEMORY_LOCK,
@@ -150,32 +150,32 @@ impl Guarantee {
         Guarantee::NO_FAIR_SERVER,
         Guarantee::NO_RT_GROUP_SCHEDULING,
         Guarantee::KERNEL_PREEMPTION,
-        Guarantee::CLOCK_SOURCE,
+        Guarantee::FAST_CLOCK_SOURCE,
         Guarantee::ISOLATED_CORES,
         Guarantee::NO_CPU_BUDGET,
-        Guarantee::TIMER_SLACK,
-        Guarantee::IDLE_STATES,
+        Guarantee::MINIMAL_TIMER_SLACK,
+        Guarantee::BOUNDED_IDLE_STATES,
         Guarantee::PANIC_ISOLATION,
     ];
 
     /// Makes a guarantee from its name, its property, its remedy and its check.
     ///
-    /// `name` must not change later. `wanted` is a sentence that states the property. `remedy` is a
-    /// sentence that says how to change the machine so that the property holds. `check` returns the
-    /// state and its finding, and makes no lasting change.
+    /// `name` must not change later. `property` is a sentence that states the property. `remedy` is
+    /// a sentence that says how to change the machine so that the property holds. `check` returns
+    /// the state and its finding, and makes no lasting change.
     #[must_use]
     pub const fn new(
         name: &'static str,
-        wanted: &'static str,
+        property: &'static str,
         remedy: &'static str,
-        check: fn() -> (Holds, String),
+        check: fn() -> (GuaranteeStatus, String),
     ) -> Self {
-        Guarantee { name, wanted, remedy, check }
+        Guarantee { name, property, remedy, check }
     }
 
     /// Returns the guarantee of [`ALL`](Self::ALL) with this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Guarantee> {
+    pub fn from_name(name: &str) -> Option<Guarantee> {
         Guarantee::ALL.into_iter().find(|guarantee| guarantee.name == name)
     }
 
@@ -188,8 +188,8 @@ impl Guarantee {
     /// Reads the machine's state, and makes trials where the state gives no answer.
     #[must_use]
     pub fn check(&self) -> GuaranteeReport {
-        let (holds, found) = (self.check)();
-        GuaranteeReport { name: self.name, holds, found, wanted: self.wanted, remedy: self.remedy }
+        let (status, finding) = (self.check)();
+        GuaranteeReport { name: self.name, status, finding, property: self.property, remedy: self.remedy }
     }
 }
 
@@ -211,11 +211,11 @@ pub struct GuaranteeReport {
     /// The stable name of the guarantee.
     pub name: &'static str,
     /// The state of the guarantee on this machine, now.
-    pub holds: Holds,
+    pub status: GuaranteeStatus,
     /// The finding of the check, for people.
-    pub found: String,
+    pub finding: String,
     /// The property that the guarantee gives, for people.
-    pub wanted: &'static str,
+    pub property: &'static str,
     /// The change that makes the guarantee hold, for people.
     pub remedy: &'static str,
 }
@@ -225,7 +225,7 @@ pub fn report() -> Vec<GuaranteeReport> {
     Guarantee::ALL.iter().map(Guarantee::check).collect()
 }
 
-fn scheduling_class() -> (Holds, String) {
+fn scheduling_class() -> (GuaranteeStatus, String) {
     let tried = ThreadBuilder::new().name("guarantees").scheduling(Scheduling::Fifo(1)).spawn(|| ());
     let limit = match memory::priority_limit() {
         Ok(Some(limit)) => format!("RLIMIT_RTPRIO {limit}"),
@@ -235,150 +235,152 @@ fn scheduling_class() -> (Holds, String) {
     let (holds, found) = match tried {
         Ok(thread) => {
             let _ = thread.join();
-            (Holds::Yes, format!("SCHED_FIFO is permitted ({limit})"))
+            (GuaranteeStatus::Met, format!("SCHED_FIFO is permitted ({limit})"))
         }
-        Err(error) => (Holds::No, format!("SCHED_FIFO is refused: {error} ({limit})")),
+        Err(error) => (GuaranteeStatus::NotMet, format!("SCHED_FIFO is refused: {error} ({limit})")),
     };
     (holds, found)
 }
 
-fn deadline_class() -> (Holds, String) {
+fn deadline_class() -> (GuaranteeStatus, String) {
     let period = Duration::from_millis(100);
     let reservation = Reservation { runtime: Duration::from_micros(100), deadline: period, period };
     let tried = ThreadBuilder::new().name("guarantees").scheduling(Scheduling::Deadline(reservation)).spawn(|| ());
     let (holds, found) = match tried {
         Ok(thread) => {
             let _ = thread.join();
-            (Holds::Yes, "SCHED_DEADLINE is permitted".to_owned())
+            (GuaranteeStatus::Met, "SCHED_DEADLINE is permitted".to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            (Holds::No, "SCHED_DEADLINE has no processor time left to promise".to_owned())
+            (GuaranteeStatus::NotMet, "SCHED_DEADLINE has no processor time left to promise".to_owned())
         }
-        Err(error) => (Holds::No, format!("SCHED_DEADLINE is refused: {error}")),
+        Err(error) => (GuaranteeStatus::NotMet, format!("SCHED_DEADLINE is refused: {error}")),
     };
     (holds, found)
 }
 
-fn priority_inheritance() -> (Holds, String) {
+fn priority_inheritance() -> (GuaranteeStatus, String) {
     let release = kernel_release();
     let holds = since(release.as_deref(), (5, 14));
     (holds, format!("Linux {}", release.as_deref().unwrap_or("of unknown release")))
 }
 
-fn memory_lock() -> (Holds, String) {
+fn memory_lock() -> (GuaranteeStatus, String) {
     const CAP_IPC_LOCK: u32 = 14;
     let privileged = effective_capabilities().map(|capabilities| capabilities >> CAP_IPC_LOCK & 1 == 1);
     let (holds, found) = match (privileged, memory::lock_limit()) {
-        (Some(true), _) => (Holds::Yes, "CAP_IPC_LOCK: any amount may be locked".to_owned()),
-        (_, Ok(None)) => (Holds::Yes, "RLIMIT_MEMLOCK is unlimited".to_owned()),
-        (_, Ok(Some(limit))) => (Holds::No, format!("at most {} KiB may be locked", limit / 1024)),
-        (_, Err(error)) => (Holds::Unknown, error.to_string()),
+        (Some(true), _) => (GuaranteeStatus::Met, "CAP_IPC_LOCK: any amount may be locked".to_owned()),
+        (_, Ok(None)) => (GuaranteeStatus::Met, "RLIMIT_MEMLOCK is unlimited".to_owned()),
+        (_, Ok(Some(limit))) => (GuaranteeStatus::NotMet, format!("at most {} KiB may be locked", limit / 1024)),
+        (_, Err(error)) => (GuaranteeStatus::Unknown, error.to_string()),
     };
     (holds, found)
 }
 
-fn rt_throttling() -> (Holds, String) {
+fn rt_throttling() -> (GuaranteeStatus, String) {
     let runtime = number("/proc/sys/kernel/sched_rt_runtime_us");
     let period = number("/proc/sys/kernel/sched_rt_period_us");
     let (holds, found) = match (runtime, period) {
-        (Some(-1), _) => (Holds::Yes, "real-time threads are not throttled".to_owned()),
+        (Some(-1), _) => (GuaranteeStatus::Met, "real-time threads are not throttled".to_owned()),
         (Some(runtime), Some(period)) if runtime >= period => {
-            (Holds::Yes, format!("{runtime} of {period} us: real-time threads may use all time"))
+            (GuaranteeStatus::Met, format!("{runtime} of {period} us: real-time threads may use all time"))
         }
         (Some(runtime), Some(period)) => {
-            (Holds::No, format!("real-time threads may use {runtime} us of every {period} us"))
+            (GuaranteeStatus::NotMet, format!("real-time threads may use {runtime} us of every {period} us"))
         }
-        _ => (Holds::Unknown, "the kernel does not say".to_owned()),
+        _ => (GuaranteeStatus::Unknown, "the kernel does not report this".to_owned()),
     };
     (holds, found)
 }
 
-fn fair_server() -> (Holds, String) {
+fn fair_server() -> (GuaranteeStatus, String) {
     let release = kernel_release();
-    let (holds, found) = if since(release.as_deref(), (6, 12)) == Holds::No {
-        (Holds::Yes, "this kernel has none".to_owned())
+    let (holds, found) = if since(release.as_deref(), (6, 12)) == GuaranteeStatus::NotMet {
+        (GuaranteeStatus::Met, "this kernel has none".to_owned())
     } else {
         match number("/sys/kernel/debug/sched/fair_server/cpu0/runtime") {
-            Some(0) => (Holds::Yes, "switched off (on core 0)".to_owned()),
-            Some(runtime) => (Holds::No, format!("ordinary threads are owed {} us of every second", runtime / 1000)),
-            None if release.is_some() => {
-                (Holds::No, "in force, by default 50 ms of every second for ordinary threads".to_owned())
+            Some(0) => (GuaranteeStatus::Met, "switched off (on core 0)".to_owned()),
+            Some(runtime) => {
+                (GuaranteeStatus::NotMet, format!("ordinary threads are owed {} us of every second", runtime / 1000))
             }
-            None => (Holds::Unknown, "the kernel does not say".to_owned()),
+            None if release.is_some() => {
+                (GuaranteeStatus::NotMet, "in force, by default 50 ms of every second for ordinary threads".to_owned())
+            }
+            None => (GuaranteeStatus::Unknown, "the kernel does not report this".to_owned()),
         }
     };
     (holds, found)
 }
 
-fn rt_group_scheduling() -> (Holds, String) {
+fn rt_group_scheduling() -> (GuaranteeStatus, String) {
     let configured = kernel_release().and_then(|release| kernel_option(&release, "CONFIG_RT_GROUP_SCHED"));
     let (holds, found) = match configured {
-        Some(false) => (Holds::Yes, "the kernel has none".to_owned()),
-        Some(true) => (Holds::No, "the kernel gives real-time time to groups".to_owned()),
+        Some(false) => (GuaranteeStatus::Met, "the kernel has none".to_owned()),
+        Some(true) => (GuaranteeStatus::NotMet, "the kernel gives real-time time to groups".to_owned()),
         None if Path::new("/sys/fs/cgroup/cpu/cpu.rt_runtime_us").exists() => {
-            (Holds::No, "the kernel gives real-time time to groups".to_owned())
+            (GuaranteeStatus::NotMet, "the kernel gives real-time time to groups".to_owned())
         }
-        None => (Holds::Unknown, "the kernel's configuration is not there to read".to_owned()),
+        None => (GuaranteeStatus::Unknown, "the kernel's configuration cannot be read".to_owned()),
     };
     (holds, found)
 }
 
-fn preemption() -> (Holds, String) {
+fn preemption() -> (GuaranteeStatus, String) {
     let version = text("/proc/sys/kernel/version").unwrap_or_default();
     // The model in force is the one in parentheses: "none voluntary (full) lazy".
     let in_force = text("/sys/kernel/debug/sched/preempt")
         .and_then(|models| Some(models.split_once('(')?.1.split_once(')')?.0.to_owned()));
     let (holds, found) = if text("/sys/kernel/realtime").as_deref() == Some("1") || version.contains("PREEMPT_RT") {
-        (Holds::Yes, "PREEMPT_RT: nearly all of the kernel can be preempted".to_owned())
+        (GuaranteeStatus::Met, "PREEMPT_RT: nearly all of the kernel can be preempted".to_owned())
     } else if let Some(model) = in_force {
-        (Holds::No, format!("{model} (chosen at boot)"))
+        (GuaranteeStatus::NotMet, format!("{model} (chosen at boot)"))
     } else if version.contains("PREEMPT_DYNAMIC") {
-        (Holds::No, "PREEMPT_DYNAMIC: chosen at boot, not a real-time kernel".to_owned())
+        (GuaranteeStatus::NotMet, "PREEMPT_DYNAMIC: chosen at boot, not a real-time kernel".to_owned())
     } else if version.contains("PREEMPT") {
-        (Holds::No, "PREEMPT: the kernel can be preempted except in critical sections".to_owned())
+        (GuaranteeStatus::NotMet, "PREEMPT: the kernel can be preempted except in critical sections".to_owned())
     } else if version.is_empty() {
-        (Holds::Unknown, "the kernel does not say".to_owned())
+        (GuaranteeStatus::Unknown, "the kernel does not report this".to_owned())
     } else {
-        (Holds::No, "the kernel is not preempted while it works for another thread".to_owned())
+        (GuaranteeStatus::NotMet, "the kernel is not preempted while it works for another thread".to_owned())
     };
     (holds, found)
 }
 
-fn clock_source() -> (Holds, String) {
+fn clock_source() -> (GuaranteeStatus, String) {
     let source = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let (holds, found) = match source.as_deref() {
         Some(name @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page")) => {
-            (Holds::Yes, format!("{name}: read in user space"))
+            (GuaranteeStatus::Met, format!("{name}: read in user space"))
         }
         Some(name @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" | "pit" | "xen")) => {
-            (Holds::No, format!("{name}: each reading is a system call, or worse"))
+            (GuaranteeStatus::NotMet, format!("{name}: each reading is a system call, or worse"))
         }
-        Some(name) => (Holds::Unknown, name.to_owned()),
-        None => (Holds::Unknown, "the kernel does not say".to_owned()),
+        Some(name) => (GuaranteeStatus::Unknown, name.to_owned()),
+        None => (GuaranteeStatus::Unknown, "the kernel does not report this".to_owned()),
     };
     (holds, found)
 }
 
-fn isolated_cores() -> (Holds, String) {
+fn isolated_cores() -> (GuaranteeStatus, String) {
     let isolated = text("/sys/devices/system/cpu/isolated").unwrap_or_default();
     let tickless = text("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
     let named = |list: &str| !list.is_empty() && !list.contains("null");
     let (holds, found) = match (named(&isolated), named(&tickless)) {
-        (false, _) => (Holds::No, "no core is isolated".to_owned()),
-        (true, false) => (Holds::Yes, format!("cores {isolated} are isolated, none without tick")),
-        (true, true) => (Holds::Yes, format!("cores {isolated} are isolated, {tickless} without tick")),
+        (false, _) => (GuaranteeStatus::NotMet, "no core is isolated".to_owned()),
+        (true, false) => (GuaranteeStatus::Met, format!("cores {isolated} are isolated, none without tick")),
+        (true, true) => (GuaranteeStatus::Met, format!("cores {isolated} are isolated, {tickless} without tick")),
     };
     (holds, found)
 }
 
-fn cpu_budget() -> (Holds, String) {
+fn cpu_budget() -> (GuaranteeStatus, String) {
     let group = text("/proc/self/cgroup")
         .and_then(|groups| Some(groups.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned()));
     let (holds, found) = match group {
-        None => (Holds::Unknown, "the process is in no unified control group".to_owned()),
+        None => (GuaranteeStatus::Unknown, "the process is in no unified control group".to_owned()),
         Some(group) => match tightest_budget(&group) {
-            None => (Holds::Yes, format!("no budget on {group} or above")),
-            Some(budget) => (Holds::No, budget),
+            None => (GuaranteeStatus::Met, format!("no budget on {group} or above")),
+            Some(budget) => (GuaranteeStatus::NotMet, budget),
         },
     };
     (holds, found)
@@ -394,7 +396,7 @@ fn tightest_budget(group: &str) -> Option<String> {
     })
 }
 
-fn timer_slack() -> (Holds, String) {
+fn timer_slack() -> (GuaranteeStatus, String) {
     let tried = ThreadBuilder::new().name("guarantees").spawn(|| {
         poll::minimize_timer_slack();
         // SAFETY: the call takes no pointers.
@@ -402,29 +404,33 @@ fn timer_slack() -> (Holds, String) {
     });
     let slack = tried.and_then(|thread| thread.join().unwrap_or(Ok(-1)));
     let (holds, found) = match slack {
-        Ok(1) => (Holds::Yes, "1 ns on threads that wait for a precise deadline".to_owned()),
-        Ok(slack) => (Holds::No, format!("{slack} ns, and it cannot be changed")),
-        Err(error) => (Holds::Unknown, error.to_string()),
+        Ok(1) => (GuaranteeStatus::Met, "1 ns on threads that wait for a precise deadline".to_owned()),
+        Ok(slack) => (GuaranteeStatus::NotMet, format!("{slack} ns, and it cannot be changed")),
+        Err(error) => (GuaranteeStatus::Unknown, error.to_string()),
     };
     (holds, found)
 }
 
-fn idle_states() -> (Holds, String) {
+fn idle_states() -> (GuaranteeStatus, String) {
     let driver = text("/sys/devices/system/cpu/cpuidle/current_driver");
     let device = fs::OpenOptions::new().write(true).open("/dev/cpu_dma_latency");
     let (holds, found) = match (driver.as_deref(), device) {
-        (_, Ok(_)) => (Holds::Yes, "/dev/cpu_dma_latency can be held".to_owned()),
-        (None | Some("none"), Err(_)) => (Holds::Unknown, "idle states are not the kernel's to choose".to_owned()),
-        (Some(driver), Err(error)) => (Holds::No, format!("driver {driver}; /dev/cpu_dma_latency: {error}")),
+        (_, Ok(_)) => (GuaranteeStatus::Met, "/dev/cpu_dma_latency can be held".to_owned()),
+        (None | Some("none"), Err(_)) => {
+            (GuaranteeStatus::Unknown, "idle states are not the kernel's to choose".to_owned())
+        }
+        (Some(driver), Err(error)) => {
+            (GuaranteeStatus::NotMet, format!("driver {driver}; /dev/cpu_dma_latency: {error}"))
+        }
     };
     (holds, found)
 }
 
-fn panic_isolation() -> (Holds, String) {
+fn panic_isolation() -> (GuaranteeStatus, String) {
     let (holds, found) = if cfg!(panic = "abort") {
-        (Holds::No, "the program is built with panic=abort")
+        (GuaranteeStatus::NotMet, "the program is built with panic=abort")
     } else {
-        (Holds::Yes, "the program is built with panic=unwind")
+        (GuaranteeStatus::Met, "the program is built with panic=unwind")
     };
     (holds, found.to_owned())
 }
@@ -441,16 +447,16 @@ fn kernel_release() -> Option<String> {
     text("/proc/sys/kernel/osrelease")
 }
 
-/// Returns [`Holds::Yes`] if the kernel's release is the given version or a later one.
-fn since(release: Option<&str>, (major, minor): (u32, u32)) -> Holds {
+/// Returns [`GuaranteeStatus::Met`] if the kernel's release is the given version or a later one.
+fn since(release: Option<&str>, (major, minor): (u32, u32)) -> GuaranteeStatus {
     let parsed = release.and_then(|release| {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     });
     match parsed {
-        Some(parsed) if parsed >= (major, minor) => Holds::Yes,
-        Some(_) => Holds::No,
-        None => Holds::Unknown,
+        Some(parsed) if parsed >= (major, minor) => GuaranteeStatus::Met,
+        Some(_) => GuaranteeStatus::NotMet,
+        None => GuaranteeStatus::Unknown,
     }
 }
 
@@ -471,24 +477,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_guarantee_is_told_once_with_what_is_wanted_and_a_remedy() {
+    fn every_guarantee_states_its_property_and_a_remedy() {
         let report = report();
         let names: std::collections::BTreeSet<_> = report.iter().map(|guarantee| guarantee.name).collect();
         assert_eq!(names.len(), report.len());
         for guarantee in &report {
-            assert!(!guarantee.found.is_empty(), "{guarantee:?}");
-            for text in [guarantee.wanted, guarantee.remedy] {
+            assert!(!guarantee.finding.is_empty(), "{guarantee:?}");
+            for text in [guarantee.property, guarantee.remedy] {
                 assert!(text.ends_with('.') && !text.contains("  "), "{guarantee:?}");
             }
         }
         let slack = report.iter().find(|guarantee| guarantee.name == "timer-slack").unwrap();
-        assert_eq!(slack.holds, Holds::Yes, "{slack:?}");
+        assert_eq!(slack.status, GuaranteeStatus::Met, "{slack:?}");
     }
 
     /// The user's page about real time names every guarantee, in its table and in examples. It
     /// names no other guarantee.
     #[test]
-    fn documentation_names_every_guarantee_and_no_other() {
+    fn documentation_names_exactly_the_guarantees() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/real-time.md");
         let page = fs::read_to_string(page).unwrap();
         let (mut rows, mut others) = (std::collections::BTreeSet::new(), Vec::new());
@@ -512,10 +518,10 @@ mod tests {
 
     #[test]
     fn releases_compare_as_numbers() {
-        assert_eq!(since(Some("6.18.44-fc-v595"), (6, 12)), Holds::Yes);
-        assert_eq!(since(Some("6.9.1"), (6, 12)), Holds::No);
-        assert_eq!(since(Some("5.14"), (5, 14)), Holds::Yes);
-        assert_eq!(since(Some("odd"), (5, 14)), Holds::Unknown);
-        assert_eq!(since(None, (5, 14)), Holds::Unknown);
+        assert_eq!(since(Some("6.18.44-fc-v595"), (6, 12)), GuaranteeStatus::Met);
+        assert_eq!(since(Some("6.9.1"), (6, 12)), GuaranteeStatus::NotMet);
+        assert_eq!(since(Some("5.14"), (5, 14)), GuaranteeStatus::Met);
+        assert_eq!(since(Some("odd"), (5, 14)), GuaranteeStatus::Unknown);
+        assert_eq!(since(None, (5, 14)), GuaranteeStatus::Unknown);
     }
 }

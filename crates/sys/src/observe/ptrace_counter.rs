@@ -111,7 +111,7 @@ impl PtraceCounter {
     /// trace, as in some containers. Another error if a thread does not exist or is already traced.
     pub fn attach(process: u32, threads: &[u32]) -> io::Result<Self> {
         if !cfg!(target_arch = "x86_64") {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "instructions are told apart on x86-64 only"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "instructions are decoded on x86-64 only"));
         }
         let mut stepped = Self { process, threads: Vec::new(), kinds: HashMap::new(), _here: PhantomData };
         for &id in threads {

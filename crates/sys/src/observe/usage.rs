@@ -26,7 +26,7 @@ pub struct ResourceUsage {
 ///
 /// # Errors
 /// No error occurs on Linux.
-pub fn process() -> io::Result<ResourceUsage> {
+pub fn process_usage() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_SELF)
 }
 
@@ -34,7 +34,7 @@ pub fn process() -> io::Result<ResourceUsage> {
 ///
 /// # Errors
 /// No error occurs on Linux.
-pub fn thread() -> io::Result<ResourceUsage> {
+pub fn thread_usage() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_THREAD)
 }
 
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn waiting_is_a_voluntary_switch_and_work_uses_time() {
-        let (thread_before, process_before) = (thread().unwrap(), process().unwrap());
+        let (thread_before, process_before) = (thread_usage().unwrap(), process_usage().unwrap());
         std::thread::sleep(Duration::from_millis(2));
         let began = crate::clock::now();
         while began.elapsed() < Duration::from_millis(30) {
             std::hint::spin_loop();
         }
-        let (thread_after, process_after) = (thread().unwrap(), process().unwrap());
+        let (thread_after, process_after) = (thread_usage().unwrap(), process_usage().unwrap());
         assert!(thread_after.voluntary_switches > thread_before.voluntary_switches);
         assert!(thread_after.user + thread_after.system > thread_before.user + thread_before.system);
         assert!(process_after.voluntary_switches > process_before.voluntary_switches);

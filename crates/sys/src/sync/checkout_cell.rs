@@ -39,7 +39,7 @@ const IN_USE: u32 = 3;
 
 /// The holder of the value of a [`CheckoutCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum CheckoutHolder {
     /// No holder: the value is in the cell.
     None,
     /// A maintenance thread, which returns the value soon.
@@ -96,11 +96,11 @@ impl<T> CheckoutCell<T> {
     }
 
     /// Returns the present holder, which may change at any time.
-    pub fn holder(&self) -> Holder {
+    pub fn holder(&self) -> CheckoutHolder {
         match self.state.load(Ordering::Relaxed) & HOLDER_MASK {
-            0 => Holder::None,
-            IN_MAINTENANCE => Holder::Maintenance,
-            _ => Holder::User,
+            0 => CheckoutHolder::None,
+            IN_MAINTENANCE => CheckoutHolder::Maintenance,
+            _ => CheckoutHolder::User,
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
             let refused = cell.try_checkout().is_none()
                 && cell.try_checkout_arc().is_none()
                 && cell.try_checkout_owned().is_none();
-            refused && cell.holder() == Holder::User
+            refused && cell.holder() == CheckoutHolder::User
         };
         // Asking for the holder does not change the holder.
         assert!(is_out() && is_out());
@@ -286,26 +286,26 @@ mod tests {
         let guard = cell.try_checkout_owned().unwrap();
         assert_eq!(((counters::snapshot() - before).locks, cell.use_count()), (3, 2));
         thread::spawn(move || assert_eq!(*guard, 2)).join().unwrap();
-        assert_eq!(cell.holder(), Holder::None);
+        assert_eq!(cell.holder(), CheckoutHolder::None);
     }
 
     #[test]
     fn maintenance_does_not_count_as_use() {
         let cell = Arc::new(CheckoutCell::new("connection", Scope::Connection, 1));
         for uses in 0..3 {
-            assert_eq!((cell.holder(), cell.use_count()), (Holder::None, uses));
+            assert_eq!((cell.holder(), cell.use_count()), (CheckoutHolder::None, uses));
             let guard = cell.try_checkout_for_maintenance().unwrap();
             assert!(
-                cell.holder() == Holder::Maintenance
+                cell.holder() == CheckoutHolder::Maintenance
                     && cell.try_checkout().is_none()
                     && cell.try_checkout_for_maintenance().is_none()
             );
             drop(guard);
             cell.try_checkout_owned().unwrap().return_unused();
-            assert_eq!((cell.holder(), cell.use_count()), (Holder::None, uses));
+            assert_eq!((cell.holder(), cell.use_count()), (CheckoutHolder::None, uses));
             let guard = cell.try_checkout().unwrap();
             assert!(
-                cell.holder() == Holder::User
+                cell.holder() == CheckoutHolder::User
                     && cell.try_checkout().is_none()
                     && cell.try_checkout_for_maintenance().is_none()
             );
@@ -350,7 +350,7 @@ mod models {
                 if let Some(taken) = cell.try_checkout() {
                     return Some(taken);
                 }
-                if cell.holder() != Holder::None {
+                if cell.holder() != CheckoutHolder::None {
                     return None;
                 }
             };

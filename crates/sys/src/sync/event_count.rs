@@ -221,7 +221,7 @@ mod tests {
         shared.1.store(1, Ordering::SeqCst);
         shared.0.notify_all();
         let opening = crate::counters::snapshot() - before;
-        assert_eq!((opening.locks, opening.futex), (0, 1));
+        assert_eq!((opening.locks, opening.futex_calls), (0, 1));
         assert_eq!(waiter.join().unwrap().locks, 0);
     }
 

@@ -3,8 +3,8 @@
 //! The scope says which threads a lock can make wait: threads of one connection, of one lane, or of
 //! the whole ORB. Taking a lock adds to the calling thread's [`counters`], and a wait for another
 //! thread adds a futex call. So a test can check which locks a path takes. A panic does not poison
-//! a lock that its thread holds: the ORB isolates panics of upcalls elsewhere, and the data under
-//! these locks is consistent at every step that can panic.
+//! a lock that its thread holds, because the ORB isolates panics of upcalls elsewhere. The data
+//! under these locks is consistent at every step that can panic.
 //!
 //! [`PiMutex`] lends the priority of its waiters to its holder; it is for locks that threads of
 //! different priorities take. [`CheckoutCell`] never makes a thread wait: it checks a value out, or
@@ -15,8 +15,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
-pub use super::checkout_cell::{ArcCheckoutGuard, CheckoutCell, CheckoutGuard, Holder};
-pub use super::pi_mutex::{PiCondvar, PiGuard, PiMutex};
+pub use super::checkout_cell::{ArcCheckoutGuard, CheckoutCell, CheckoutGuard, CheckoutHolder};
+pub use super::pi_mutex::{PiCondvar, PiMutex, PiMutexGuard};
 use crate::clock::Monotonic;
 use crate::counters;
 use crate::shim::{self, const_unless_loom};
@@ -299,7 +299,7 @@ mod tests {
         let before = counters::snapshot();
         assert_eq!(*lock.lock(), 1);
         let counted = counters::snapshot() - before;
-        assert_eq!((counted.locks, counted.orb_locks, counted.futex), (1, 1, 0));
+        assert_eq!((counted.locks, counted.orb_locks, counted.futex_calls), (1, 1, 0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 ///
 /// A drop discards the pending flag. A holder may do this if no thread reads any more, or if the
 /// holder lists the connection for reading in any case.
-#[must_use = "the turn is given back at once"]
+#[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
     lock: &'a PendingLock<T>,

@@ -54,7 +54,7 @@ impl<T> PiMutex<T> {
     /// # Panics
     /// If the calling thread holds the lock already, or if its holder has ended without releasing
     /// it (a leaked guard).
-    pub fn lock(&self) -> PiGuard<'_, T> {
+    pub fn lock(&self) -> PiMutexGuard<'_, T> {
         match self.lock_until(None) {
             Some(guard) => guard,
             None => unreachable!("a wait without deadline has ended"),
@@ -66,7 +66,7 @@ impl<T> PiMutex<T> {
     ///
     /// # Panics
     /// In the cases in which [`lock`](Self::lock) panics.
-    pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiGuard<'_, T>> {
+    pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiMutexGuard<'_, T>> {
         match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
             Ok(()) => Some(self.guard()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
@@ -75,7 +75,7 @@ impl<T> PiMutex<T> {
     }
 
     /// Takes the lock if it is free.
-    pub fn try_lock(&self) -> Option<PiGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
         self.word.try_lock(thread::current_tid().as_raw() as u32).then(|| self.guard())
     }
 
@@ -94,9 +94,9 @@ impl<T> PiMutex<T> {
         self.scope
     }
 
-    fn guard(&self) -> PiGuard<'_, T> {
+    fn guard(&self) -> PiMutexGuard<'_, T> {
         counters::count_lock(self.scope);
-        PiGuard { mutex: self, here: PhantomData }
+        PiMutexGuard { mutex: self, here: PhantomData }
     }
 }
 
@@ -109,7 +109,7 @@ impl<T> fmt::Debug for PiMutex<T> {
 /// A guard of a [`PiMutex`]: the calling thread holds the lock until it drops the guard, on the
 /// same thread.
 #[must_use = "the lock is released at once"]
-pub struct PiGuard<'a, T> {
+pub struct PiMutexGuard<'a, T> {
     mutex: &'a PiMutex<T>,
     /// Makes the guard neither `Send` nor `Sync`: the lock belongs to one thread in the kernel,
     /// too.
@@ -118,9 +118,9 @@ pub struct PiGuard<'a, T> {
 
 // SAFETY: a shared guard gives `&T` only (`T: Sync`). Only the guard's owner, which stays on its
 // thread, releases the lock.
-unsafe impl<T: Sync> Sync for PiGuard<'_, T> {}
+unsafe impl<T: Sync> Sync for PiMutexGuard<'_, T> {}
 
-impl<T> Deref for PiGuard<'_, T> {
+impl<T> Deref for PiMutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -130,7 +130,7 @@ impl<T> Deref for PiGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for PiGuard<'_, T> {
+impl<T> DerefMut for PiMutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: while this guard lives, the word keeps all other threads out, and the guard is
         // borrowed exclusively.
@@ -138,7 +138,7 @@ impl<T> DerefMut for PiGuard<'_, T> {
     }
 }
 
-impl<T> Drop for PiGuard<'_, T> {
+impl<T> Drop for PiMutexGuard<'_, T> {
     fn drop(&mut self) {
         self.mutex.word.unlock(thread::current_tid().as_raw() as u32);
     }
@@ -171,13 +171,17 @@ impl PiCondvar {
     }
 
     /// Releases the lock, waits for a notification, and takes the lock again.
-    pub fn wait<'a, T>(&self, guard: PiGuard<'a, T>) -> PiGuard<'a, T> {
+    pub fn wait<'a, T>(&self, guard: PiMutexGuard<'a, T>) -> PiMutexGuard<'a, T> {
         self.wait_until(guard, None).0
     }
 
     /// Waits like [`wait`](Self::wait), but at most until `deadline` (`None`: for ever). Returns
     /// false if the deadline has passed.
-    pub fn wait_until<'a, T>(&self, guard: PiGuard<'a, T>, deadline: Option<Monotonic>) -> (PiGuard<'a, T>, bool) {
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: PiMutexGuard<'a, T>,
+        deadline: Option<Monotonic>,
+    ) -> (PiMutexGuard<'a, T>, bool) {
         let (mutex, seen) = (guard.mutex, self.told.current());
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         drop(guard);
@@ -344,7 +348,7 @@ mod kernel {
 
     pub(super) fn unlock(word: &AtomicU32, tid: u32) {
         let mut queue = QUEUE.lock().unwrap();
-        assert_eq!(word.load(Ordering::Acquire), tid | WAITERS, "the kernel is asked for nothing");
+        assert_eq!(word.load(Ordering::Acquire), tid | WAITERS, "unlock in the kernel without waiters");
         let next = queue.pop_front().unwrap();
         let waiters = if queue.is_empty() { 0 } else { WAITERS };
         word.store(next | waiters, Ordering::Release);
@@ -371,7 +375,7 @@ mod tests {
         *mutex.try_lock().unwrap() += 1;
         assert!(!mutex.is_held_by_caller());
         let counted = counters::snapshot() - before;
-        assert_eq!((counted.syscalls, counted.futex, counted.locks, *mutex.lock()), (0, 0, 2, 3));
+        assert_eq!((counted.syscalls, counted.futex_calls, counted.locks, *mutex.lock()), (0, 0, 2, 3));
     }
 
     #[test]
@@ -385,7 +389,7 @@ mod tests {
                 let before = counters::snapshot();
                 assert!(mutex.lock_until(Some(deadline)).is_none());
                 let counted = counters::snapshot() - before;
-                assert!(counted.syscalls == 0 && counted.futex > 0 && counted.locks == 0);
+                assert!(counted.syscalls == 0 && counted.futex_calls > 0 && counted.locks == 0);
                 assert!(deadline.is_past() && deadline.elapsed() < Duration::from_secs(1));
             });
         });
@@ -420,7 +424,7 @@ mod tests {
         teller.join().unwrap();
         let before = counters::snapshot();
         shared.1.notify_one();
-        assert_eq!((counters::snapshot() - before).futex, 0, "nobody waits");
+        assert_eq!((counters::snapshot() - before).futex_calls, 0, "no thread waits");
     }
 
     #[test]
@@ -440,7 +444,7 @@ mod tests {
             thread.unwrap_or_else(|error| panic!("SCHED_FIFO is not permitted here: {error}"))
         });
         let asleep = || {
-            let threads = thread::list().unwrap();
+            let threads = thread::list_threads().unwrap();
             // The file of a thread that has just ended does not exist.
             let stat = |tid: i32| std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
             let sleeps = |tid| stat(tid).rsplit(')').next().unwrap_or_default().trim_start().starts_with('S');
@@ -532,7 +536,7 @@ mod tests {
         for thread in [low.unwrap(), high, middle] {
             thread.join().unwrap();
         }
-        assert!(high_first.load(SeqCst), "the high thread waited for the middle one");
+        assert!(high_first.load(SeqCst), "the high thread waited for the middle thread");
     }
 }
 

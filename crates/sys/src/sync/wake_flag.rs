@@ -1,5 +1,5 @@
-//! A flag that makes sure that listed work wakes one of several threads, and wakes a second thread
-//! only after the first has checked the list.
+//! A flag that limits wake-ups for listed work to one thread. A second thread is woken only after
+//! the first has checked the list.
 //!
 //! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if the result
 //! is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it leaves work

@@ -70,7 +70,7 @@ impl ThreadBuilder {
     ///
     /// [`prefault_stack`]: crate::memory::prefault_stack
     #[must_use]
-    pub fn prefault(mut self, prefault: bool) -> Self {
+    pub fn prefault_stack(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self
     }
@@ -125,7 +125,7 @@ impl ThreadBuilder {
         match thread.join() {
             Ok(Err(error)) => Err(error),
             // Not reached: the thread that reported a refusal returns its error.
-            Ok(Ok(_)) | Err(_) => Err(io::Error::other("the thread was refused what it asked for")),
+            Ok(Ok(_)) | Err(_) => Err(io::Error::other("the system refused the scheduling or the cores of the thread")),
         }
     }
 }
@@ -153,9 +153,10 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
 ///
 /// # Errors
 /// The error of the last call of `start`.
-pub fn at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::Result<T> {
+pub fn start_at_highest_priority<T>(mut start: impl FnMut(Scheduling) -> io::Result<T>) -> io::Result<T> {
     let limit = memory::priority_limit().ok().flatten().and_then(|limit| u8::try_from(limit).ok());
-    let highest = [Some(*Scheduling::PRIORITIES.end()), limit.filter(|limit| Scheduling::PRIORITIES.contains(limit))];
+    let highest =
+        [Some(*Scheduling::FIXED_PRIORITIES.end()), limit.filter(|limit| Scheduling::FIXED_PRIORITIES.contains(limit))];
     for priority in highest.into_iter().flatten() {
         if let Ok(started) = start(Scheduling::Fifo(priority)) {
             return Ok(started);
@@ -186,7 +187,7 @@ impl<T: 'static> JoinHandle<T> {
             Ok(Ok(returned)) => *returned,
             // `spawn` makes a handle only of a thread whose body runs, with the type of the body's
             // result.
-            Ok(Err(_)) | Err(_) => unreachable!("a thread without a body was handed out"),
+            Ok(Err(_)) | Err(_) => unreachable!("a handle of a thread that did not run its body"),
         })
     }
 
@@ -260,7 +261,7 @@ mod tests {
             Scheduling::Other => Ok(scheduling),
             _ => Err(io::ErrorKind::PermissionDenied.into()),
         };
-        assert_eq!(at_highest_priority(refused).unwrap(), Scheduling::Other);
-        assert_eq!(at_highest_priority(Ok).unwrap(), Scheduling::Fifo(99));
+        assert_eq!(start_at_highest_priority(refused).unwrap(), Scheduling::Other);
+        assert_eq!(start_at_highest_priority(Ok).unwrap(), Scheduling::Fifo(99));
     }
 }

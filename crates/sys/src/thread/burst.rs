@@ -1,5 +1,5 @@
-//! Burst mode of a group of threads: one thread works alone, another supervises it, and the rest
-//! sleep.
+//! Burst mode of a group of threads: one thread works alone, another supervises it, and the
+//! other threads sleep.
 //!
 //! A thread that works faster alone calls [`BurstRoles::request`]. The next thread that calls
 //! [`wait_out_burst`](BurstRoles::wait_out_burst) becomes the *supervisor*. The supervisor begins
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn no_supervisor_without_a_request() {
         let roles = BurstRoles::new();
-        assert_eq!(roles.wait_out_burst(Duration::ZERO, || panic!("there is nothing to look at")), None);
+        assert_eq!(roles.wait_out_burst(Duration::ZERO, || panic!("no burst was requested")), None);
         assert!(!roles.is_active());
     }
 
     #[test]
-    fn requested_burst_is_supervised_until_it_stops_paying() {
+    fn requested_burst_is_supervised_until_its_check_fails() {
         let roles = BurstRoles::new();
         assert!(roles.request(7));
         assert!(roles.is_active() && roles.is_requested_for(7) && !roles.is_burst_for(7));
@@ -214,7 +214,7 @@ mod models {
     /// Two threads wait out a burst while the group ends. At most one of them supervises, and both
     /// return.
     #[test]
-    fn at_most_one_supervisor_and_no_sleeper_is_left() {
+    fn group_end_wakes_sleepers_and_admits_one_supervisor() {
         explore(|| {
             let shared = Arc::new((BurstRoles::new(), AtomicBool::new(false)));
             assert!(shared.0.request(CONNECTION));

@@ -69,7 +69,7 @@ impl CpuBudgetMonitor {
         let shared = Arc::new(CpuMonitorShared {
             stop: AtomicBool::new(false),
             tid: OnceLock::new(),
-            budgets: PiMutex::new("allowances of processor time", Scope::Orb, Vec::new()),
+            budgets: PiMutex::new("CPU budgets", Scope::Orb, Vec::new()),
         });
         let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
         let own = Arc::clone(&shared);
@@ -111,9 +111,9 @@ impl CpuMonitorShared {
             // SAFETY: the signal of a timer carries a value. Here it is a number, and it is never
             // dereferenced.
             let number = unsafe { told.si_value() }.sival_ptr as usize;
-            let allowance = self.budgets.lock().get(number).and_then(Weak::upgrade);
-            if let Some(allowance) = allowance {
-                allowance.expire();
+            let budget = self.budgets.lock().get(number).and_then(Weak::upgrade);
+            if let Some(budget) = budget {
+                budget.expire();
             }
         }
     }
@@ -163,7 +163,7 @@ pub struct CpuBudget {
 
 /// State of a budget at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetLeft {
+pub enum BudgetOutcome {
     /// No budget was running.
     NotStarted,
     /// The unused time, and the scheduling that would have followed the budget's end.
@@ -177,30 +177,30 @@ impl CpuBudget {
     ///
     /// # Errors
     /// If the system has no timers left.
-    pub fn for_current_thread(overseer: &CpuBudgetMonitor) -> io::Result<Self> {
+    pub fn for_current_thread(monitor: &CpuBudgetMonitor) -> io::Result<Self> {
         let mut clock = 0;
         // SAFETY: `clock` is writable, and a running thread has a clock.
         let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let inner = PiMutex::new("allowance of processor time", Scope::Connection, Inner::default());
+        let inner = PiMutex::new("CPU budget", Scope::Connection, Inner::default());
         let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, inner });
-        let mut allowances = overseer.shared.budgets.lock();
-        let number = allowances.iter().position(|other| other.strong_count() == 0).unwrap_or(allowances.len());
+        let mut budgets = monitor.shared.budgets.lock();
+        let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());
         // SAFETY: the structure is integers and an address that is never followed, for which zeroes
         // are values.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();
         event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(number);
-        event.sigev_notify_thread_id = overseer.shared.tid.wait().as_raw();
+        event.sigev_notify_thread_id = monitor.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: `event` is filled and read only, `timer` is writable.
         syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;
-        match allowances.get_mut(number) {
+        match budgets.get_mut(number) {
             Some(vacant) => *vacant = Arc::downgrade(&state),
-            None => allowances.push(Arc::downgrade(&state)),
+            None => budgets.push(Arc::downgrade(&state)),
         }
         Ok(CpuBudget { timer, state, here: PhantomData })
     }
@@ -214,15 +214,15 @@ impl CpuBudget {
     }
 
     /// Ends the budget. From then on it does not lower the thread.
-    pub fn stop(&mut self) -> BudgetLeft {
+    pub fn stop(&mut self) -> BudgetOutcome {
         let Inner { armed, lowered } = std::mem::take(&mut *self.state.inner.lock());
         match (armed, lowered) {
-            (_, Some(to)) => BudgetLeft::Exhausted(to),
+            (_, Some(to)) => BudgetOutcome::Exhausted(to),
             (Some((until, then)), None) => {
                 self.set_timer(Duration::ZERO);
-                BudgetLeft::Unused(until.saturating_sub(thread_time()), then)
+                BudgetOutcome::Unused(until.saturating_sub(thread_time()), then)
             }
-            (None, None) => BudgetLeft::NotStarted,
+            (None, None) => BudgetOutcome::NotStarted,
         }
     }
 
@@ -257,23 +257,23 @@ mod tests {
 
     #[test]
     fn thread_is_lowered_after_its_budget_and_not_before() {
-        let top = *Scheduling::PRIORITIES.end();
-        let overseer = CpuBudgetMonitor::start("overseer", Scheduling::Fifo(top)).expect("SCHED_FIFO is permitted");
+        let top = *Scheduling::FIXED_PRIORITIES.end();
+        let monitor = CpuBudgetMonitor::start("monitor", Scheduling::Fifo(top)).expect("SCHED_FIFO is permitted");
         let body = move || {
-            let mut allowance = CpuBudget::for_current_thread(&overseer).unwrap();
-            assert_eq!(allowance.stop(), BudgetLeft::NotStarted);
+            let mut budget = CpuBudget::for_current_thread(&monitor).unwrap();
+            assert_eq!(budget.stop(), BudgetOutcome::NotStarted);
             let time = Duration::from_millis(5);
-            allowance.restart(time, Scheduling::Fifo(2));
+            budget.restart(time, Scheduling::Fifo(2));
             let is_low = || scheduling(None).unwrap() == Scheduling::Fifo(2);
             let used = spin(Duration::from_secs(2), is_low);
             assert!(is_low() && used + Duration::from_millis(1) > time, "{used:?}");
-            assert_eq!(allowance.stop(), BudgetLeft::Exhausted(Scheduling::Fifo(2)));
+            assert_eq!(budget.stop(), BudgetOutcome::Exhausted(Scheduling::Fifo(2)));
             set_scheduling(None, Scheduling::Fifo(5)).unwrap();
             // Time spent waiting, and time after the end of a budget, does not count.
-            allowance.restart(Duration::from_millis(50), Scheduling::Fifo(2));
+            budget.restart(Duration::from_millis(50), Scheduling::Fifo(2));
             std::thread::sleep(Duration::from_millis(60));
             assert!(
-                matches!(allowance.stop(), BudgetLeft::Unused(left, Scheduling::Fifo(2)) if left > Duration::from_millis(20))
+                matches!(budget.stop(), BudgetOutcome::Unused(left, Scheduling::Fifo(2)) if left > Duration::from_millis(20))
             );
             spin(Duration::from_millis(60), || false);
             assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(5));
@@ -283,10 +283,10 @@ mod tests {
 
     #[test]
     fn budget_numbers_of_ended_threads_are_reused() {
-        let overseer = CpuBudgetMonitor::start("overseer", Scheduling::Other).unwrap();
+        let monitor = CpuBudgetMonitor::start("monitor", Scheduling::Other).unwrap();
         for _ in 0..3 {
-            drop(CpuBudget::for_current_thread(&overseer).unwrap());
+            drop(CpuBudget::for_current_thread(&monitor).unwrap());
         }
-        assert_eq!(overseer.shared.budgets.lock().len(), 1);
+        assert_eq!(monitor.shared.budgets.lock().len(), 1);
     }
 }

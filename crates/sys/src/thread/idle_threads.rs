@@ -10,8 +10,8 @@
 //!   taken only once.
 //! * `monitor`: a thread counts itself idle and then checks for a monitor; a monitor announces
 //!   itself and then checks for idle threads. Sequentially consistent fences on both sides make at
-//!   least one of them see the other. The same holds for work: a thread that lists work checks for
-//!   idle threads afterwards, and a thread checks for work after it has marked itself idle.
+//!   least one of the two see the other. Work uses this protocol too: a thread that lists work then
+//!   checks for idle threads, and a thread that has marked itself idle then checks for work.
 
 use crate::shim::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -32,7 +32,7 @@ pub struct IdleThreads {
 
 /// The outcome of [`IdleThreads::mark_busy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeResult {
+pub enum MarkBusyResult {
     /// The thread is busy, and others are idle.
     Busy,
     /// The thread is busy, and no other is idle: the caller must notify the overload thread.
@@ -78,12 +78,12 @@ impl IdleThreads {
     /// Marks the calling thread idle. The caller then checks for work once more, and waits. Returns
     /// true if the caller must notify the overload thread.
     #[must_use = "the overload thread may wait for this thread"]
-    pub fn mark_idle(&self, seat: &IdleSlot) -> bool {
+    pub fn mark_idle(&self, slot: &IdleSlot) -> bool {
         // The count changes first: a thread that finds the slot idle then also finds the thread
         // counted.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (slot).
-        seat.0.store(IDLE, Ordering::Release);
+        slot.0.store(IDLE, Ordering::Release);
         // Pairs with `set_monitored` and `has_idle` (monitor).
         fence(Ordering::SeqCst);
         self.is_monitored.load(Ordering::Relaxed)
@@ -91,19 +91,19 @@ impl IdleThreads {
 
     /// Marks the calling, idle thread busy, because it has found work.
     #[must_use = "a claimed thread belongs to the claiming thread, and the last one wakes the overload thread"]
-    pub fn mark_busy(&self, seat: &IdleSlot) -> WakeResult {
+    pub fn mark_busy(&self, slot: &IdleSlot) -> MarkBusyResult {
         // Acquire: pairs with `try_claim` (slot).
-        if seat.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return WakeResult::Claimed;
+        if slot.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return MarkBusyResult::Claimed;
         }
-        if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { WakeResult::LastIdle } else { WakeResult::Busy }
+        if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { MarkBusyResult::LastIdle } else { MarkBusyResult::Busy }
     }
 
     /// Claims the thread of the slot if it is idle. Returns true if it was the last idle thread,
     /// and `None` if it is not idle.
-    pub fn try_claim(&self, seat: &IdleSlot) -> Option<bool> {
+    pub fn try_claim(&self, slot: &IdleSlot) -> Option<bool> {
         // Acquire: pairs with `mark_idle`; release: with `mark_busy` (slot).
-        seat.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        slot.0.compare_exchange(IDLE, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(self.idle.fetch_sub(1, Ordering::SeqCst) == 1)
     }
 
@@ -132,14 +132,14 @@ mod tests {
         let (roster, one, two) = (IdleThreads::new(), IdleSlot::new(), IdleSlot::new());
         assert!(!roster.has_idle() && roster.try_claim(&one).is_none());
         assert!(!roster.mark_idle(&one) && !roster.mark_idle(&two) && roster.has_idle());
-        assert_eq!(roster.mark_busy(&one), WakeResult::Busy);
+        assert_eq!(roster.mark_busy(&one), MarkBusyResult::Busy);
         assert_eq!(roster.try_claim(&one), None);
         assert_eq!(roster.try_claim(&two), Some(true));
-        assert_eq!((roster.mark_busy(&two), roster.has_idle()), (WakeResult::Claimed, false));
+        assert_eq!((roster.mark_busy(&two), roster.has_idle()), (MarkBusyResult::Claimed, false));
         two.release();
         roster.set_monitored(true);
         assert!(roster.mark_idle(&two));
-        assert_eq!(roster.mark_busy(&two), WakeResult::LastIdle);
+        assert_eq!(roster.mark_busy(&two), MarkBusyResult::LastIdle);
     }
 }
 
@@ -166,7 +166,7 @@ mod models {
                 .collect();
             let rose = shared.0.mark_busy(&shared.1);
             let claims = claimers.into_iter().map(|one| one.join().unwrap()).filter(|had| *had).count();
-            assert_eq!(claims, usize::from(rose == WakeResult::Claimed));
+            assert_eq!(claims, usize::from(rose == MarkBusyResult::Claimed));
             assert!(!shared.0.has_idle());
         });
     }
@@ -183,14 +183,14 @@ mod models {
             };
             shared.0.set_monitored(true);
             let seen = shared.0.has_idle();
-            assert!(thread.join().unwrap() || seen, "both wait for the other");
+            assert!(thread.join().unwrap() || seen, "each side waits for the other");
         });
     }
 
     /// Buffering: the overload thread lists a request and checks for idle threads, while the last
     /// thread becomes idle and checks for requests.
     #[test]
-    fn no_buffered_request_is_left_behind() {
+    fn buffered_request_always_finds_a_thread() {
         explore(|| {
             let shared = Arc::new((IdleThreads::new(), IdleSlot::new(), AtomicUsize::new(0)));
             let thread = {
@@ -289,7 +289,7 @@ mod models {
                     loop {
                         let _ = world.threads.mark_idle(&world.slot);
                         world.wait(|told| told.loan || told.work);
-                        if world.threads.mark_busy(&world.slot) == WakeResult::Claimed {
+                        if world.threads.mark_busy(&world.slot) == MarkBusyResult::Claimed {
                             lent += world.lend();
                         } else if std::mem::take(&mut world.told.lock().unwrap().work) {
                             return lent;
@@ -341,7 +341,7 @@ mod models {
                             if world.count.load(Ordering::Acquire) == 0 {
                                 world.bell.wait();
                             }
-                            assert_ne!(world.threads.mark_busy(&slot), WakeResult::Claimed);
+                            assert_ne!(world.threads.mark_busy(&slot), MarkBusyResult::Claimed);
                         }
                         let mut list = world.list.lock().unwrap();
                         run.extend(list.pop());
@@ -377,13 +377,13 @@ mod models {
                 thread::spawn(move || shared.0.try_claim(&shared.1))
             };
             match shared.0.mark_busy(&shared.1) {
-                WakeResult::Claimed => shared.1.release(),
-                WakeResult::Busy | WakeResult::LastIdle => {}
+                MarkBusyResult::Claimed => shared.1.release(),
+                MarkBusyResult::Busy | MarkBusyResult::LastIdle => {}
             }
             claimer.join().unwrap();
             let _ = shared.0.mark_idle(&shared.1);
             assert!(shared.0.has_idle());
-            assert_eq!(shared.0.mark_busy(&shared.1), WakeResult::LastIdle);
+            assert_eq!(shared.0.mark_busy(&shared.1), MarkBusyResult::LastIdle);
         });
     }
 }

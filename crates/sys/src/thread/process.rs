@@ -1,8 +1,8 @@
 //! Fork detection without a system call, and other properties of the process.
 //!
 //! After `fork` the child has one thread, and copies of the parent's sockets and lanes. The child
-//! must not use these copies. [`generation`] is a number that a fork increases in the child. An
-//! object that stores the number can detect by one load and one comparison that another process
+//! must not use these copies. [`fork_generation`] is a number that a fork increases in the child.
+//! An object that stores the number can detect by one load and one comparison that another process
 //! made it. The C library increases the number in the child (`pthread_atfork`), so a raw `clone`
 //! system call goes unnoticed.
 
@@ -19,7 +19,7 @@ static PID: AtomicU32 = AtomicU32::new(0);
 /// Returns the fork generation of this process: 1 at the first call, one more in each forked child.
 /// Never 0.
 #[inline]
-pub fn generation() -> u64 {
+pub fn fork_generation() -> u64 {
     match GENERATION.load(Ordering::Relaxed) {
         0 => watch_forks(),
         generation => generation,
@@ -30,7 +30,7 @@ pub fn generation() -> u64 {
 #[inline]
 pub fn id() -> u32 {
     // The call sets up fork detection: a fork after this line resets the value cached below.
-    generation();
+    fork_generation();
     match PID.load(Ordering::Relaxed) {
         0 => {
             let pid = std::process::id();
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn fork_changes_generation_and_id() {
-        let (generation_here, id_here) = (generation(), id());
+        let (generation_here, id_here) = (fork_generation(), id());
         assert_eq!(id_here, std::process::id());
-        assert!(run_in_child(|| generation() == generation_here + 1 && id() != id_here).unwrap());
+        assert!(run_in_child(|| fork_generation() == generation_here + 1 && id() != id_here).unwrap());
         assert!(!run_in_child(|| false).unwrap());
-        assert_eq!(generation(), generation_here);
+        assert_eq!(fork_generation(), generation_here);
     }
 }

@@ -146,7 +146,7 @@ impl Reservation {
 
 impl Scheduling {
     /// The fixed priorities of Linux, lowest to highest.
-    pub const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
+    pub const FIXED_PRIORITIES: std::ops::RangeInclusive<u8> = 1..=99;
 
     /// Returns the fixed priority. It is 0 in the ordinary class, and 100 in the deadline class,
     /// which precedes all fixed priorities.
@@ -233,7 +233,7 @@ pub struct ThreadInfo {
 ///
 /// # Errors
 /// If `/proc` does not exist.
-pub fn list() -> io::Result<Vec<ThreadInfo>> {
+pub fn list_threads() -> io::Result<Vec<ThreadInfo>> {
     let look = |tid: i32| {
         let name = fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
         let name = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
@@ -251,7 +251,7 @@ pub fn current_tid() -> Tid {
     thread_local! {
         static TID: Cell<(i32, u64)> = const { Cell::new((0, 0)) };
     }
-    let generation = crate::process::generation();
+    let generation = crate::process::fork_generation();
     TID.with(|cached| {
         let (tid, born) = cached.get();
         if tid != 0 && born == generation {
@@ -310,8 +310,8 @@ pub fn affinity(thread: Option<Tid>) -> io::Result<CpuSet> {
 /// # Errors
 /// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
 /// class `CAP_SYS_NICE` and no affinity). `InvalidInput` for a priority outside
-/// [`Scheduling::PRIORITIES`] and for a [`Reservation`] that is not valid. `ResourceBusy` if other
-/// reservations leave too little processor time.
+/// [`Scheduling::FIXED_PRIORITIES`] and for a [`Reservation`] that is not valid. `ResourceBusy` if
+/// other reservations leave too little processor time.
 pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result<()> {
     let tid = thread.map_or(0, Tid::as_raw);
     scheduling.set(tid)?;
@@ -401,7 +401,7 @@ mod tests {
         let builder =
             ThreadBuilder::new().name("found/as it is").affinity(CpuSet::one(last)).scheduling(Scheduling::Idle);
         let thread = builder.spawn(move || end.recv()).unwrap();
-        let found = list().unwrap();
+        let found = list_threads().unwrap();
         let found: Vec<_> = found.iter().filter(|thread| thread.name == "found/as it is").collect();
         let [found] = found[..] else { panic!("{found:?}") };
         assert_eq!((found.scheduling, found.cores), (Scheduling::Idle, CpuSet::one(last)));

@@ -39,7 +39,7 @@ pub struct Termination(EventFd);
 pub fn termination() -> io::Result<&'static Termination> {
     static TERMINATION: Mutex<Option<(u64, &'static Termination)>> = Mutex::new(None);
     let mut current = TERMINATION.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let forks = process::generation();
+    let forks = process::fork_generation();
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }

@@ -5,8 +5,8 @@
 //! [`ThreadBuilder::spawn`] reports the refusal, and the caller decides if it continues without
 //! them. No function here falls back silently.
 
-pub use super::builder::{JoinHandle, ThreadBuilder, at_highest_priority};
+pub use super::builder::{JoinHandle, ThreadBuilder, start_at_highest_priority};
 pub use super::scheduling::{
-    CpuSet, Reservation, Scheduling, ThreadInfo, Tid, affinity, current_core, current_tid, list, native_priority,
-    online_cores, scheduling, set_affinity, set_scheduling, set_timer_slack,
+    CpuSet, Reservation, Scheduling, ThreadInfo, Tid, affinity, current_core, current_tid, list_threads,
+    native_priority, online_cores, scheduling, set_affinity, set_scheduling, set_timer_slack,
 };

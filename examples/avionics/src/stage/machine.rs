@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use corelane_sys::guarantees::{self, GuaranteeReport, Holds};
+use corelane_sys::guarantees::{self, GuaranteeReport, GuaranteeStatus};
 
 pub(super) struct Machine {
     pub(super) kernel: String,
@@ -38,12 +38,14 @@ impl Machine {
 
     /// Returns the guarantees that hold, and those that do not.
     pub(super) fn split(&self) -> (Vec<&GuaranteeReport>, Vec<&GuaranteeReport>) {
-        self.guarantees.iter().partition(|guarantee| guarantee.holds == Holds::Yes)
+        self.guarantees.iter().partition(|guarantee| guarantee.status == GuaranteeStatus::Met)
     }
 
     /// Returns true if threads may have fixed priorities.
     pub(super) fn is_real_time(&self) -> bool {
-        self.guarantees.iter().any(|guarantee| guarantee.name == "scheduling-class" && guarantee.holds == Holds::Yes)
+        self.guarantees
+            .iter()
+            .any(|guarantee| guarantee.name == "scheduling-class" && guarantee.status == GuaranteeStatus::Met)
     }
 
     /// Returns the percentages of idle and of stolen time of the cores since

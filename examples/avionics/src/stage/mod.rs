@@ -186,7 +186,7 @@ fn print_machine(machine: &Machine) {
     let (hold, lack) = machine.split();
     for (word, guarantees) in [("hold", &hold), ("lacking", &lack)] {
         for (at, guarantee) in guarantees.iter().enumerate() {
-            println!("{:9} {:22} {}", if at == 0 { word } else { "" }, guarantee.name, guarantee.found);
+            println!("{:9} {:22} {}", if at == 0 { word } else { "" }, guarantee.name, guarantee.finding);
         }
     }
     println!("{}", standing(machine));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use corelane_sys::guarantees::Holds;
+use corelane_sys::guarantees::GuaranteeStatus;
 
 use super::machine::Machine;
 use super::record::{BOUNDS, Record, format_bound, format_latency_or_dash};
@@ -136,13 +136,13 @@ fn histogram(record: &Record) -> String {
 fn guarantees(machine: &Machine) -> String {
     let mut rows = String::new();
     for guarantee in &machine.guarantees {
-        let holds = match guarantee.holds {
-            Holds::Yes => "holds",
-            Holds::No => "lacking",
-            Holds::Unknown => "unknown",
+        let holds = match guarantee.status {
+            GuaranteeStatus::Met => "holds",
+            GuaranteeStatus::NotMet => "lacking",
+            GuaranteeStatus::Unknown => "unknown",
         };
-        let remedy = if guarantee.holds == Holds::Yes { "" } else { guarantee.remedy };
-        let (found, wanted, remedy) = (escape(&guarantee.found), escape(guarantee.wanted), escape(remedy));
+        let remedy = if guarantee.status == GuaranteeStatus::Met { "" } else { guarantee.remedy };
+        let (found, wanted, remedy) = (escape(&guarantee.finding), escape(guarantee.property), escape(remedy));
         rows += &format!("<tr><td>{}<td class=\"text\">{holds}<td class=\"text\">{found}", guarantee.name);
         rows += &format!("<td class=\"text soft\">{wanted}<td class=\"text soft\">{remedy}\n");
     }

@@ -201,7 +201,7 @@ fn tally() -> Tally {
         locks: now.locks,
         lane_locks: now.lane_locks,
         orb_locks: now.orb_locks,
-        futex_calls: now.futex,
+        futex_calls: now.futex_calls,
         handoffs: now.handoffs,
         allocations: now.allocations,
         allocated_octets: now.allocated_bytes,

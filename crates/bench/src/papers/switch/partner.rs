@@ -6,7 +6,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use corelane_sys::clock;
-use corelane_sys::lock::{Mutex, MutexGuard, PiGuard, PiMutex};
+use corelane_sys::lock::{Mutex, MutexGuard, PiMutex, PiMutexGuard};
 use corelane_sys::semaphore::Semaphore;
 use corelane_sys::thread::JoinHandle;
 
@@ -189,7 +189,7 @@ impl Lock for Mutex<()> {
 }
 
 impl Lock for PiMutex<()> {
-    type Guard<'a> = PiGuard<'a, ()>;
+    type Guard<'a> = PiMutexGuard<'a, ()>;
     fn take(&self) -> Self::Guard<'_> {
         self.lock()
     }

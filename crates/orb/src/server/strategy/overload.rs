@@ -18,7 +18,7 @@ use std::time::Duration;
 use corelane_sched::overload::{LaneLoad, OverloadAction};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::idle_threads::{IdleSlot, IdleThreads, WakeResult};
+use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult};
 use corelane_sys::lock::{Mutex, PiMutex, Scope};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, JoinHandle, Tid};
@@ -308,9 +308,9 @@ impl<S: HasOverloadThread> Lane<S> {
         };
         // The thread marks itself busy even if the wait failed, because it is no longer idle.
         match overload.idle_threads.mark_busy(&lendable.slot) {
-            WakeResult::Busy => {}
-            WakeResult::LastIdle => overload.wake.notify(),
-            WakeResult::Claimed => return self.run_loan(handler, worker, lendable).map(|()| true),
+            MarkBusyResult::Busy => {}
+            MarkBusyResult::LastIdle => overload.wake.notify(),
+            MarkBusyResult::Claimed => return self.run_loan(handler, worker, lendable).map(|()| true),
         }
         let event = waited?;
         let event = if is_lender { self.next_event(Some(Duration::ZERO))? } else { event };
@@ -400,7 +400,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Buffer | OverloadAction::Refuse => {}
             }
         }
-        if !role.overload_rules.may_read(now) {
+        if !role.overload_rules.can_accept_request(now) {
             poll::wait_readable(overload.wake.as_fd(), None)?;
             overload.wake.drain();
             return Ok(());
@@ -423,12 +423,12 @@ impl<S: HasOverloadThread> Lane<S> {
     }
 
     fn lane_load(&self, overload: &OverloadThread<S>) -> LaneLoad {
-        let (waiting, waiting_bytes) = self.ready.buffered();
+        let (waiting, buffered_bytes) = self.ready.buffered();
         LaneLoad {
             dynamic_threads: overload.dynamic_threads.load(Ordering::Acquire),
             can_borrow: overload.can_borrow(),
-            waiting,
-            waiting_bytes,
+            buffered_requests: waiting,
+            buffered_bytes,
         }
     }
 

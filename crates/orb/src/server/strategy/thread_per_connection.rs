@@ -62,7 +62,7 @@ impl ThreadPerConnection {
         let builder = ThreadBuilder::new()
             .name(format!("{}/c{}", lane.config.name, connection.handle.0))
             .stack_size(lane.config.thread_stack_size)
-            .prefault(handler.context().config().locks_memory);
+            .prefault_stack(handler.context().config().locks_memory);
         let (handler, connection) = (Arc::clone(handler), Arc::clone(connection));
         let run = move || {
             thread_context::enter_lane(lane.identity(handler.context().stamp()), None);

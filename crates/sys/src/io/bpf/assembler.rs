@@ -295,19 +295,19 @@ impl Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssembleError {
     /// A jump leads to a label that is not bound.
-    Unbound(Label),
+    UnboundLabel(Label),
     /// A label is bound twice.
-    BoundTwice(Label),
+    LabelBoundTwice(Label),
     /// A jump from this instruction is longer than 32,767 instructions.
-    TooFar(usize),
+    JumpTooLong(usize),
 }
 
 impl fmt::Display for AssembleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unbound(Label(label)) => write!(f, "label {label} has no place in the program"),
-            Self::BoundTwice(Label(label)) => write!(f, "label {label} has two places in the program"),
-            Self::TooFar(place) => write!(f, "the jump at instruction {place} is too long"),
+            Self::UnboundLabel(Label(label)) => write!(f, "label {label} has no place in the program"),
+            Self::LabelBoundTwice(Label(label)) => write!(f, "label {label} has two places in the program"),
+            Self::JumpTooLong(place) => write!(f, "the jump at instruction {place} is too long"),
         }
     }
 }
@@ -429,12 +429,12 @@ impl Assembler {
     /// long.
     pub fn finish(mut self) -> Result<Program, AssembleError> {
         if let Some(label) = self.bound_twice {
-            return Err(AssembleError::BoundTwice(label));
+            return Err(AssembleError::LabelBoundTwice(label));
         }
         for (place, label) in self.jumps {
-            let target = self.labels.get(label.0).copied().flatten().ok_or(AssembleError::Unbound(label))?;
+            let target = self.labels.get(label.0).copied().flatten().ok_or(AssembleError::UnboundLabel(label))?;
             let distance = i64::try_from(target).unwrap_or(i64::MAX) - i64::try_from(place).unwrap_or(i64::MAX) - 1;
-            let offset = i16::try_from(distance).map_err(|_| AssembleError::TooFar(place))?;
+            let offset = i16::try_from(distance).map_err(|_| AssembleError::JumpTooLong(place))?;
             if let Some(instruction) = self.program.instructions.get_mut(place) {
                 instruction.offset = offset;
             }
@@ -500,13 +500,13 @@ mod tests {
         let mut asm = Assembler::new();
         let label = asm.label();
         asm.jump(label);
-        assert_eq!(asm.clone().finish(), Err(AssembleError::Unbound(label)));
+        assert_eq!(asm.clone().finish(), Err(AssembleError::UnboundLabel(label)));
         asm.bind(label).bind(label);
-        assert_eq!(asm.finish(), Err(AssembleError::BoundTwice(label)));
+        assert_eq!(asm.finish(), Err(AssembleError::LabelBoundTwice(label)));
     }
 
     #[test]
-    fn a_jump_that_is_too_long_is_refused() {
+    fn too_long_jump_is_refused() {
         let length = |fill: usize| {
             let mut asm = Assembler::new();
             let end = asm.label();
@@ -518,7 +518,7 @@ mod tests {
             asm.finish().map(|program| program.instructions().len())
         };
         assert_eq!(length(32_767), Ok(32_769));
-        assert_eq!(length(32_768), Err(AssembleError::TooFar(0)));
+        assert_eq!(length(32_768), Err(AssembleError::JumpTooLong(0)));
     }
 
     #[test]

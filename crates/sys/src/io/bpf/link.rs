@@ -75,7 +75,7 @@ impl XdpLink {
             attach_type: XDP_ATTACH,
             flags: mode as u32,
         };
-        // SAFETY: the attributes are those of the command and hold no addresses.
+        // SAFETY: the attributes belong to the command and hold no addresses.
         let fd = unsafe { enter(Command::LinkCreate, &mut attributes) }?;
         // SAFETY: the kernel has just returned the descriptor.
         Ok(Self(unsafe { own(fd) }))
@@ -92,7 +92,7 @@ impl XdpLink {
             flags: 0,
             old_prog_fd: 0,
         };
-        // SAFETY: the attributes are those of the command and hold no addresses.
+        // SAFETY: the attributes belong to the command and hold no addresses.
         unsafe { enter(Command::LinkUpdate, &mut attributes) }.map(drop)
     }
 
@@ -108,7 +108,7 @@ impl XdpLink {
             info_len: u32::try_from(size_of::<LinkInfo>()).unwrap_or(0),
             info: address(&raw mut info),
         };
-        // SAFETY: the attributes are those of the command; the kernel writes at most `info_len`
+        // SAFETY: the attributes belong to the command; the kernel writes at most `info_len`
         // bytes into `info`, which lives through the call and consists of integers.
         unsafe { enter(Command::ObjectInfo, &mut attributes) }?;
         Ok((info.ifindex != 0).then_some(info.ifindex))

@@ -99,7 +99,7 @@ impl Map {
             ..MapAttributes::default()
         };
         let copies = if kind == MapKind::PerCpuArray { possible_processors()? } else { 1 };
-        // SAFETY: the attributes are those of the command and hold no addresses.
+        // SAFETY: the attributes belong to the command and hold no addresses.
         let fd = unsafe { enter(Command::MapCreate, &mut attributes) }?;
         // SAFETY: the kernel has just returned the descriptor.
         let fd = unsafe { own(fd) };
@@ -129,7 +129,7 @@ impl Map {
     ///
     /// # Errors
     /// As for [`update`](Self::update).
-    pub fn update_index(&self, index: u32, value: u32) -> io::Result<()> {
+    pub fn update_u32(&self, index: u32, value: u32) -> io::Result<()> {
         self.update(&index.to_ne_bytes(), &value.to_ne_bytes())
     }
 
@@ -139,7 +139,7 @@ impl Map {
     /// As for [`update`](Self::update); `InvalidInput` if `inner` differs in form from the map
     /// given to [`create_outer`](Self::create_outer).
     pub fn update_map(&self, index: u32, inner: &Self) -> io::Result<()> {
-        self.update_index(index, inner.fd.as_raw_fd().cast_unsigned())
+        self.update_u32(index, inner.fd.as_raw_fd().cast_unsigned())
     }
 
     /// Returns the value of `key`, or `None` if the key has no entry. For a
@@ -198,7 +198,7 @@ impl Map {
             value,
             flags: 0,
         };
-        // SAFETY: the attributes are those of the command. The callers have ensured that the key
+        // SAFETY: the attributes belong to the command. The callers have ensured that the key
         // has the map's size. They have also ensured that `value` is 0 for a deletion, and
         // otherwise the address of `transfer_size` bytes, which are writable for a look-up.
         unsafe { enter(command, &mut attributes) }.map(drop)
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_of_maps_takes_maps_of_one_shape() {
+    fn array_of_maps_accepts_maps_of_one_form() {
         if let Some(refusal) = refusal() {
             return println!("not run: {refusal}");
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_makes_no_sense_is_refused() {
+    fn map_with_invalid_sizes_is_refused() {
         if let Some(refusal) = refusal() {
             return println!("not run: {refusal}");
         }

@@ -97,9 +97,9 @@ fn object_name(name: &str) -> [u8; 16] {
 #[non_exhaustive]
 pub enum BpfRefusal {
     /// The kernel was built without bpf(2).
-    NotBuilt,
+    NotSupported,
     /// The process lacks the named capability.
-    Capability(&'static str),
+    MissingCapability(&'static str),
     /// The process has the capabilities, but the kernel still refuses, for example under lockdown
     /// or seccomp.
     Kernel(io::Error),
@@ -108,8 +108,8 @@ pub enum BpfRefusal {
 impl fmt::Display for BpfRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBuilt => f.write_str("the kernel has no bpf(2)"),
-            Self::Capability(name) => write!(f, "the process lacks {name}"),
+            Self::NotSupported => f.write_str("the kernel has no bpf(2)"),
+            Self::MissingCapability(name) => write!(f, "the process lacks {name}"),
             Self::Kernel(error) => write!(f, "the kernel refuses bpf(2) in spite of the capabilities: {error}"),
         }
     }
@@ -128,9 +128,9 @@ pub fn refusal() -> Option<BpfRefusal> {
     });
     let error = tried.err()?;
     Some(match error.raw_os_error() {
-        Some(libc::ENOSYS) => BpfRefusal::NotBuilt,
+        Some(libc::ENOSYS) => BpfRefusal::NotSupported,
         Some(libc::EPERM | libc::EACCES) => match missing_capability() {
-            Some(name) => BpfRefusal::Capability(name),
+            Some(name) => BpfRefusal::MissingCapability(name),
             None => BpfRefusal::Kernel(error),
         },
         _ => BpfRefusal::Kernel(error),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_kernel_accepts() {
+    fn object_names_are_valid_for_the_kernel() {
         assert_eq!(&object_name("lane/0 ring"), b"lane_0_ring\0\0\0\0\0");
         assert_eq!(&object_name("a_name_that_is_too_long"), b"a_name_that_is_\0");
     }
@@ -178,9 +178,9 @@ mod tests {
 
     /// The kernel decides, so the test only compares the answer with the process's capabilities.
     #[test]
-    fn a_refusal_names_a_capability_only_if_it_is_missing() {
+    fn refusal_names_only_missing_capabilities() {
         match refusal() {
-            Some(BpfRefusal::Capability(name)) => assert_eq!(missing_capability(), Some(name)),
+            Some(BpfRefusal::MissingCapability(name)) => assert_eq!(missing_capability(), Some(name)),
             Some(other) => println!("bpf(2) is not available here: {other}"),
             None => println!("bpf(2) is available here"),
         }

@@ -147,7 +147,7 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
         expected_attach_type: XDP_ATTACH,
         ..LoadAttributes::default()
     };
-    // SAFETY: the attributes are those of the command. The kernel reads the instructions and the
+    // SAFETY: the attributes belong to the command. The kernel reads the instructions and the
     // terminated licence and writes at most `log_size` bytes; all three live through the call.
     let fd = unsafe { enter(Command::ProgramLoad, &mut attributes) }?;
     // SAFETY: the kernel has just returned the descriptor.
@@ -171,7 +171,7 @@ pub struct TestRun {
     /// Result of the last run.
     pub action: XdpAction,
     /// Mean time of a run in nanoseconds.
-    pub nanos: u32,
+    pub mean_nanos: u32,
 }
 
 impl LoadedProgram {
@@ -189,11 +189,11 @@ impl LoadedProgram {
             repeat,
             ..TestAttributes::default()
         };
-        // SAFETY: the attributes are those of the command. The kernel reads the frame, which lives
+        // SAFETY: the attributes belong to the command. The kernel reads the frame, which lives
         // through the call. The kernel writes to the attributes only, because they give no buffer
         // for data or context.
         unsafe { enter(Command::TestRun, &mut attributes) }?;
-        Ok(TestRun { action: XdpAction(attributes.retval), nanos: attributes.duration })
+        Ok(TestRun { action: XdpAction(attributes.retval), mean_nanos: attributes.duration })
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verifier_says_why_it_refuses() {
+    fn verifier_log_is_in_the_error() {
         if let Some(refusal) = refusal() {
             return println!("not run: {refusal}");
         }

@@ -171,7 +171,7 @@ fn recv_with_control(
     // SAFETY: the kernel filled the control buffer and set its length; the macro gives null or a
     // header inside it.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-    // SAFETY: null, or a header that the kernel wrote.
+    // SAFETY: the pointer is null, or it points to a header that the kernel wrote.
     while let Some(found) = unsafe { next.as_ref() } {
         if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
             #[allow(clippy::unnecessary_cast, reason = "32 bits with musl")]

@@ -13,7 +13,7 @@ use crate::{deferred_close, process};
 
 /// A connected stream socket that filters out descriptors from its peer.
 #[derive(Debug)]
-pub struct FilteredSocket {
+pub struct DescriptorFilterSocket {
     /// Descriptor of the socket. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
     /// True while descriptors may be in the receive queue, or may arrive. A reading thread clears
@@ -26,23 +26,28 @@ pub struct FilteredSocket {
     forks: u64,
 }
 
-impl FilteredSocket {
+impl DescriptorFilterSocket {
     /// Wraps a socket to which no descriptor can be passed: TCP, or Unix where the kernel
     /// [refuses](super::refuses_descriptors) descriptors.
-    pub fn passing_impossible(fd: OwnedFd) -> Self {
-        FilteredSocket { fd: ManuallyDrop::new(fd), may_receive: AtomicBool::new(false), is_refusing: false, forks: 0 }
+    pub fn without_descriptor_passing(fd: OwnedFd) -> Self {
+        DescriptorFilterSocket {
+            fd: ManuallyDrop::new(fd),
+            may_receive: AtomicBool::new(false),
+            is_refusing: false,
+            forks: 0,
+        }
     }
 
     /// Wraps a Unix socket to which descriptors can be passed.
-    pub fn passing_possible(fd: OwnedFd) -> Self {
+    pub fn with_descriptor_passing(fd: OwnedFd) -> Self {
         // The kernel never refuses this option. Without it a read would discard urgent bytes, and
         // the descriptors with them.
         let _ = options::set_urgent_inline(fd.as_fd());
-        FilteredSocket {
+        DescriptorFilterSocket {
             fd: ManuallyDrop::new(fd),
             may_receive: AtomicBool::new(true),
             is_refusing: false,
-            forks: process::generation(),
+            forks: process::fork_generation(),
         }
     }
 
@@ -79,20 +84,20 @@ impl FilteredSocket {
     }
 }
 
-impl AsFd for FilteredSocket {
+impl AsFd for DescriptorFilterSocket {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for FilteredSocket {
+impl Drop for DescriptorFilterSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         // In a forked child the parent has the socket too, so a close of the child's copy closes no
         // descriptor in the queue.
-        if *self.may_receive.get_mut() && process::generation() == self.forks {
+        if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
             // No byte arrives after the shutdown. The call fails only if the connection has already
             // ended.
             let _ = shutdown(fd.as_fd(), Shutdown::Both);
@@ -105,51 +110,51 @@ impl Drop for FilteredSocket {
 
 /// A listening stream socket whose connections filter out descriptors.
 #[derive(Debug)]
-pub struct FilteredListener {
+pub struct DescriptorFilterListener {
     /// Descriptor of the listener. Only `drop` takes it.
     fd: ManuallyDrop<OwnedFd>,
     may_receive: bool,
     forks: u64,
 }
 
-impl FilteredListener {
+impl DescriptorFilterListener {
     /// Wraps a listener to whose waiting connections no descriptor can be passed.
-    pub fn passing_impossible(fd: OwnedFd) -> Self {
-        FilteredListener { fd: ManuallyDrop::new(fd), may_receive: false, forks: 0 }
+    pub fn without_descriptor_passing(fd: OwnedFd) -> Self {
+        DescriptorFilterListener { fd: ManuallyDrop::new(fd), may_receive: false, forks: 0 }
     }
 
     /// Wraps a Unix listener to whose waiting connections descriptors can be passed.
-    pub fn passing_possible(fd: OwnedFd) -> Self {
-        FilteredListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::generation() }
+    pub fn with_descriptor_passing(fd: OwnedFd) -> Self {
+        DescriptorFilterListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::fork_generation() }
     }
 
     /// Accepts one connection without waiting, like [`accept`].
     ///
     /// # Errors
     /// As for [`accept`].
-    pub fn accept(&self) -> io::Result<(FilteredSocket, super::Address)> {
+    pub fn accept(&self) -> io::Result<(DescriptorFilterSocket, super::Address)> {
         let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
         Ok((
             if self.may_receive {
-                FilteredSocket::passing_possible(fd)
+                DescriptorFilterSocket::with_descriptor_passing(fd)
             } else {
-                FilteredSocket::passing_impossible(fd)
+                DescriptorFilterSocket::without_descriptor_passing(fd)
             },
             address,
         ))
     }
 }
 
-impl AsFd for FilteredListener {
+impl AsFd for DescriptorFilterListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for FilteredListener {
+impl Drop for DescriptorFilterListener {
     /// Closes the socket and empties the queues of connections that wait to be accepted.
     fn drop(&mut self) {
-        if self.may_receive && process::generation() == self.forks {
+        if self.may_receive && process::fork_generation() == self.forks {
             let _ = shutdown(self.as_fd(), Shutdown::Both);
             loop {
                 match self.accept() {

@@ -21,7 +21,7 @@ pub use descriptor_passing::pass_descriptors;
 #[cfg_attr(loom, expect(unused_imports, reason = "models have no closing thread"))]
 pub(crate) use descriptor_passing::{disable_linger, take_descriptors};
 pub use descriptor_passing::{recv_with_descriptor, recv_without_descriptors, send_with_descriptor};
-pub use filtered::{FilteredListener, FilteredSocket};
+pub use filtered::{DescriptorFilterListener, DescriptorFilterSocket};
 pub use happy_eyeballs::connect_any;
 #[cfg(any(test, feature = "testing"))]
 pub use options::pretend_that_descriptors_cannot_be_refused;

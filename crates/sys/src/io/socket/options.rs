@@ -19,7 +19,7 @@ pub struct SocketOptions {
     /// TCP: sends small messages at once. True by default.
     pub nodelay: bool,
     /// TCP: probes idle connections, at the system's default times.
-    pub probing: bool,
+    pub default_keepalive: bool,
     /// TCP: probes idle connections, at these times.
     pub keepalive: Option<KeepAlive>,
     /// Size of the kernel's send buffer in bytes. The kernel doubles the number for its own
@@ -47,7 +47,7 @@ impl Default for SocketOptions {
     fn default() -> Self {
         Self {
             nodelay: true,
-            probing: false,
+            default_keepalive: false,
             keepalive: None,
             send_buffer: None,
             receive_buffer: None,
@@ -68,7 +68,7 @@ impl SocketOptions {
     /// # Errors
     /// No error occurs on a socket of the given kind.
     pub fn apply_accepted(&self, fd: BorrowedFd<'_>, is_tcp: bool) -> io::Result<()> {
-        self.apply_sizes(fd)?;
+        self.apply_buffer_sizes(fd)?;
         if is_tcp { self.apply_tcp(fd) } else { Ok(()) }
     }
 
@@ -76,7 +76,7 @@ impl SocketOptions {
     ///
     /// # Errors
     /// No error occurs on a socket.
-    pub fn apply_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn apply_buffer_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(octets) = self.send_buffer {
             set_send_buffer_size(fd, octets)?;
         }
@@ -95,7 +95,7 @@ impl SocketOptions {
         if self.dont_route {
             set_dont_route(fd, true)?;
         }
-        if self.probing {
+        if self.default_keepalive {
             set_keepalive_enabled(fd, true)?;
         }
         if let Some(keepalive) = self.keepalive {
@@ -105,7 +105,7 @@ impl SocketOptions {
     }
 
     pub(super) fn apply(&self, fd: BorrowedFd<'_>, address: &Address, listening: bool) -> io::Result<()> {
-        self.apply_sizes(fd)?;
+        self.apply_buffer_sizes(fd)?;
         let Address::Inet(inet) = address else {
             if self.refuse_descriptors {
                 refuse_descriptors(fd);
@@ -305,8 +305,9 @@ pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Re
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
 
-/// Sets the time for which reads and polls of the socket poll the network card's queue before they
-/// sleep (SO_BUSY_POLL); zero for never. Without a card behind the socket this has no effect.
+/// Sets the time for which reads and polls of the socket poll the network card first
+/// (SO_BUSY_POLL). After this time they sleep; zero disables the polling. Without a card behind the
+/// socket this has no effect.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN for a time above the system's default.
@@ -351,7 +352,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     let found = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?;
     match u32::try_from(found.pid) {
         Ok(pid) if pid != 0 => Ok(Credentials { pid, uid: found.uid, gid: found.gid }),
-        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets know their peer")),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets have credentials of their peer")),
     }
 }
 

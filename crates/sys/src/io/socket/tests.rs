@@ -99,7 +99,7 @@ fn too_long_names_are_refused() {
 }
 
 #[test]
-fn refusals_and_deadlines_of_connect() {
+fn connect_reports_refusals_and_deadlines() {
     let listener = listen(&inet("127.0.0.1:0"), &SocketOptions::default(), 1).unwrap();
     let bound = local_address(listener.as_fd()).unwrap();
     drop(listener);
@@ -158,7 +158,7 @@ fn options_reach_the_kernel() {
 }
 
 #[test]
-fn partial_write_returns_its_length() {
+fn partial_write_returns_the_written_length() {
     let (near, far) = connected(&inet("127.0.0.1:0"));
     let block = vec![7u8; 1 << 20];
     let mut written = 0;

@@ -49,7 +49,7 @@ pub fn peek(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result
 #[inline]
 fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, flags as usize);
-    // SAFETY: pointer and length are those of one writable slice; no address is asked for.
+    // SAFETY: pointer and length describe one writable slice, and no address is requested.
     unsafe {
         syscall::transfer(libc::SYS_recvfrom, [fd, buffer.as_mut_ptr().expose_provenance(), buffer.len(), flags, 0, 0])
     }
@@ -64,7 +64,7 @@ fn recv_with(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::R
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, buffer: &[u8], wait: WaitMode) -> io::Result<usize> {
     let (fd, flags) = (fd.as_raw_fd() as usize, (wait.flags() | libc::MSG_NOSIGNAL) as usize);
-    // SAFETY: pointer and length are those of one readable slice; no address is given.
+    // SAFETY: pointer and length describe one readable slice, and no address is given.
     unsafe { syscall::transfer(libc::SYS_sendto, [fd, buffer.as_ptr().expose_provenance(), buffer.len(), flags, 0, 0]) }
 }
 

@@ -24,8 +24,8 @@ use crate::syscall;
 /// Minimum size of a mapping in bytes, at least a page.
 const MIN_REGION_BYTES: usize = 64 * 1024;
 const MAX_CACHED_REGIONS: usize = 8;
-/// Maximum memory of all cached regions in bytes: one message of the default maximum size, and a
-/// few bytes that were read after it.
+/// Maximum memory of all cached regions in bytes. It holds one message of the default maximum size,
+/// and a few bytes that were read after it.
 const MAX_CACHED_BYTES: usize = (64 << 20) + (64 << 10);
 
 /// Size in bytes of the address ranges of all regions, cached ones included. `Relaxed`.

@@ -18,8 +18,8 @@ use crate::clock;
 
 /// Offset of the message slots in bytes; the words precede them.
 const OCTETS: usize = 4096;
-/// Size in bytes of the control words of one direction: the count, a flag while the receiver
-/// sleeps, and a flag when the sender has closed.
+/// Size in bytes of the control words of one direction. They are the count, a flag while the
+/// receiver sleeps, and a flag when the sender has closed.
 const WORDS: usize = 1024;
 const LINES: usize = 128;
 const POLLS_PER_CLOCK_READ: u32 = 64;

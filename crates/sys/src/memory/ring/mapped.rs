@@ -272,7 +272,7 @@ impl RingReader<'_> {
         if !back.is_empty() {
             self.0.mapping.copy_out(self.0.direction.octets, back);
         }
-        // Fits: the count is at most the capacity.
+        // The cast fits, because the count is at most the capacity.
         let wish = position.commit_read(&self.0, count as u32);
         Ok((count, self.0.deliver_wake(wish, ControlWord::Writer)))
     }
@@ -379,7 +379,7 @@ impl RingWriter<'_> {
             skipped = skipped.saturating_sub(slice.len());
             let now = &rest[..rest.len().min(left)];
             self.copy_in(at, now);
-            // Fits: the count is at most the capacity.
+            // The cast fits, because the count is at most the capacity.
             at = at.wrapping_add(now.len() as u32);
             left -= now.len();
             if left == 0 {
@@ -472,7 +472,7 @@ impl RingWriter<'_> {
 
 #[cold]
 fn corrupt(_: CorruptCounter) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the peer spoiled the shared memory")
+    io::Error::new(io::ErrorKind::InvalidData, "the peer wrote an invalid counter to the shared memory")
 }
 
 #[cfg(test)]
@@ -566,7 +566,7 @@ mod tests {
     /// The peer writes any value to any word at any time. Every operation still ends, with bytes or
     /// with an error.
     #[test]
-    fn corrupting_peer_does_no_harm() {
+    fn operations_with_a_corrupting_peer_end() {
         let (server, client) = pair(4096);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -43,19 +43,19 @@ pub(super) fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     // SAFETY: this command takes no argument.
     let seals = syscall::once(|| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })
-        .map_err(|_| wrong("what was passed is no memory that can be sealed"))?;
+        .map_err(|_| wrong("the passed descriptor is not memory that can be sealed"))?;
     if seals & SEALS != SEALS {
-        return Err(wrong("the size of the memory that was passed is not fixed"));
+        return Err(wrong("the size of the passed memory is not fixed"));
     }
     if seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
-        return Err(wrong("the memory that was passed cannot be written"));
+        return Err(wrong("the passed memory cannot be written"));
     }
     // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `status` is one live, writable structure of the kind that the call fills.
     syscall::once(|| unsafe { libc::fstat(fd.as_raw_fd(), &raw mut status) })?;
     if usize::try_from(status.st_size) != Ok(length) {
-        return Err(wrong("the memory that was passed is not of the size announced"));
+        return Err(wrong("the passed memory does not have the announced size"));
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ fn attached(child: libc::pid_t) -> PtraceCounter {
 }
 
 #[test]
-fn atomic_operations_and_system_calls_are_counted_one_by_one() {
+fn each_atomic_operation_and_system_call_is_counted() {
     let mut child = Child::start();
     let mut stepped = attached(child.id);
     // At the first request the thread is still in the system call that `attach` interrupted.

@@ -154,7 +154,7 @@ mod ordinary {
     }
 
     #[test]
-    fn overhead_is_one_word() {
+    fn slot_overhead_is_one_word() {
         assert_eq!(size_of::<SlabSlot<[usize; 4]>>(), 8 + 32);
     }
 
@@ -166,7 +166,7 @@ mod ordinary {
 
     impl Canary {
         fn bury(&self) {
-            assert!(self.alive.swap(false, Ordering::Relaxed), "taken twice");
+            assert!(self.alive.swap(false, Ordering::Relaxed), "value taken twice");
         }
     }
 
@@ -209,7 +209,7 @@ mod ordinary {
                         let key = (generation_of(name), name as u32);
                         if let Some(guard) = table.get(key.0, key.1) {
                             assert_eq!(guard.key, key);
-                            assert!(guard.alive.load(Ordering::Relaxed), "used after it was taken");
+                            assert!(guard.alive.load(Ordering::Relaxed), "value used after it was taken");
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -218,7 +218,7 @@ mod ordinary {
             let give_up = clock::now() + Duration::from_secs(60);
             while rounds < least || hits.iter().any(|hits| hits.load(Ordering::Relaxed) == 0) {
                 if rounds >= least {
-                    assert!(!give_up.is_past(), "a reader has found nothing: {hits:?}");
+                    assert!(!give_up.is_past(), "a reader has found no entry: {hits:?}");
                     thread::yield_now();
                 }
                 let make = |index, generation| Canary { key: (index, generation), alive: AtomicBool::new(true) };
