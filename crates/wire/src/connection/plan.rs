@@ -151,7 +151,7 @@ mod tests {
             let (header, message) = whole(version, kind, 1000);
             let pieces: Vec<_> = FragmentPlan::new(&header, 1, 100).collect();
             let [only] = pieces.as_slice() else { panic!() };
-            assert_eq!([only.header(), &message[only.octets.clone()]].concat(), message);
+            assert_eq!([only.header(), &message[only.byte_range.clone()]].concat(), message);
         }
     }
 }
