@@ -1,5 +1,4 @@
-//! Generation of interfaces: the servant trait, the typed reference with its stubs, and the
-//! skeleton.
+//! Generation of interfaces: servant trait, typed reference with stubs, and skeleton.
 
 use super::data::tail;
 use super::hash::PerfectHash;
@@ -192,8 +191,7 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes the reference type of an interface that is only declared forward. Programs can pass
-    /// such references on.
+    /// Writes the reference type of an interface that is only declared forward.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -410,8 +408,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations of further bases that the reference type of the first base does not
-    /// have.
+    /// Returns the operations of further bases that the type of the first base does not have.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -605,8 +602,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the dispatcher of an interface's own operations. Skeletons of derived interfaces also
-    /// call this dispatcher.
+    /// Writes the dispatcher of an interface's own operations, for derived interfaces too.
     fn dispatcher(
         &mut self,
         id: DefinitionId,
@@ -835,8 +831,7 @@ impl Generator<'_> {
         self.names.taken.insert(Some(id), taken);
     }
 
-    /// Writes the alias of an error type, for an operation with the same exceptions as another
-    /// operation.
+    /// Writes the alias of an error type that several operations share.
     pub(super) fn error_alias(alias: &str, name: &str, out: &mut CodeWriter) {
         out.gap();
         out.line("/// The errors of an operation that raises the same exceptions as another operation.");
