@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{Mutex, MutexGuard, LockScope};
 
 /// Interval between checks while waiting.
 const LOOK: Duration = Duration::from_millis(10);
@@ -162,7 +162,7 @@ fn run_into(
 /// descriptors until it executes its program, even of descriptors that exec closes. A port that was
 /// closed may therefore still be in use.
 pub(crate) fn nothing_starts() -> MutexGuard<'static, ()> {
-    static STARTING: Mutex<()> = Mutex::new("programs that are being started", Scope::Orb, ());
+    static STARTING: Mutex<()> = Mutex::new("programs that are being started", LockScope::Orb, ());
     STARTING.lock()
 }
 

@@ -19,7 +19,7 @@ use corelane_interop::process;
 use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, LockScope};
 
 /// CORBA priorities whose native priorities are 2 and 50 by the default mapping.
 const LOW: i16 = 335;
@@ -51,7 +51,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     };
     let root = orb.root_poa();
     let poa = root.create_rt_poa("served", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
-    let seen = Arc::new(Mutex::new("seen", Scope::Orb, BTreeSet::new()));
+    let seen = Arc::new(Mutex::new("seen", LockScope::Orb, BTreeSet::new()));
     let list = Arc::clone(&seen);
     let suite = SuiteServant::new(&poa, orb.shutdown_handle()).unwrap().with_call_hook(move || {
         let by = served_by();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use corelane::{CallPolicies, Endpoint, Orb, RebindMode, SystemExceptionKind as Kind};
 use corelane_net::{ConnectionProperties, Listener, Stream, Tcp, Transport, Transports};
 use corelane_sys::clock::{self, Monotonic};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, Address, SocketOptions};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{CLOSE_CONNECTION, ScriptedServer, message, serve, successful_reply};
@@ -55,7 +55,7 @@ struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
 
 impl Counting {
     fn new() -> Self {
-        Counting(Arc::new((Tcp::new(), Mutex::new("attempts", Scope::Orb, HashMap::new()))))
+        Counting(Arc::new((Tcp::new(), Mutex::new("attempts", LockScope::Orb, HashMap::new()))))
     }
 
     fn attempts(&self, address: SocketAddr) -> usize {

@@ -9,7 +9,7 @@ use corelane::{
     AddedServiceContexts, CallPolicies, Completion, Endpoint, Interceptor, Orb, PoolExhaustedAction, RequestInfo,
     RequestOutcome, RequestServiceContexts, SystemException, SystemExceptionKind as Kind,
 };
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{Probe, ProbeRef, TestProbe};
 
 /// Id of a service context that no ORB knows.
@@ -24,7 +24,7 @@ struct Recorder {
 
 impl Recorder {
     fn new(name: &'static str) -> Self {
-        Recorder { name, lines: Arc::new(Mutex::new("lines", Scope::Orb, Vec::new())) }
+        Recorder { name, lines: Arc::new(Mutex::new("lines", LockScope::Orb, Vec::new())) }
     }
 
     fn note(&self, line: String) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corelane::dynamic::{DynamicServant, RequestError, ServerRequest};
 use corelane::{CallPolicies, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, Timeout, TypeCode};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
@@ -41,7 +41,7 @@ fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
     let pool = PoolConfig::default().name(name).dispatch(Dispatch::LeaderFollowers { threads: 1 });
     let impatient = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_secs(2))), ..CallPolicies::NONE };
     let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").call_policies(impatient).build().unwrap();
-    let passes = Arc::new(Passes { to: Mutex::new("next", Scope::Orb, None), seen: Arc::clone(seen) });
+    let passes = Arc::new(Passes { to: Mutex::new("next", LockScope::Orb, None), seen: Arc::clone(seen) });
     let object = orb.root_poa().activate_object(&Servant::dynamic(Servants(Arc::clone(&passes)))).unwrap();
     orb.root_poa().manager().activate().unwrap();
     let reference = orb.root_poa().id_to_reference(&object).unwrap().to_string();
@@ -50,7 +50,7 @@ fn server(name: &str, seen: &Seen) -> (Orb, Arc<Passes>, String) {
 
 #[test]
 fn timeout_in_a_cycle_of_waiting_servers_names_a_waiting_thread() {
-    let seen = Seen::new(Mutex::new("exceptions", Scope::Orb, Vec::new()));
+    let seen = Seen::new(Mutex::new("exceptions", LockScope::Orb, Vec::new()));
     let (one, first, first_reference) = server("first", &seen);
     let (other, second, second_reference) = server("second", &seen);
     *first.to.lock() = one.string_to_object(&second_reference).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{ConnectionLimits, Dispatch, Event, Orb, PoolConfig};
 use corelane_net::Peer;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::raw::{REPLY, connect, probe_key, read_header, request};
 use corelane_tests::{EVERY_DISPATCH, client, serve, serve_with};
 
@@ -132,7 +132,7 @@ fn reply_does_not_wait_for_another_request_of_its_connection() {
 fn oldest_draining_connection_is_evicted() {
     const MOST: usize = 4;
     const SIZE: u32 = 6 << 20;
-    let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+    let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
     let events = Arc::clone(&told);
     let pool = PoolConfig::default()
         .dispatch(Dispatch::LeaderFollowers { threads: 2 })

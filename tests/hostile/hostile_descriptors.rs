@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{CallPolicies, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind, Timeout};
 use corelane_net::{Endpoint, SharedMemory, Transport, Unix};
-use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
@@ -27,7 +27,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const ATTACKS: usize = 8;
 
 /// The emulation of an older kernel affects the whole process, so one test runs at a time.
-static KERNEL: Mutex<()> = Mutex::new("the kernel", Scope::Orb, ());
+static KERNEL: Mutex<()> = Mutex::new("the kernel", LockScope::Orb, ());
 
 /// Runs `test` with an emulated older kernel, and before that with the present kernel if this one
 /// refuses descriptors.
@@ -44,7 +44,7 @@ fn on_both_kernels(test: impl Fn(bool)) {
 
 /// Runs `action` in a new thread and returns its result. Panics if the action does not end in time.
 fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 'static) -> T {
-    let result = Arc::new(Mutex::new("a result", Scope::Orb, None));
+    let result = Arc::new(Mutex::new("a result", LockScope::Orb, None));
     let shared = Arc::clone(&result);
     let thread = std::thread::spawn(move || {
         let value = action();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::{ConnectionLimits, Dispatch, Endpoint, Event, Limits, Orb, PoolConfig};
 use corelane_net::Peer;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Encoder, Version};
@@ -16,7 +16,7 @@ use corelane_wire::{Encoder, Version};
 type Told = Arc<Mutex<Vec<(&'static str, Peer)>>>;
 
 fn server(pool: PoolConfig) -> (Server, Told) {
-    let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+    let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
     let events = Arc::clone(&told);
     let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| {
         let (name, peer) = match event {

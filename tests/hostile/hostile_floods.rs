@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corelane::{Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException};
 use corelane_sys::clock;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::probe;
 use corelane_wire::giop::{self, Header, Reply, ReplyStatus, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Decoder, Encoder, Limits, Version};
@@ -79,7 +79,7 @@ impl Server {
         // The name is short, because the kernel keeps 15 bytes of a thread's name.
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
-        let ran = Mutex::new("ran", Scope::Orb, Vec::new());
+        let ran = Mutex::new("ran", LockScope::Orb, Vec::new());
         let log = Arc::new(Log { ran, entered: AtomicBool::new(false), open: AtomicBool::new(false) });
         let seen = Arc::clone(&log);
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| on_event(&seen, event));

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use corelane::{CallPolicies, Event, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::scripted::{self, REPLY};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, raw, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, ServiceContext, Target, context_id};
@@ -46,7 +46,7 @@ fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
     let names =
         [HOSTILE.as_bytes().to_vec(), HOSTILE.repeat((1 << 20) / HOSTILE.len()).into_bytes(), vec![0xff; 1 << 20]];
     for dispatch in EVERY_DISPATCH {
-        let told: Arc<Mutex<Vec<(Event, String)>>> = Arc::new(Mutex::new("events", Scope::Orb, Vec::new()));
+        let told: Arc<Mutex<Vec<(Event, String)>>> = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
         let list = Arc::clone(&told);
         let pool = PoolConfig::default().dispatch(dispatch);
         let builder = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0");

@@ -13,7 +13,7 @@ use corelane::{
     Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind, TypeCode, Typed, Value, ValueRef,
 };
 use corelane_sys::alloc::CountingAllocator;
-use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 use corelane_sys::memory;
 use corelane_tests::raw::{connect, request};
 use corelane_tests::{ProbeRef, Server, client, serve_with};
@@ -24,7 +24,7 @@ corelane::include_idl!("values");
 use values::Node;
 
 /// Bytes are counted for the whole process, so the tests run one after the other.
-static ALONE: Mutex<()> = Mutex::new("one test at a time", Scope::Orb, ());
+static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock()
@@ -311,7 +311,7 @@ fn memory_of_all_requests_together_is_bounded() {
         Dispatch::LeaderFollowers { threads: ATTACKERS + 3 },
         Dispatch::HalfSyncHalfAsync { threads: ATTACKERS + 3, max_queued: 256 },
     ] {
-        let told: Arc<Mutex<Vec<String>>> = Arc::new(Mutex::new("events", Scope::Orb, Vec::new()));
+        let told: Arc<Mutex<Vec<String>>> = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
         let list = Arc::clone(&told);
         let on_event = move |event: &Event| {
             if let Event::RequestRefused { .. } = event {
@@ -454,7 +454,7 @@ fn memory_of_nested_requests_is_bounded() {
         let client = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
         client.root_poa().manager().activate().unwrap();
         let decoded = Arc::new(AtomicUsize::new(0));
-        let next = [(); 2].map(|()| Arc::new(Mutex::new("next", Scope::Orb, None)));
+        let next = [(); 2].map(|()| Arc::new(Mutex::new("next", LockScope::Orb, None)));
         let [keeper, relay] = [0, 1].map(|number| {
             let (next, decoded) = (Arc::clone(&next[number]), Arc::clone(&decoded));
             Servant::new(Chain { next, decodes: number == 0, decoded })

@@ -13,7 +13,7 @@ use corelane::rt::{
 };
 use corelane::{Event, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::Peer;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, UpcallReport, call_who, decode_reference, fair_orb};
 use corelane_wire::exception::minor::OMG;
 use corelane_wire::giop::context_id::{
@@ -34,7 +34,7 @@ const BIND: &str = "_bind_priority_band";
 type Told = Arc<Mutex<Vec<(Peer, String, Kind, u32)>>>;
 
 fn telling(config: RtConfig) -> (Orb, Told) {
-    let told = Told::new(Mutex::new("told", Scope::Orb, Vec::new()));
+    let told = Told::new(Mutex::new("told", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
     let builder = Orb::builder().real_time(config.scheduling(SchedulingClass::Fair));
     let builder = builder.listen("tcp:127.0.0.1:0").on_event(move |event| {

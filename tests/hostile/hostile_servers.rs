@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Completion, Event, Orb, SystemExceptionKind as Kind, Timeout};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::ProbeRef;
 use corelane_tests::scripted::{REPLY, message, reply_start, serve};
 
@@ -17,7 +17,7 @@ type Told = Arc<Mutex<Vec<Event>>>;
 
 /// Makes a client of the server, and the list of the client's events.
 fn client(server: SocketAddr, timeout: Timeout) -> (Orb, ProbeRef, Told) {
-    let told = Told::new(Mutex::new("events", Scope::Orb, Vec::new()));
+    let told = Told::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
     let policies = CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE };
     let told_of = move |event: &Event| list.lock().push(event.clone());
@@ -107,7 +107,7 @@ fn flood_of_unknown_replies_ends_a_shared_connection() {
 #[test]
 fn late_replies_to_timed_out_calls_are_skipped() {
     // The server sends the replies to the first two requests after the third request.
-    let seen = Mutex::new("requests seen", Scope::Connection, Vec::new());
+    let seen = Mutex::new("requests seen", LockScope::Connection, Vec::new());
     let server = serve(0, move |stream, id| {
         let mut seen = seen.lock();
         seen.push(id);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use corelane::{ConnectionLimits, Dispatch, Endpoint, Event, Orb, PoolConfig};
 use corelane_net::Peer;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::{EVERY_DISPATCH, Server, client, serve_with};
 
 const CLOSE_CONNECTION: u8 = 5;
@@ -41,7 +41,7 @@ fn ends_with_close_connection(mut stream: TcpStream) -> bool {
 #[test]
 fn silent_connections_are_evicted_oldest_first() {
     for dispatch in EVERY_DISPATCH {
-        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
         let events = Arc::clone(&told);
         let pool =
             PoolConfig::default().dispatch(dispatch).connection_limits(ConnectionLimits::default().max_connections(4));
@@ -104,7 +104,7 @@ fn first_request_timeout_closes_silent_connections() {
             .connection_limits(ConnectionLimits::default().first_request_timeout(first_request_timeout));
         // With this idle time-out the server checks silent connections every 10 ms.
         let quick = Duration::from_millis(1);
-        let told = Arc::new(Mutex::new("events", Scope::Connection, Vec::new()));
+        let told = Arc::new(Mutex::new("events", LockScope::Connection, Vec::new()));
         let events = Arc::clone(&told);
         let builder = Orb::builder().pool(pool).idle_connection_timeout(quick).listen("tcp:127.0.0.1:0");
         let server = serve_with(builder.on_event(move |event| {

@@ -4,7 +4,7 @@
 
 use corelane::dynamic::{DynamicServant, ServerRequest};
 use corelane::{Any, Context, Orb, Servant, SystemException, SystemExceptionKind, TypeCode};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 corelane::include_idl!("contexts");
 
@@ -57,8 +57,8 @@ fn serve() -> (Orb, ToldRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let poa = orb.root_poa();
     let teller = std::sync::Arc::new(Teller {
-        itself: Mutex::new("test reference", Scope::Orb, None),
-        last: Mutex::new("test text", Scope::Orb, String::new()),
+        itself: Mutex::new("test reference", LockScope::Orb, None),
+        last: Mutex::new("test text", LockScope::Orb, String::new()),
     });
     let id = poa.activate_object(&Told::servant_of(teller.clone())).unwrap();
     poa.manager().activate().unwrap();

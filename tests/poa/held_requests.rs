@@ -8,13 +8,13 @@ use std::time::Duration;
 use corelane::poa::{PoaPolicies, Threading};
 use corelane::{Event, ObjectRef, Orb};
 use corelane_sys::clock;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{Reporter, call_who};
 
 type Told = Arc<Mutex<Vec<Event>>>;
 
 fn server() -> (Orb, Told) {
-    let told: Told = Arc::new(Mutex::new("events", Scope::Orb, Vec::new()));
+    let told: Told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
     let builder = Orb::builder().listen("tcp:127.0.0.1:0");
     (builder.on_event(move |event| list.lock().push(event.clone())).build().unwrap(), told)

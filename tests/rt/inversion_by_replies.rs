@@ -16,7 +16,7 @@ use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by};
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
 use corelane_net::{Peer, ShutdownMode, Stream, Tcp, Wait};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, require_fifo, wait_until};
 use corelane_tests::stream_wrapper::wrap_streams;
@@ -111,10 +111,10 @@ impl Stage {
     fn new() -> Arc<Self> {
         Arc::new(Stage {
             armed: AtomicBool::new(false),
-            writing: Mutex::new("who writes", Scope::Orb, None),
+            writing: Mutex::new("who writes", LockScope::Orb, None),
             high_has_run: AtomicBool::new(false),
-            order: Mutex::new("order", Scope::Orb, Vec::new()),
-            largest: Mutex::new("largest", Scope::Orb, BTreeMap::new()),
+            order: Mutex::new("order", LockScope::Orb, Vec::new()),
+            largest: Mutex::new("largest", LockScope::Orb, BTreeMap::new()),
         })
     }
 

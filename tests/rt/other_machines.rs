@@ -11,7 +11,7 @@ use corelane::rt::{
 };
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::elsewhere::{tcp_with_remote_addresses, tcp_with_remote_peers};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, call_who, decode_reference};
 
@@ -23,7 +23,7 @@ type Told = Arc<Mutex<Vec<Event>>>;
 
 /// A server over `tcp` that records its events.
 fn server(tcp: Arc<dyn Transport>, pool: PoolConfig) -> (Orb, Told) {
-    let told: Told = Arc::new(Mutex::new("events", Scope::Orb, Vec::new()));
+    let told: Told = Arc::new(Mutex::new("events", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&told);
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let builder = Orb::builder().real_time(rt).transports(Transports::new(vec![tcp])).pool(pool);

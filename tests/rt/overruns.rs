@@ -8,7 +8,7 @@ use corelane::rt::{LaneConfig, LanesConfig, OverrunAction, PriorityModel, RtConf
 use corelane::{
     Completion, Dispatch, Event, NestedWait, Orb, PoolConfig, SystemException, SystemExceptionKind as Kind, minor,
 };
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::{counters, thread, usage};
 
 mod idl {
@@ -83,7 +83,7 @@ fn world(overrun: OverrunAction) -> (Orb, Orb, Told, WorkerRef) {
 }
 
 fn dispatched(overrun: OverrunAction, dispatch: Dispatch) -> (Orb, Orb, Told, WorkerRef) {
-    let told: Told = Arc::new(Mutex::new("told", Scope::Orb, Vec::new()));
+    let told: Told = Arc::new(Mutex::new("told", LockScope::Orb, Vec::new()));
     let note = Arc::clone(&told);
     let config = RtConfig::default().scheduling(SchedulingClass::Fair).overruns(overrun);
     let server = Orb::builder()

@@ -14,7 +14,7 @@ use corelane::rt::{
 };
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports, Unix};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{Reporter, UpcallReport, call_who, decode_reference, fifo_orb};
 use corelane_tests::stream_wrapper::wrap_streams;
 use corelane_wire::exception::minor::OMG;
@@ -164,7 +164,7 @@ struct Client {
 
 impl Client {
     fn start(class: SchedulingClass) -> Self {
-        let made = Arc::new(Mutex::new("connections made", Scope::Orb, Vec::new()));
+        let made = Arc::new(Mutex::new("connections made", LockScope::Orb, Vec::new()));
         let noting = |inner: Arc<dyn Transport>| {
             let made = Arc::clone(&made);
             wrap_streams(inner, move |stream, made_to| {

@@ -12,7 +12,7 @@ use corelane::rt::{
     BufferBounds, LaneConfig, LanesConfig, PriorityModel, RtMutex, RtPolicies, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{ObjectRef, Orb};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, wait_until};
 
@@ -200,7 +200,7 @@ fn high_is_first(lock: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> boo
 
 #[test]
 fn mutex_without_priority_inheritance_lets_the_middle_thread_run_first() {
-    let mutex = Mutex::new("without inheritance", Scope::Orb, ());
+    let mutex = Mutex::new("without inheritance", LockScope::Orb, ());
     assert!(!high_is_first(move |body| {
         let _held = mutex.lock();
         body();

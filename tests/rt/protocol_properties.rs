@@ -11,7 +11,7 @@ use corelane::rt::{
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
 use corelane_net::{Tcp, Transport, Transports, Unix};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket;
 use corelane_tests::real_time::{RawClient, Reporter, call_who};
 use corelane_tests::stream_wrapper::wrap_streams;
@@ -20,7 +20,7 @@ use corelane_wire::ior::profile_tag;
 
 /// Returns an ORB, and the list to which it adds the descriptors of its connections.
 fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
-    let seen = Arc::new(Mutex::new("descriptors", Scope::Orb, Vec::new()));
+    let seen = Arc::new(Mutex::new("descriptors", LockScope::Orb, Vec::new()));
     let spy = |inner: Arc<dyn Transport>| {
         let seen = Arc::clone(&seen);
         wrap_streams(inner, move |stream, _| {

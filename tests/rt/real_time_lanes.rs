@@ -15,7 +15,7 @@ use corelane::{
     ConnectionLimits, Dispatch, Endpoint, Event, ObjectRef, Orb, PoolConfig, Servant, ServerCall, Skeleton,
     SystemException, SystemExceptionKind as Kind,
 };
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{
     RawClient, RawReply, Reporter, call_who, decode_reference, fair_orb, fifo_orb, wait_until,
 };
@@ -583,7 +583,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
             Some(if priority.get() == 20 { 64 } else { 46 })
         }
     }
-    let asked = Arc::new(Asked(Mutex::new("asked", Scope::Orb, Vec::new())));
+    let asked = Arc::new(Asked(Mutex::new("asked", LockScope::Orb, Vec::new())));
     let config = RtConfig::default().scheduling(SchedulingClass::Fair).network_mapping(Some(Arc::clone(&asked) as _));
     let refused = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&refused);

@@ -2,7 +2,7 @@
 //! values.
 
 use corelane::{Any, LongDouble, Octets, Orb, OrbBuilder, SystemException, TypeCode};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 corelane::include_idl!("dynamic");
 
@@ -19,7 +19,7 @@ pub struct TestEcho {
 
 impl Default for TestEcho {
     fn default() -> Self {
-        TestEcho { noted: Mutex::new("test/noted", Scope::Orb, String::new()) }
+        TestEcho { noted: Mutex::new("test/noted", LockScope::Orb, String::new()) }
     }
 }
 

@@ -10,7 +10,7 @@ use corelane_net::{
     ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Tcp, Transport, Wait,
 };
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use crate::stream_wrapper::wrap_streams;
 
@@ -36,7 +36,7 @@ pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
 /// Accepted connections seem to come from another machine, like those of [`tcp_with_remote_peers`].
 #[must_use]
 pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
-    let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", Scope::Orb, Vec::new())));
+    let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", LockScope::Orb, Vec::new())));
     (Arc::new(Named(tcp_with_remote_peers(), Arc::clone(&listeners))), listeners)
 }
 

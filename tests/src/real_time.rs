@@ -76,7 +76,7 @@ impl Reporter {
             begun: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
-            order: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::Scope::Orb, Vec::new()),
+            order: corelane_sys::lock::Mutex::new("order", corelane_sys::lock::LockScope::Orb, Vec::new()),
             other: OnceLock::new(),
             sets,
         })

@@ -10,8 +10,8 @@ use corelane::rt::{LaneConfig, LanesConfig, Reservation};
 use corelane::{Dispatch, NestedWait, Orb, OrbError, PoolConfig, SystemExceptionKind, Timeout};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, EpollEvent};
-use corelane_sys::lock::{PiMutex, Scope};
-use corelane_sys::older_kernel::{FEATURES, KernelRelease, OLDEST_SUPPORTED, emulate, supported_features};
+use corelane_sys::lock::{LockScope, PiMutex};
+use corelane_sys::older_kernel::{KernelRelease, OLDEST_SUPPORTED, USED_FEATURES, emulate, supported_features};
 use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
@@ -34,9 +34,9 @@ const MUCH_OLDER: KernelRelease = (3, 13);
 fn older_kernel_has_the_features_of_its_release() {
     let here = supported_features();
     assert_eq!(on_older_kernel(MUCH_OLDER, supported_features), [""; 0]);
-    for release in FEATURES.iter().map(|newer| newer.since) {
+    for release in USED_FEATURES.iter().map(|newer| newer.since) {
         let expected: Vec<&str> =
-            FEATURES.iter().filter(|newer| newer.since <= release).map(|newer| newer.name).collect();
+            USED_FEATURES.iter().filter(|newer| newer.since <= release).map(|newer| newer.name).collect();
         let expected: Vec<&str> = expected.into_iter().filter(|name| here.contains(name)).collect();
         assert_eq!(on_older_kernel(release, supported_features), expected, "{release:?}");
     }
@@ -59,7 +59,7 @@ fn precise_wait_of_epoll_does_not_end_early() {
 #[test]
 fn lock_with_priority_inheritance_ends_its_waits_at_their_deadlines() {
     on_older_kernel(OLDEST_SUPPORTED, || {
-        let lock = PiMutex::new("older kernel", Scope::Orb, 0);
+        let lock = PiMutex::new("older kernel", LockScope::Orb, 0);
         let guard = lock.lock();
         thread::scope(|scope| {
             // The holder does not release the lock, so the waiting thread enters the kernel and
@@ -174,7 +174,7 @@ fn memory_locking_without_the_feature_is_an_error() {
 #[test]
 fn kernels_page_has_a_row_for_each_feature() {
     let page = include_str!("../../docs/kernels.md");
-    for newer in FEATURES {
+    for newer in USED_FEATURES {
         let row = page.lines().find(|line| line.contains(&format!("`{}`", newer.name)) && line.starts_with('|'));
         let row = row.unwrap_or_else(|| panic!("docs/kernels.md has no row for `{}`", newer.name));
         let (major, minor) = newer.since;

@@ -10,7 +10,7 @@ use corelane::rt::{
     SchedulingClass, ThreadInfo, threads,
 };
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, ThreadBuilder, affinity};
 use corelane_tests::real_time::{Reporter, call_who};
 
@@ -129,7 +129,7 @@ fn threads_are_scheduled_by_their_role() {
     let over_memory = urgently(move || {
         let orb = Orb::builder().real_time(fair).listen(address).build().unwrap();
         lanes(&orb, "fair");
-        let owner = Arc::new(Mutex::new("owner", Scope::Orb, None));
+        let owner = Arc::new(Mutex::new("owner", LockScope::Orb, None));
         let ender = orb.root_poa().activate(&Servant::new(Ender(Arc::clone(&owner)))).unwrap().to_string();
         *owner.lock() = Some(orb);
         ender

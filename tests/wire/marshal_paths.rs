@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corelane::{CdrError, Encoder, Event, Operation, Orb, SystemException, SystemExceptionKind as Kind};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::scripted::{REPLY, message, reply_start, serve};
 
 corelane::include_idl!("paths");
@@ -213,7 +213,7 @@ fn server_names_the_member_of_an_unwritable_result() {
 
 #[test]
 fn event_names_the_unreadable_argument_of_a_remote_client() {
-    let refused = Arc::new(Mutex::new("refused requests", Scope::Orb, Vec::new()));
+    let refused = Arc::new(Mutex::new("refused requests", LockScope::Orb, Vec::new()));
     let list = Arc::clone(&refused);
     let tell = move |event: &Event| {
         if let Event::RequestRefused { exception, .. } = event {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait};
 
@@ -29,7 +29,7 @@ pub struct MockTransport(Mutex<HashMap<PathBuf, Weak<AcceptQueue>>>);
 
 impl Default for MockTransport {
     fn default() -> Self {
-        MockTransport(Mutex::new("mock listeners", Scope::Orb, HashMap::new()))
+        MockTransport(Mutex::new("mock listeners", LockScope::Orb, HashMap::new()))
     }
 }
 
@@ -71,7 +71,7 @@ impl Transport for MockTransport {
         if doors.get(path).is_some_and(|door| door.strong_count() > 0) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        let waiting = Mutex::new("mock connections", Scope::Lane, VecDeque::new());
+        let waiting = Mutex::new("mock connections", LockScope::Lane, VecDeque::new());
         let door = Arc::new(AcceptQueue { waiting, wake: EventFd::new()?, local: endpoint.clone() });
         doors.insert(path.to_owned(), Arc::downgrade(&door));
         Ok(Box::new(MockListener(door)))
@@ -135,7 +135,7 @@ struct PipeState {
 
 impl Default for Pipe {
     fn default() -> Self {
-        Pipe { state: Mutex::new("mock pipe", Scope::Connection, PipeState::default()), changed: Condvar::new() }
+        Pipe { state: Mutex::new("mock pipe", LockScope::Connection, PipeState::default()), changed: Condvar::new() }
     }
 }
 
@@ -208,7 +208,7 @@ struct MockStream {
 
 impl MockStream {
     fn new(incoming: Arc<Pipe>, outgoing: Arc<Pipe>) -> Self {
-        let timeouts = Mutex::new("mock time-outs", Scope::Connection, (Duration::ZERO, Duration::ZERO));
+        let timeouts = Mutex::new("mock time-outs", LockScope::Connection, (Duration::ZERO, Duration::ZERO));
         MockStream { incoming, outgoing, timeouts }
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
 
 pub(crate) const MAX_LOOK_UPS: usize = 16;
@@ -68,7 +68,7 @@ impl Resolver {
     }
 
     fn new(look_up: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
-        let state = Mutex::new("host names", Scope::Orb, State::default());
+        let state = Mutex::new("host names", LockScope::Orb, State::default());
         let (look_up, cores) = (Box::new(look_up), thread::affinity(None).ok());
         Resolver(Arc::new(ResolverShared { look_up, cores, state, changed: Condvar::new() }))
     }
@@ -156,7 +156,7 @@ mod tests {
 
     impl Slow {
         fn new() -> Self {
-            Slow(Arc::new((Mutex::new("slow resolver", Scope::Orb, (0, false)), Condvar::new())))
+            Slow(Arc::new((Mutex::new("slow resolver", LockScope::Orb, (0, false)), Condvar::new())))
         }
 
         fn resolver(&self, answer: fn(&str) -> io::Result<Vec<IpAddr>>) -> Resolver {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn lookup_threads_are_ordinary_and_keep_the_creators_cores() {
-        let seen = Arc::new(Mutex::new("seen", Scope::Orb, None));
+        let seen = Arc::new(Mutex::new("seen", LockScope::Orb, None));
         let own = Arc::clone(&seen);
         let resolver = Resolver::new(move |_| {
             *own.lock() = Some((thread::scheduling(None)?, thread::affinity(None)?));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, Address, DescriptorFilterListener, DescriptorFilterSocket, SocketOptions};
 use corelane_sys::{poll, thread};
 
@@ -442,7 +442,7 @@ impl fmt::Debug for SocketListener {
 
 impl SocketListener {
     fn new(fd: DescriptorFilterListener, local: Endpoint, file: Option<SocketFile>) -> Self {
-        let properties = Mutex::new("properties of a listener", Scope::Lane, ConnectionProperties::default());
+        let properties = Mutex::new("properties of a listener", LockScope::Lane, ConnectionProperties::default());
         SocketListener { _file: file, fd, local, properties }
     }
 }

@@ -275,7 +275,7 @@ pub fn spinning_thread_count() -> usize {
 mod tests {
     use std::cell::Cell;
 
-    use corelane_sys::lock::{Mutex, Scope};
+    use corelane_sys::lock::{LockScope, Mutex};
 
     use super::*;
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     // The tests of this file take permits, which are few, so they run one after the other.
-    static ALONE: Mutex<()> = Mutex::new("tests of polling", Scope::Lane, ());
+    static ALONE: Mutex<()> = Mutex::new("tests of polling", LockScope::Lane, ());
 
     #[test]
     fn spinning_stops_when_useless_and_resumes_when_useful() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::process;
 use corelane_wire::giop::MessageKind;
 
@@ -458,7 +458,7 @@ impl Log {
     pub(crate) fn new() -> Self {
         let (began, sources) = (Monotonic::now(), HashMap::new());
         let lines = Lines { began, printed: 0, sources, left_out: 0, most: None };
-        Log(PiMutex::new("log of events", Scope::Orb, lines))
+        Log(PiMutex::new("log of events", LockScope::Orb, lines))
     }
 
     /// Returns the line to print for an event at `now`. Returns `None` if a maximum has been

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
 use crate::server::admission;
 use crate::server::parked_request::{MAX_PARKED_BYTES, MAX_PARKED_REQUESTS};
@@ -58,7 +58,7 @@ impl MainQueue {
         let (work, ends) = (VecDeque::new(), VecDeque::new());
         let state = State { requests: work, deactivations: ends, request_bytes: 0, stopped: false, running: false };
         MainQueue {
-            state: Mutex::new("main thread queue", Scope::Orb, state),
+            state: Mutex::new("main thread queue", LockScope::Orb, state),
             changed: Condvar::new(),
             thread: AtomicU64::new(thread_number()),
             waiter: EventCount::new("main thread"),

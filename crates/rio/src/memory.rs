@@ -28,7 +28,7 @@ pub struct StreamBuffers {
     /// Size in bytes of a frame in the rings, 2048 or 4096.
     pub frame_size: u32,
     /// Maximum number of frames that wait for the stream's kernel thread, if it has one.
-    pub thread_queue_frames: u32,
+    pub kernel_thread_queue_frames: u32,
     /// Maximum number of connections of the stream.
     pub max_connections: u32,
     /// `SO_RCVBUF` of each connection in bytes.
@@ -123,7 +123,8 @@ impl StreamBuffers {
     pub fn memory_bound(&self) -> Result<MemoryBound, StreamBuffersError> {
         self.check()?;
         let [queues, ring_frames] = [u64::from(self.queues), u64::from(self.ring_frames)];
-        let [thread_queue_frames, connections] = [self.thread_queue_frames, self.max_connections].map(u64::from);
+        let [kernel_thread_queue_frames, connections] =
+            [self.kernel_thread_queue_frames, self.max_connections].map(u64::from);
         let largest = u64::from(self.max_packet) + PACKET_OVERHEAD;
         let ring = (RING_HEADER + ring_frames * RECEIVE_DESCRIPTOR).next_multiple_of(PAGE);
         // The size of the fill ring is rounded up to a power of two, which at most doubles the sum
@@ -133,7 +134,7 @@ impl StreamBuffers {
         Ok(MemoryBound {
             frames: queues * ring_frames * u64::from(self.frame_size),
             rings: queues * (ring + fill_share),
-            thread_queue: u64::saturating_mul(thread_queue_frames, largest.next_multiple_of(PAGE)),
+            thread_queue: u64::saturating_mul(kernel_thread_queue_frames, largest.next_multiple_of(PAGE)),
             sockets: connections.saturating_mul(socket),
             tables: connections * CONNECTION_ENTRY,
         })
@@ -161,7 +162,7 @@ mod tests {
         queues: 2,
         ring_frames: 256,
         frame_size: 2048,
-        thread_queue_frames: 0,
+        kernel_thread_queue_frames: 0,
         max_connections: 3,
         receive_buffer: 262_144,
         send_buffer: 131_072,
@@ -198,7 +199,7 @@ mod tests {
             queues: u16::MAX,
             ring_frames: 1 << 31,
             frame_size: 4096,
-            thread_queue_frames: u32::MAX,
+            kernel_thread_queue_frames: u32::MAX,
             max_connections: u32::MAX,
             receive_buffer: u32::MAX,
             send_buffer: u32::MAX,

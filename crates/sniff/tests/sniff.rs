@@ -59,7 +59,8 @@ fn line(seen: &SniffRecord<'_>) -> String {
     }
 }
 
-/// Returns the occurrences in a file, and the result of reading the file.
+/// Returns the events that the sniffer reports for a capture file, one line each, and the result of
+/// reading the file.
 fn seen_in(file: &[u8]) -> (Vec<String>, Result<(), CaptureError>) {
     let mut sniffer = Sniffer::new(Vec::new());
     let mut lines = Vec::new();

@@ -11,7 +11,7 @@ use std::time::Instant;
 use corelane_sys::buffer::Buffer;
 use corelane_sys::counters;
 use corelane_sys::hash_index::HashIndexWriter;
-use corelane_sys::lock::{CheckoutCell, Mutex, PiMutex, Scope};
+use corelane_sys::lock::{CheckoutCell, LockScope, Mutex, PiMutex};
 use corelane_sys::mpsc::Mailbox;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_sys::slab::GenerationalSlab;
@@ -46,7 +46,7 @@ fn main() {
         black_box(&word).fetch_sub(1, Ordering::Release);
     });
     slots();
-    let published = RcuCell::new("costs", Scope::Orb, 7u64);
+    let published = RcuCell::new("costs", LockScope::Orb, 7u64);
     measure("RcuCell load + read + drop", || {
         black_box(*black_box(&published).load());
     });
@@ -58,15 +58,15 @@ fn main() {
     measure("counters: snapshot", || {
         black_box(counters::snapshot());
     });
-    let exclusive = CheckoutCell::new("costs", Scope::Connection, 7u64);
+    let exclusive = CheckoutCell::new("costs", LockScope::Connection, 7u64);
     measure("CheckoutCell try_checkout + return", || {
         black_box(black_box(&exclusive).try_checkout().map(|guard| *guard));
     });
-    let mutex = Mutex::new("costs", Scope::Connection, 7u64);
+    let mutex = Mutex::new("costs", LockScope::Connection, 7u64);
     measure("Mutex lock + unlock, uncontended", || {
         black_box(*black_box(&mutex).lock());
     });
-    let inheriting = PiMutex::new("costs", Scope::Connection, 7u64);
+    let inheriting = PiMutex::new("costs", LockScope::Connection, 7u64);
     measure("PiMutex lock + unlock, uncontended", || {
         black_box(*black_box(&inheriting).lock());
     });
@@ -94,7 +94,7 @@ fn main() {
 }
 
 fn slots() {
-    let table = GenerationalSlab::new("costs", Scope::Orb, u32::MAX);
+    let table = GenerationalSlab::new("costs", LockScope::Orb, u32::MAX);
     let keys: Vec<_> = (0..1_000_000u64).filter_map(|n| table.insert([n; 4]).ok()).collect();
     let (index, generation) = keys[12345];
     measure("GenerationalSlab get + read + drop, one slot", || {
@@ -122,7 +122,7 @@ fn slots() {
 }
 
 fn index() {
-    let mut writer = HashIndexWriter::new("costs", Scope::Orb);
+    let mut writer = HashIndexWriter::new("costs", LockScope::Orb);
     let key = |n: u32| -> [u8; 40] { std::array::from_fn(|at| n.to_le_bytes()[at % 4]) };
     for n in 0..100_000 {
         writer.insert(&key(n), n);

@@ -9,7 +9,7 @@ use corelane_sys::buffer::Buffer;
 use corelane_sys::counters::{self, Counters};
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::hash_index::HashIndexWriter;
-use corelane_sys::lock::{CheckoutCell, Mutex, PiMutex, Scope};
+use corelane_sys::lock::{CheckoutCell, LockScope, Mutex, PiMutex};
 use corelane_sys::mpsc::Mailbox;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_sys::slab::GenerationalSlab;
@@ -42,15 +42,15 @@ const NOTHING: Counters = Counters {
 
 #[test]
 fn lookups_make_no_counted_operation() {
-    let table = GenerationalSlab::new("test", Scope::Orb, 100);
+    let table = GenerationalSlab::new("test", LockScope::Orb, 100);
     let (index, generation) = table.insert("servant".to_owned()).unwrap();
     assert_eq!(warm(|| assert_eq!(*table.get(index, generation).unwrap(), "servant")), NOTHING);
     assert_eq!(warm(|| assert!(table.get(index, generation + 1).is_none())), NOTHING);
 
-    let published = RcuCell::new("test", Scope::Orb, vec![1, 2, 3]);
+    let published = RcuCell::new("test", LockScope::Orb, vec![1, 2, 3]);
     assert_eq!(warm(|| assert_eq!(published.load().len(), 3)), NOTHING);
 
-    let mut writer = HashIndexWriter::new("test", Scope::Orb);
+    let mut writer = HashIndexWriter::new("test", LockScope::Orb);
     writer.insert(b"key", 7);
     assert_eq!(warm(|| assert_eq!(writer.index().find(b"key", |slot| slot == 7), Some(7))), NOTHING);
 
@@ -62,11 +62,11 @@ fn lookups_make_no_counted_operation() {
 #[test]
 fn uncontended_lock_counts_as_one_lock() {
     let one = Counters { locks: 1, ..NOTHING };
-    let exclusive = CheckoutCell::new("test", Scope::Connection, 1);
+    let exclusive = CheckoutCell::new("test", LockScope::Connection, 1);
     assert_eq!(warm(|| assert_eq!(*exclusive.try_checkout().unwrap(), 1)), one);
-    let mutex = Mutex::new("test", Scope::Connection, 1);
+    let mutex = Mutex::new("test", LockScope::Connection, 1);
     assert_eq!(warm(|| assert_eq!(*mutex.lock(), 1)), one);
-    let mutex = PiMutex::new("test", Scope::Orb, 1);
+    let mutex = PiMutex::new("test", LockScope::Orb, 1);
     assert_eq!(warm(|| assert_eq!(*mutex.lock(), 1)), Counters { orb_locks: 1, ..one });
 }
 

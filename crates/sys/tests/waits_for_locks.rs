@@ -1,7 +1,7 @@
 //! Probes record the wait for a lock that another thread holds. The test runs in a process of its
 //! own, because probes record all threads of a process.
 
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::probe;
 
 /// Returns the points that waiting threads have passed, in order.
@@ -24,9 +24,9 @@ fn while_held<G>(guard: G, wait: impl FnOnce() + Send) {
 
 #[test]
 fn lock_wait_is_recorded_by_probes() {
-    let lent = PiMutex::new("lent", Scope::Connection, ());
+    let lent = PiMutex::new("lent", LockScope::Connection, ());
     while_held(lent.lock(), || drop(lent.lock()));
-    let plain = Mutex::new("plain", Scope::Connection, ());
+    let plain = Mutex::new("plain", LockScope::Connection, ());
     while_held(plain.lock(), || drop(plain.lock()));
     // No thread waits, so no point is recorded.
     probe::enable();

@@ -137,7 +137,8 @@ impl Item {
     }
 }
 
-/// Reads a sequence number by number, because a number is never cut.
+/// Reads the numbers of a sequence one at a time. A boundary between fragments may divide a
+/// sequence, but never a single number.
 fn one_by_one<'m, T>(d: &Decoder<'m>, number: impl Fn(&mut Decoder<'m>) -> Result<T, CdrError>) -> Vec<T> {
     let mut d = d.clone();
     let len = d.read_len(1).unwrap();

@@ -5,7 +5,7 @@
 //! the machine permits it, different scheduling classes.
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{Mutex, LockScope};
 
 use crate::avionics::{
     Attitude, Contact, Contacts, Engines, MapStore, MapStoreRef, MissionComputer, MissionComputerRef, Picture,
@@ -67,8 +67,8 @@ impl MapStore for Maps {
 pub(crate) fn run(recorder: &str) -> Result<()> {
     let calm = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
     let picture = Picture { aircraft: calm, threats: Vec::new(), endurance: 0.0 };
-    let computer = Computer { picture: Mutex::new("picture", Scope::Orb, picture) };
-    let maps = Maps { store: Mutex::new("maps", Scope::Orb, Store { newest: Vec::new(), taken: 0 }) };
+    let computer = Computer { picture: Mutex::new("picture", LockScope::Orb, picture) };
+    let maps = Maps { store: Mutex::new("maps", LockScope::Orb, Store { newest: Vec::new(), taken: 0 }) };
 
     // The threads of an ORB inherit the scheduling class of the thread that creates it.
     let scheduling = priority::raise(Some(priority::SERVER));
@@ -99,7 +99,7 @@ mod tests {
     fn computer() -> Computer {
         let aircraft = Attitude { roll: 0.0, pitch: 0.0, heading: 0.0, altitude: 0.0 };
         Computer {
-            picture: Mutex::new("picture", Scope::Orb, Picture { aircraft, threats: Vec::new(), endurance: 0.0 }),
+            picture: Mutex::new("picture", LockScope::Orb, Picture { aircraft, threats: Vec::new(), endurance: 0.0 }),
         }
     }
 

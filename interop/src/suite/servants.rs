@@ -9,7 +9,7 @@ use corelane::poa::{Poa, PoaError};
 use corelane::{Completion, ObjectRef, Octets, Servant, ShutdownHandle, SystemException, SystemExceptionKind};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{Condvar, Mutex, MutexGuard, LockScope};
 
 use crate::interop::*;
 
@@ -82,7 +82,7 @@ struct Shared<T> {
 
 impl<T: Default> Default for Shared<T> {
     fn default() -> Self {
-        Self { state: Mutex::new("a servant of the suite", Scope::Orb, T::default()), changed: Condvar::new() }
+        Self { state: Mutex::new("a servant of the suite", LockScope::Orb, T::default()), changed: Condvar::new() }
     }
 }
 

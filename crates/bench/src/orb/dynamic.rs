@@ -96,7 +96,9 @@ impl MeasuredSubject for DynamicCalls {
         if !self.operation.is_oneway() {
             return self.calls(count, into);
         }
-        // As with stubs, the total time ends when the server has dispatched all calls.
+        // Oneway calls have no replies. The reply to `nothing` shows that the server has dispatched
+        // all earlier calls: the first `nothing` leaves the warm-up out of the total time, and the
+        // second ends the time.
         self.nothing()?;
         let began = clock::now();
         self.calls(count, into)?;

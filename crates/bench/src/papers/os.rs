@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corelane::SystemExceptionKind;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, signal};
 
@@ -312,7 +312,7 @@ type PreemptionMode = Option<(PathBuf, String)>;
 
 fn switched() -> &'static Mutex<PreemptionMode> {
     static SWITCHED: OnceLock<Mutex<PreemptionMode>> = OnceLock::new();
-    SWITCHED.get_or_init(|| Mutex::new("kernel preemption", Scope::Orb, None))
+    SWITCHED.get_or_init(|| Mutex::new("kernel preemption", LockScope::Orb, None))
 }
 
 impl PreemptionRestore {

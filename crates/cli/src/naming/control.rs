@@ -18,7 +18,7 @@ use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlR
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
 use corelane_services::naming::{CONTROL_OBJECT_KEY, NamingService};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_wire::Version;
 use corelane_wire::ior::{Ior, ProfileAddress, TaggedProfile};
 
@@ -33,7 +33,7 @@ struct RefusalLog(Mutex<Option<Monotonic>>);
 
 impl RefusalLog {
     const fn new() -> Self {
-        RefusalLog(Mutex::new("refused control", Scope::Orb, None))
+        RefusalLog(Mutex::new("refused control", LockScope::Orb, None))
     }
 
     fn say(&self, what: &str) {

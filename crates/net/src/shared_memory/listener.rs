@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::socket::{self, DescriptorFilterListener, DescriptorFilterSocket};
 use corelane_sys::{deferred_close, process};
@@ -68,7 +68,7 @@ impl RingListener {
             handshakes: Vec::new(),
             max_sizes: RingSizes::at_least(DEFAULT_MAX_RING_BYTES, DEFAULT_MAX_RING_BYTES),
         };
-        let state = Mutex::new("clients of shared memory", Scope::Lane, state);
+        let state = Mutex::new("clients of shared memory", LockScope::Lane, state);
         Ok(RingListener { _file: file, fd, local, transport, epoll, state })
     }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::process;
 use corelane_sys::ring::RingPair;
 use corelane_sys::thread::{self, JoinHandle, Scheduling, ThreadBuilder, Tid};
@@ -97,7 +97,7 @@ struct MonitorUsers {
 
 impl Default for PeerMonitor {
     fn default() -> Self {
-        PeerMonitor(Arc::new(PiMutex::new("users of the peer monitor", Scope::Orb, MonitorUsers::default())))
+        PeerMonitor(Arc::new(PiMutex::new("users of the peer monitor", LockScope::Orb, MonitorUsers::default())))
     }
 }
 
@@ -231,14 +231,14 @@ impl MonitorThread {
             stop: AtomicBool::new(false),
             priority: AtomicU8::new(0),
             thread: OnceLock::new(),
-            peers: PiMutex::new("connections of shared memory", Scope::Orb, MonitoredPeers::default()),
+            peers: PiMutex::new("connections of shared memory", LockScope::Orb, MonitoredPeers::default()),
         });
         let run = Arc::clone(&list);
         // The thread starts with the priority of its creator, which may be a lane's thread, and
         // then lowers its own priority. The creator does not wait for this.
         let builder = ThreadBuilder::new().name("net/peers").stack_size(128 * 1024);
         let thread = builder.spawn(move || run.run())?;
-        let thread = Mutex::new("thread of shared memory", Scope::Orb, Some(thread));
+        let thread = Mutex::new("thread of shared memory", LockScope::Orb, Some(thread));
         Ok(MonitorThread { shared: list, thread, forks: process::fork_generation() })
     }
 

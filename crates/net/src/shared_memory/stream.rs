@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::ring::{RingPair, RingReader, RingWriter, WakeMethod};
 use corelane_sys::socket::{self, DescriptorFilterSocket};
 use corelane_sys::{poll, process, thread};
@@ -85,7 +85,7 @@ impl RingStream {
             shut_down: AtomicBool::new(false),
             bell_requests: AtomicU32::new(0),
             wants_room: AtomicBool::new(false),
-            bell: PiMutex::new("bell of shared memory", Scope::Connection, ()),
+            bell: PiMutex::new("bell of shared memory", LockScope::Connection, ()),
             spin: AdaptiveSpin::new(spin),
             large_spin: AdaptiveSpin::new(spin),
             forks: process::fork_generation(),

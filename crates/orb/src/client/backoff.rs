@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 
 /// Back-off after the first failure. Each further failure doubles it.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ impl Backoff {
 impl EndpointBackoff {
     pub(crate) fn new() -> Self {
         EndpointBackoff {
-            entries: PiMutex::new("endpoints that failed", Scope::Orb, HashMap::new()),
+            entries: PiMutex::new("endpoints that failed", LockScope::Orb, HashMap::new()),
             count: AtomicUsize::new(0),
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_wire::cdr::ValueReadState;
 #[cfg(all(feature = "any", feature = "valuetype"))]
 use corelane_wire::cdr::{CustomValueConverter, ValueTypeLookup};
@@ -79,8 +79,8 @@ impl ClientContext {
             reply_readers: ReplyReaders::new(config.limits.clone()),
             backoff: EndpointBackoff::new(),
             oneway_batches: PendingBatches::new(config.oneway_batch.max_delay),
-            server_pools: PiMutex::new("servers", Scope::Orb, HashMap::new()),
-            private_pools: PiMutex::new("private connections", Scope::Orb, Vec::new()),
+            server_pools: PiMutex::new("servers", LockScope::Orb, HashMap::new()),
+            private_pools: PiMutex::new("private connections", LockScope::Orb, Vec::new()),
             reply_memory: Arc::new(ByteBudget::new(config.max_reply_memory)),
             adapter: OnceLock::new(),
             #[cfg(feature = "valuetype")]

@@ -24,7 +24,7 @@ use corelane_net::Stream;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::poll;
 use corelane_sys::slab::{GenerationalSlab, RetireResult};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling};
@@ -130,11 +130,11 @@ impl HangupMonitor {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE | Interest::EDGE)?;
-        let entries = GenerationalSlab::new("watched connections", Scope::Orb, max_streams);
+        let entries = GenerationalSlab::new("watched connections", LockScope::Orb, max_streams);
         let (stop, maintained) = (AtomicBool::new(false), OnceLock::new());
-        let unmonitored = PiMutex::new("connections not watched", Scope::Orb, Vec::new());
+        let unmonitored = PiMutex::new("connections not watched", LockScope::Orb, Vec::new());
         let shared = Arc::new(MonitorInner { stamp, epoll, wake, stop, maintained, entries, unmonitored });
-        Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", Scope::Orb, None) })
+        Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", LockScope::Orb, None) })
     }
 
     /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy. A

@@ -16,7 +16,7 @@ use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{CheckoutCell, CheckoutGuard, PiMutex, Scope};
+use corelane_sys::lock::{CheckoutCell, CheckoutGuard, LockScope, PiMutex};
 use corelane_wire::cdr::MemoryRefusal;
 use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch, RequestTable};
 use corelane_wire::giop::{self, Header, MessageKind};
@@ -237,15 +237,15 @@ impl Multiplexed {
         Multiplexed {
             stream,
             endpoint: endpoint.clone(),
-            sending: CheckoutCell::new("sending end", Scope::Connection, sending)
+            sending: CheckoutCell::new("sending end", LockScope::Connection, sending)
                 .with_event_count(Arc::clone(&send_gate)),
             send_gate,
             requests: PiMutex::new(
                 "request table",
-                Scope::Connection,
+                LockScope::Connection,
                 PendingTable { waiting, is_fault_reported: false, is_closed: false, is_used: true, idle_since },
             ),
-            reading: CheckoutCell::new("replies", Scope::Connection, reading),
+            reading: CheckoutCell::new("replies", LockScope::Connection, reading),
             has_remainder: AtomicBool::new(false),
             registration: OnceLock::new(),
             is_band_declared: AtomicBool::new(is_band_declared),
@@ -296,7 +296,7 @@ impl Multiplexed {
 
     /// Enters a request in the table.
     pub(crate) fn register(&self) -> Result<(u32, Arc<PendingReply>), RegisterError> {
-        let state = PiMutex::new("reply", Scope::Connection, State::Waiting(None));
+        let state = PiMutex::new("reply", LockScope::Connection, State::Waiting(None));
         let pending = Arc::new(PendingReply { state, done: EventCount::new("reply") });
         let mut requests = self.requests.lock();
         if requests.is_closed {
@@ -461,7 +461,7 @@ impl Multiplexed {
         }
         let mut requests = self.requests.lock();
         if std::mem::take(&mut requests.is_used)
-            || !requests.waiting.is_empty()
+            || requests.waiting.has_waiting()
             || self.has_remainder.load(Ordering::Acquire)
         {
             requests.idle_since = now;
@@ -627,7 +627,7 @@ impl Multiplexed {
     #[cold]
     fn close_if_unused(&self) -> bool {
         let mut requests = self.requests.lock();
-        if !requests.waiting.is_empty() {
+        if requests.waiting.has_waiting() {
             return false;
         }
         // The flag is set under the lock, so that a caller that is about to register takes another

@@ -9,7 +9,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use super::connection::PoolSlot;
 use crate::clock;
@@ -51,7 +51,7 @@ fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, event
 
 impl PendingBatches {
     pub(crate) fn new(delay: Duration) -> Self {
-        PendingBatches { list: Mutex::new("connections that hold oneways", Scope::Orb, Vec::new()), delay }
+        PendingBatches { list: Mutex::new("connections that hold oneways", LockScope::Orb, Vec::new()), delay }
     }
 
     /// Lists the connection of a slot when it buffers its first message. Returns true if the list

@@ -13,7 +13,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Stream};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, CheckoutHolder, Mutex, PiMutex, Scope};
+use corelane_sys::lock::{ArcCheckoutGuard, CheckoutCell, CheckoutHolder, LockScope, Mutex, PiMutex};
 use corelane_sys::process;
 
 use super::connection::{BufferResult, ClientConnection, PoolSlot};
@@ -107,13 +107,13 @@ impl ConnectionPool {
         let slot_returned = Arc::new(EventCount::new("connection pool"));
         let slot = |_| {
             Arc::new(
-                CheckoutCell::new("client connection", Scope::Connection, None)
+                CheckoutCell::new("client connection", LockScope::Connection, None)
                     .with_event_count(Arc::clone(&slot_returned)),
             )
         };
         let slots = (0..max.max(1)).map(slot).collect();
-        let usage_samples = Mutex::new("looks at a pool's slots", Scope::Orb, Vec::new());
-        let multiplexed = PiMutex::new("shared connection of a pool", Scope::Lane, MultiplexedState::None);
+        let usage_samples = Mutex::new("looks at a pool's slots", LockScope::Orb, Vec::new());
+        let multiplexed = PiMutex::new("shared connection of a pool", LockScope::Lane, MultiplexedState::None);
         let multiplexed_ready = EventCount::new("shared connection");
         let (used, last_answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
         ConnectionPool {

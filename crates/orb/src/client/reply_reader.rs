@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::slab::GenerationalSlab;
 use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
@@ -63,7 +63,7 @@ struct ReplyReader {
 
 impl ReplyReaders {
     pub(crate) fn new(limits: Limits) -> Self {
-        ReplyReaders { limits, threads: Mutex::new("readers of replies", Scope::Orb, ReaderThreads::default()) }
+        ReplyReaders { limits, threads: Mutex::new("readers of replies", LockScope::Orb, ReaderThreads::default()) }
     }
 
     /// Makes the reader of `band` read `connection` until it ends.
@@ -104,7 +104,7 @@ impl ReplyReaders {
         }
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE)?;
-        let connections = GenerationalSlab::new("shared connections", Scope::Lane, MAX_CONNECTIONS);
+        let connections = GenerationalSlab::new("shared connections", LockScope::Lane, MAX_CONNECTIONS);
         let reader = Arc::new(ReplyReader {
             epoll,
             wake,

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use corelane_net::Endpoint;
 use corelane_sched::Priority;
 use corelane_sys::erased::ErasedArc;
-use corelane_sys::lock::Scope;
+use corelane_sys::lock::LockScope;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::giop::{self, AddressingMode};
 use corelane_wire::ior::Ior;
@@ -100,10 +100,10 @@ impl Binding {
             ior,
             policies: own.clone().or(wider),
             own_policies: own,
-            bound_profile: RcuCell::new("bound profile", Scope::Orb, None),
+            bound_profile: RcuCell::new("bound profile", LockScope::Orb, None),
             bound_index: AtomicU8::new(UNBOUND),
             original: OnceLock::new(),
-            forwarded: RcuCell::new("forwarded target", Scope::Orb, None),
+            forwarded: RcuCell::new("forwarded target", LockScope::Orb, None),
             has_forwarded: AtomicBool::new(false),
             local: OnceLock::new(),
             home: OnceLock::new(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corelane_net::{Endpoint, Peer};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::ErasedArc;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{JoinHandle, Scheduling, ThreadBuilder};
 
 use super::error::OrbError;
@@ -57,8 +57,8 @@ impl OrbCore {
         server.set_adapter(ErasedArc::new(Arc::clone(&poa_table)));
         let core = Arc::new(OrbCore {
             adapter: Arc::new(ObjectAdapter::new(server, poa_table)),
-            threads: Mutex::new("ORB threads", Scope::Orb, Vec::new()),
-            initial_references: Mutex::new("initial references", Scope::Orb, initial_references),
+            threads: Mutex::new("ORB threads", LockScope::Orb, Vec::new()),
+            initial_references: Mutex::new("initial references", LockScope::Orb, initial_references),
             #[cfg(feature = "valuetype")]
             value_factories: Arc::default(),
         });

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use super::Orb;
 use crate::exception::{SystemException, SystemExceptionKind as Kind};
@@ -86,7 +86,7 @@ const EVERY_DISPATCH: [Dispatch; 4] = [
 type Owned = Arc<Mutex<Option<Orb>>>;
 
 fn owned() -> Owned {
-    Arc::new(Mutex::new("an ORB", Scope::Orb, None))
+    Arc::new(Mutex::new("an ORB", LockScope::Orb, None))
 }
 
 fn drop_it(owned: &Owned) {
@@ -175,7 +175,7 @@ impl AdapterActivator for Keeper {
 }
 
 fn keeper(kept: impl Any + Send) -> Arc<Keeper> {
-    Arc::new(Keeper(Mutex::new("kept", Scope::Orb, vec![Box::new(kept)])))
+    Arc::new(Keeper(Mutex::new("kept", LockScope::Orb, vec![Box::new(kept)])))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::erased::{ErasedArc, ErasedRef};
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_wire::cdr::MemoryMeter;
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Encoder, Endian, Octets, Scratch, Version};
@@ -138,8 +138,9 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
     }
 }
 
-/// The slot of a reference's object in the POA's own table of active objects. A reference caches
-/// it, so that a later call parses no object key and pins only the object.
+/// The slot of an object in its POA's table of active objects, cached by a reference. A later call
+/// through the reference uses the slot directly: it parses no object key, looks up no POA, and pins
+/// the object alone.
 #[derive(Debug)]
 pub(crate) struct CollocatedTarget {
     poa: Arc<PoaCore>,
@@ -391,7 +392,7 @@ fn run_on_other_thread(
 ) -> Result<LocalOutcome, SystemException> {
     let handover = Arc::new(LocalHandover {
         done: EventCount::new("call on another thread"),
-        state: PiMutex::new("call on another thread", Scope::Orb, HandoverState::Waiting),
+        state: PiMutex::new("call on another thread", LockScope::Orb, HandoverState::Waiting),
     });
     let work = {
         let (handover, client, request) = (Arc::clone(&handover), Arc::downgrade(client), Arc::clone(request));

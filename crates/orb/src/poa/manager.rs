@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_wire::exception::minor;
 
 use super::error::{PoaError, would_deadlock};
@@ -94,10 +94,10 @@ impl PoaManager {
             stamp,
             orb,
             changed: EventCount::new("POA manager"),
-            parked: Mutex::new("held requests", Scope::Orb, ParkedRequests::default()),
+            parked: Mutex::new("held requests", LockScope::Orb, ParkedRequests::default()),
             has_left_holding: AtomicBool::new(false),
             reported_at: AtomicU64::new(0),
-            poas: Mutex::new("POAs of a manager", Scope::Orb, Vec::new()),
+            poas: Mutex::new("POAs of a manager", LockScope::Orb, Vec::new()),
         }))
     }
 
@@ -325,7 +325,7 @@ pub(crate) struct PoaManagers {
 
 impl PoaManagers {
     pub(super) fn new() -> Self {
-        PoaManagers { list: Mutex::new("POA managers", Scope::Orb, Vec::new()) }
+        PoaManagers { list: Mutex::new("POA managers", LockScope::Orb, Vec::new()) }
     }
 
     /// Reports requests that have been held for longer than [`REPORT_AFTER`].

@@ -1,6 +1,6 @@
 //! A re-entrant lock for the SINGLE_THREAD model (CORBA 3.0.3, section 11.3.7.1).
 
-use corelane_sys::lock::{PiCondvar, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiCondvar, PiMutex};
 
 use crate::thread_context::thread_number;
 
@@ -28,7 +28,10 @@ pub(crate) struct SerialGuard<'a>(&'a SerialLock);
 
 impl SerialLock {
     pub(crate) fn new() -> Self {
-        SerialLock { state: PiMutex::new("single thread model", Scope::Orb, State::default()), free: PiCondvar::new() }
+        SerialLock {
+            state: PiMutex::new("single thread model", LockScope::Orb, State::default()),
+            free: PiCondvar::new(),
+        }
     }
 
     /// Locks the lock. Waits until no other thread holds it.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_sched::Priority;
 use corelane_sys::hash_index::{HashIndex, HashIndexWriter};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::probe;
 use corelane_sys::slab::{GenerationalSlab, RetireResult, SlabGuard};
 use corelane_wire::exception::minor;
@@ -97,7 +97,7 @@ impl KeyEntry {
 
 impl PoaTable {
     pub(crate) fn new(stamp: u64) -> Self {
-        let writer = HashIndexWriter::new("object key index", Scope::Orb);
+        let writer = HashIndexWriter::new("object key index", LockScope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
             // The target may keep its servant (`with_poa_bypass`), so its drop may run code of the
@@ -112,16 +112,16 @@ impl PoaTable {
         };
         PoaTable {
             stamp,
-            poas: GenerationalSlab::with_callback("POAs", Scope::Orb, MAX_POAS, |_, _, poa: Arc<PoaCore>| {
+            poas: GenerationalSlab::with_callback("POAs", LockScope::Orb, MAX_POAS, |_, _, poa: Arc<PoaCore>| {
                 poa.on_requests_done();
             }),
             managers: PoaManagers::new(),
             root: OnceLock::new(),
             index: Arc::clone(writer.index()),
-            entries: GenerationalSlab::with_callback("object keys", Scope::Orb, MAX_KEYS, last_out),
-            writer: Mutex::new("object key index writer", Scope::Orb, writer),
-            ending: Mutex::new("ending POAs", Scope::Orb, Vec::new()),
-            plain_keys: Mutex::new("plain keys", Scope::Orb, PlainKeyState::default()),
+            entries: GenerationalSlab::with_callback("object keys", LockScope::Orb, MAX_KEYS, last_out),
+            writer: Mutex::new("object key index writer", LockScope::Orb, writer),
+            ending: Mutex::new("ending POAs", LockScope::Orb, Vec::new()),
+            plain_keys: Mutex::new("plain keys", LockScope::Orb, PlainKeyState::default()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_sys::slab::GenerationalSlab;
 use corelane_wire::exception::minor;
@@ -225,18 +225,18 @@ impl NewPoa<'_> {
                 manager: self.manager,
                 slow_path: AtomicU8::new(threading | self.activating),
                 policies: self.policies,
-                objects: GenerationalSlab::with_callback("active objects", Scope::Orb, MAX_OBJECTS, last_out),
+                objects: GenerationalSlab::with_callback("active objects", LockScope::Orb, MAX_OBJECTS, last_out),
                 key_prefix: key_prefix.into(),
                 name: self.name.to_owned(),
                 path: self.path.into(),
                 parent: self.parent,
                 phase: AtomicU8::new(PoaPhase::Alive as u8),
                 keyed_objects: AtomicUsize::new(0),
-                tables: Mutex::new("POA tables", Scope::Orb, MapTables::default()),
-                children: Mutex::new("POA children", Scope::Orb, Children::default()),
+                tables: Mutex::new("POA tables", LockScope::Orb, MapTables::default()),
+                children: Mutex::new("POA children", LockScope::Orb, Children::default()),
                 changed: EventCount::new("POA changes"),
-                default_servant: RcuCell::new("default servant", Scope::Orb, None),
-                servant_manager: RcuCell::new("servant manager", Scope::Orb, None),
+                default_servant: RcuCell::new("default servant", LockScope::Orb, None),
+                servant_manager: RcuCell::new("servant manager", LockScope::Orb, None),
                 serial: SerialLock::new(),
                 ids: AtomicU64::new(0),
                 created_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64),

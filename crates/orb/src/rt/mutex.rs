@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, PiMutexGuard, Scope};
+use corelane_sys::lock::{LockScope, PiMutex, PiMutexGuard};
 
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 
@@ -33,7 +33,7 @@ pub struct RtMutexGuard<'m> {
 
 impl RtMutex {
     pub(crate) fn new() -> Self {
-        RtMutex(Arc::new(PiMutex::new("RTCORBA::Mutex", Scope::Orb, ())))
+        RtMutex(Arc::new(PiMutex::new("RTCORBA::Mutex", LockScope::Orb, ())))
     }
 
     /// Locks the mutex. If another thread holds it, waits until it is unlocked.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use corelane_sched::Priority;
 use corelane_sys::hash_index::{HashIndex, HashIndexWriter};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::slab::GenerationalSlab;
 
 const MAX_ENTRIES: u32 = 1 << 26;
@@ -32,12 +32,12 @@ pub(super) enum AssignError {
 
 impl ObjectPriorities {
     pub(super) fn new() -> Self {
-        let writer = HashIndexWriter::new("index of objects' priorities", Scope::Orb);
+        let writer = HashIndexWriter::new("index of objects' priorities", LockScope::Orb);
         ObjectPriorities {
             is_used: AtomicBool::new(false),
             index: Arc::clone(writer.index()),
-            entries: GenerationalSlab::new("priorities of objects", Scope::Orb, MAX_ENTRIES),
-            writer: Mutex::new("writer of objects' priorities", Scope::Orb, writer),
+            entries: GenerationalSlab::new("priorities of objects", LockScope::Orb, MAX_ENTRIES),
+            writer: Mutex::new("writer of objects' priorities", LockScope::Orb, writer),
         }
     }
 

@@ -9,7 +9,7 @@ use corelane_net::Endpoint;
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling};
 use corelane_wire::exception::minor;
 
@@ -137,7 +137,7 @@ fn create_pool(
         lanes,
         priorities,
         unmatched_priority,
-        threads: Mutex::new("pool threads", Scope::Orb, Vec::new()),
+        threads: Mutex::new("pool threads", LockScope::Orb, Vec::new()),
     };
     let pool = Arc::new(pool);
     if config.allow_borrowing {

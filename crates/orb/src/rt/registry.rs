@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use corelane_sched::Priority;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::JoinHandle;
 
 use super::config::UnmatchedPriority;
@@ -45,12 +45,12 @@ pub(crate) struct RtRegistry {
 impl RtRegistry {
     pub(crate) fn new() -> Self {
         RtRegistry {
-            pools: Mutex::new("thread pools", Scope::Orb, Vec::new()),
+            pools: Mutex::new("thread pools", LockScope::Orb, Vec::new()),
             last_id: AtomicU32::new(thread_context::DEFAULT_POOL),
             is_used: AtomicBool::new(false),
-            policies: Mutex::new("real-time policies", Scope::Orb, RtPolicies::default()),
-            socket_claims: Mutex::new("sockets of lanes", Scope::Orb, ()),
-            mutexes: Mutex::new("named mutexes", Scope::Orb, HashMap::new()),
+            policies: Mutex::new("real-time policies", LockScope::Orb, RtPolicies::default()),
+            socket_claims: Mutex::new("sockets of lanes", LockScope::Orb, ()),
+            mutexes: Mutex::new("named mutexes", LockScope::Orb, HashMap::new()),
         }
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 
 use corelane_net::Peer;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::slab::RetireResult;
 use corelane_wire::connection::ProtocolFault;
 
@@ -103,7 +103,7 @@ impl<T> InsertionOrderedMap<T> {
 
 impl DrainingConnections {
     pub(super) fn new() -> Self {
-        DrainingConnections(PiMutex::new("ending connections", Scope::Lane, InsertionOrderedMap::new()))
+        DrainingConnections(PiMutex::new("ending connections", LockScope::Lane, InsertionOrderedMap::new()))
     }
 
     /// Returns the number of draining connections.

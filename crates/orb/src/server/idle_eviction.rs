@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::slab::RetireResult;
 
 use super::architecture::Architecture;
@@ -40,7 +40,7 @@ pub(crate) struct IdleTracker {
 
 impl IdleTracker {
     pub(super) fn new(now: Monotonic) -> Self {
-        let candidates = PiMutex::new("silent connections", Scope::Lane, Vec::new());
+        let candidates = PiMutex::new("silent connections", LockScope::Lane, Vec::new());
         IdleTracker { started_at: now, now: AtomicU32::new(1), candidates }
     }
 

@@ -15,7 +15,7 @@ use corelane_sched::Priority;
 use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::pending_lock::PendingLockGuard;
 use corelane_sys::slab::{GenerationalSlab, SlabGuard};
 use corelane_sys::thread::{JoinHandle, Scheduling};
@@ -169,15 +169,15 @@ impl<S: Architecture<S>> Lane<S> {
             };
             Lane {
                 may_spin: may_spin(&config, role.as_ref()) && strategy.may_spin(),
-                connections: GenerationalSlab::with_callback("connections", Scope::Lane, slots, on_last),
+                connections: GenerationalSlab::with_callback("connections", LockScope::Lane, slots, on_last),
                 config,
                 role,
                 weak_self: weak_self.clone(),
                 epoll,
                 wake,
                 endpoints: listeners.iter().map(|listener| listener.local_endpoint().clone()).collect(),
-                listeners: PiMutex::new("listeners", Scope::Lane, listeners),
-                protocols: PiMutex::new("protocols of a lane", Scope::Lane, Vec::new()),
+                listeners: PiMutex::new("listeners", LockScope::Lane, listeners),
+                protocols: PiMutex::new("protocols of a lane", LockScope::Lane, Vec::new()),
                 ready: ReadyList::new(),
                 wake_pending: WakeFlag::new(),
                 strategy,
@@ -507,9 +507,9 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Reads messages of a connection. Runs each message or leaves it to another thread, as the
-    /// dispatch architecture decides. Reading ends before the upcall, so that another thread may
-    /// read the next message.
+    /// Reads messages of a connection one after the other, and runs each or leaves it to another
+    /// thread, as the dispatch architecture decides. The thread gives up the right to read before
+    /// each upcall, so that another thread may read the next message during the upcall.
     #[inline]
     pub(super) fn read<H: RequestHandler>(
         &self,

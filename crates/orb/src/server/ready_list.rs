@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 
 use super::admission;
 use super::connection::{Connection, WaitingRequest};
@@ -105,7 +105,7 @@ impl TaskList {
 
 impl ReadyList {
     pub(super) fn new() -> Self {
-        ReadyList { list: PiMutex::new("ready list", Scope::Lane, TaskList::default()), count: AtomicUsize::new(0) }
+        ReadyList { list: PiMutex::new("ready list", LockScope::Lane, TaskList::default()), count: AtomicUsize::new(0) }
     }
 
     /// Returns true if a task is listed.

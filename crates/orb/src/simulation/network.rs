@@ -13,7 +13,7 @@ use corelane_net::{
     ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait,
 };
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 use super::random::Random;
 
@@ -362,7 +362,7 @@ impl SimulatedNetwork {
             finished: false,
             wrong: None,
         };
-        SimulatedNetwork(Arc::new(Mutex::new("simulated network", Scope::Orb, state)))
+        SimulatedNetwork(Arc::new(Mutex::new("simulated network", LockScope::Orb, state)))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{Endpoint, Transports, Wait};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_wire::giop::{self, MessageKind, ReplyStatus, Target};
 use corelane_wire::ior::Ior;
 use corelane_wire::{CharSet, Encoder, Limits, Version};
@@ -45,7 +45,7 @@ pub(super) struct ExecutionLedger(Arc<Mutex<Vec<u32>>>);
 
 impl ExecutionLedger {
     pub(super) fn new(calls: usize) -> Self {
-        ExecutionLedger(Arc::new(Mutex::new("simulation ledger", Scope::Orb, vec![0; calls])))
+        ExecutionLedger(Arc::new(Mutex::new("simulation ledger", LockScope::Orb, vec![0; calls])))
     }
 
     pub(super) fn executions(&self, call: u64) -> u32 {

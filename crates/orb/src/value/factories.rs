@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use corelane_sys::lock::Scope;
+use corelane_sys::lock::LockScope;
 use corelane_sys::rcu_cell::RcuCell;
 use corelane_wire::{CdrError, Decoder};
 
@@ -49,9 +49,9 @@ impl ValueFactories {
     #[must_use]
     pub fn new() -> Self {
         ValueFactories {
-            known: RcuCell::new("value factories", Scope::Orb, HashMap::new()),
+            known: RcuCell::new("value factories", LockScope::Orb, HashMap::new()),
             #[cfg(feature = "any")]
-            types: RcuCell::new("value types", Scope::Orb, HashMap::new()),
+            types: RcuCell::new("value types", LockScope::Orb, HashMap::new()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use corelane::ObjectRef;
 use corelane_sched::task::{Nanos, TaskId};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
 use corelane_sys::thread;
 
 use super::books::{Books, Token};
@@ -71,7 +71,7 @@ impl SharedBooks {
     pub(super) fn new(books: Box<dyn Books>) -> io::Result<Self> {
         let state = AdmissionState { books, targets: HashMap::new(), last_token: 0, is_ending: false };
         let shared = Arc::new(SharedAdmission {
-            state: Mutex::new("cores admission", Scope::Orb, state),
+            state: Mutex::new("cores admission", LockScope::Orb, state),
             pending: Condvar::new(),
             started_at: Monotonic::now(),
         });

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, MutexGuard, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::rcu_cell::{RcuCell, RcuGuard};
 use corelane_sys::thread;
 
@@ -154,7 +154,7 @@ impl Directory {
     }
 
     fn with_store(head: Head, stamp: u64, store: Box<dyn Store>, durability: Durability) -> Result<Self, StoreError> {
-        let unsynced = Mutex::new("naming sync", Scope::Orb, Unsynced::default());
+        let unsynced = Mutex::new("naming sync", LockScope::Orb, Unsynced::default());
         let stored = Arc::new(Stored { store, durability, unsynced, changed: Condvar::new() });
         let syncing = match durability {
             Durability::Synced => None,
@@ -171,7 +171,7 @@ impl Directory {
     }
 
     fn new(head: Head, stamp: u64, store: Option<Arc<Stored>>, syncing: Option<thread::JoinHandle<()>>) -> Self {
-        let state = RcuCell::new("naming contexts", Scope::Orb, head.state.clone());
+        let state = RcuCell::new("naming contexts", LockScope::Orb, head.state.clone());
         let queue = Queue {
             waiting: Vec::new(),
             results: HashMap::new(),
@@ -181,7 +181,7 @@ impl Directory {
             last_commit: Duration::ZERO,
             head: Some(head),
         };
-        let queue = Mutex::new("naming changes", Scope::Orb, queue);
+        let queue = Mutex::new("naming changes", LockScope::Orb, queue);
         Directory {
             state,
             stamp,
@@ -190,7 +190,7 @@ impl Directory {
             arrived: Condvar::new(),
             max_gather: MAX_GATHER,
             run: random_number(),
-            changes: Mutex::new("naming change log", Scope::Orb, ChangeLog::new(LOG_LIMITS)),
+            changes: Mutex::new("naming change log", LockScope::Orb, ChangeLog::new(LOG_LIMITS)),
             changed: Condvar::new(),
             store,
             syncing,

@@ -19,7 +19,7 @@ use corelane::{
     current,
 };
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use corelane_wire::Endian;
 
 use super::changes::LogLimits;
@@ -162,11 +162,11 @@ impl ServiceState {
         ServiceState {
             directory,
             settings,
-            iterators: Mutex::new("naming iterators", Scope::Orb, iterators),
+            iterators: Mutex::new("naming iterators", LockScope::Orb, iterators),
             started_at: Monotonic::now(),
-            forwards: Mutex::new("naming forwards", Scope::Orb, 0),
-            waiting_changes: Mutex::new("naming changes that wait", Scope::Orb, 0),
-            watchers: Mutex::new("naming watchers", Scope::Orb, 0),
+            forwards: Mutex::new("naming forwards", LockScope::Orb, 0),
+            waiting_changes: Mutex::new("naming changes that wait", LockScope::Orb, 0),
+            watchers: Mutex::new("naming watchers", LockScope::Orb, 0),
         }
     }
 

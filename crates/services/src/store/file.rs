@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use corelane_sys::lock::{Mutex, RwLock, Scope};
+use corelane_sys::lock::{LockScope, Mutex, RwLock};
 use redb::{
     Builder, CommitError, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageBackend,
     StorageError, TableDefinition, TableError, TransactionError, WriteTransaction,
@@ -180,10 +180,10 @@ impl FileStore {
         Ok(FileStore {
             source,
             kind,
-            database: RwLock::new("file store", Scope::Orb, Some(database)),
+            database: RwLock::new("file store", LockScope::Orb, Some(database)),
             commits: Mutex::new(
                 "file store commit",
-                Scope::Orb,
+                LockScope::Orb,
                 Commits { revision, relaxed: Vec::new(), relaxed_size: 0 },
             ),
         })

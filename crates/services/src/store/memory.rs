@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use super::file::{RecordKind, write_copy};
 use super::{Durability, Revision, Store, StoreError, Visitor, Write};
@@ -26,7 +26,7 @@ impl MemoryStore {
     /// Creates an empty store of this kind. Its backups are files of this kind.
     #[must_use]
     pub fn new(kind: RecordKind) -> Self {
-        MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", Scope::Orb, Records::default())) }
+        MemoryStore { kind, shared: Arc::new(Mutex::new("memory store", LockScope::Orb, Records::default())) }
     }
 }
 

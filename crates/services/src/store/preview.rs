@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use redb::StorageBackend;
 
 const PAGE_SIZE: usize = 4096;
@@ -35,7 +35,7 @@ impl Preview {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let pages = Pages { length, file_length: length, written: BTreeMap::new() };
-        Ok(Preview { file, pages: Mutex::new("store preview", Scope::Orb, pages) })
+        Ok(Preview { file, pages: Mutex::new("store preview", LockScope::Orb, pages) })
     }
 
     /// Returns a page of the file; bytes after the end are zero.

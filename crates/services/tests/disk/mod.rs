@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 use redb::StorageBackend;
 
 /// Number of bytes that a disk writes as a whole or not at all.
@@ -62,7 +62,7 @@ impl Default for Disk {
 
 impl Disk {
     fn with_image(image: Vec<u8>) -> Self {
-        Disk(Arc::new(Mutex::new("disk", Scope::Orb, Contents { image, ..Contents::default() })))
+        Disk(Arc::new(Mutex::new("disk", LockScope::Orb, Contents { image, ..Contents::default() })))
     }
 
     /// Returns a function that opens this disk, for `FileStore::with_backend`.

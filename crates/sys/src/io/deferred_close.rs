@@ -41,7 +41,7 @@ mod list {
     use std::collections::VecDeque;
     use std::os::fd::{AsFd, OwnedFd};
 
-    use crate::lock::{PiMutex, Scope};
+    use crate::lock::{LockScope, PiMutex};
     use crate::thread::{self, Scheduling, ThreadBuilder};
     use crate::{process, socket};
 
@@ -56,7 +56,7 @@ mod list {
 
     static QUEUE: PiMutex<CloseQueue> = PiMutex::new(
         "descriptors to be closed",
-        Scope::Orb,
+        LockScope::Orb,
         CloseQueue { descriptors: VecDeque::new(), closing_process: 0 },
     );
 

@@ -199,12 +199,12 @@ pub(crate) fn count_freed(octets: usize) {
 }
 
 #[inline]
-pub(crate) fn count_lock(scope: crate::lock::Scope) {
+pub(crate) fn count_lock(scope: crate::lock::LockScope) {
     bump!(locks);
     match scope {
-        crate::lock::Scope::Connection => {}
-        crate::lock::Scope::Lane => bump!(lane_locks),
-        crate::lock::Scope::Orb => bump!(orb_locks),
+        crate::lock::LockScope::Connection => {}
+        crate::lock::LockScope::Lane => bump!(lane_locks),
+        crate::lock::LockScope::Orb => bump!(orb_locks),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! [`emulate`] makes the kernel refuse to the calling thread all features that an older kernel does
 //! not have (seccomp). So tests run the shipped code, which needs no switch to select a fall-back.
-//! The table in docs/kernels.md lists the features for users; a test compares it with [`FEATURES`].
+//! The table in docs/kernels.md lists the features for users; a test compares it with [`USED_FEATURES`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -40,7 +40,7 @@ const FUTEX_LOCK_PI2: u32 = 13;
 
 /// Features that the crate uses where the kernel has them, by version. Features up to
 /// [`OLDEST_SUPPORTED`] are required; the others have a fall-back.
-pub const FEATURES: [KernelFeature; 8] = [
+pub const USED_FEATURES: [KernelFeature; 8] = [
     KernelFeature {
         name: "sched_setattr",
         since: (3, 14),
@@ -107,7 +107,7 @@ pub const FEATURES: [KernelFeature; 8] = [
     },
 ];
 
-/// Makes the kernel answer like `release` to uses of the [`FEATURES`].
+/// Makes the kernel answer like `release` to uses of the [`USED_FEATURES`].
 ///
 /// This affects the calling thread, and the threads and programs that it starts from now on. It
 /// cannot be undone.
@@ -115,7 +115,7 @@ pub const FEATURES: [KernelFeature; 8] = [
 /// # Errors
 /// If the kernel has no seccomp filters, or this code does not know the architecture.
 pub fn emulate(release: KernelRelease) -> io::Result<()> {
-    let unknown = FEATURES.iter().filter(|newer| newer.since > release);
+    let unknown = USED_FEATURES.iter().filter(|newer| newer.since > release);
     let mut program =
         vec![load(ARCHITECTURE_AT), jump(libc::BPF_JEQ, architecture()?, 1, 0), answer(libc::SECCOMP_RET_ALLOW)];
     for newer in unknown {
@@ -184,7 +184,7 @@ fn jump(comparison: u32, value: u32, then: u8, otherwise: u8) -> libc::sock_filt
     libc::sock_filter { code, jt: then, jf: otherwise, k: value }
 }
 
-/// Returns the names of the [`FEATURES`] that the kernel has for the calling thread, by trying
+/// Returns the names of the [`USED_FEATURES`] that the kernel has for the calling thread, by trying
 /// them. Tests use it to check the emulated kernel.
 #[must_use]
 pub fn supported_features() -> Vec<&'static str> {
@@ -193,7 +193,7 @@ pub fn supported_features() -> Vec<&'static str> {
         // A kernel without the system call does not have its flags either.
         error != Some(newer.error) && error != Some(libc::ENOSYS)
     };
-    FEATURES.iter().filter(is_known).map(|newer| newer.name).collect()
+    USED_FEATURES.iter().filter(is_known).map(|newer| newer.name).collect()
 }
 
 fn probe_sched_setattr() -> io::Result<()> {
@@ -242,7 +242,7 @@ fn probe_noexec_seal() -> io::Result<()> {
     made_memory(libc::MFD_NOEXEC_SEAL | libc::MFD_CLOEXEC)
 }
 
-/// Tries `RWF_NOWAIT` on a pipe: pipes support it only since the version in [`FEATURES`].
+/// Tries `RWF_NOWAIT` on a pipe: pipes support it only since the version in [`USED_FEATURES`].
 fn probe_nowait_writes() -> io::Result<()> {
     let (_reader, writer) = io::pipe()?;
     let octets = [0u8; 1];

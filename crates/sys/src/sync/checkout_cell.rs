@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::lock::Scope;
+use super::lock::LockScope;
 use crate::counters;
 use crate::event_count::EventCount;
 use crate::shim::{AtomicU32, Ordering, UnsafeCell, const_unless_loom};
@@ -24,7 +24,7 @@ pub struct CheckoutCell<T> {
     /// state.
     state: AtomicU32,
     name: &'static str,
-    scope: Scope,
+    scope: LockScope,
     returned: Option<Arc<EventCount>>,
     value: UnsafeCell<T>,
 }
@@ -57,7 +57,7 @@ unsafe impl<T: Send> Send for CheckoutCell<T> {}
 impl<T> CheckoutCell<T> {
     const_unless_loom! {
         /// Creates a cell with the value in. The name appears in diagnostics.
-        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { state: AtomicU32::new(0), name, scope, returned: None, value: UnsafeCell::new(value) }
         }
     }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn value_is_checked_out_once() {
-        let cell = Arc::new(CheckoutCell::new("connection", Scope::Connection, 1));
+        let cell = Arc::new(CheckoutCell::new("connection", LockScope::Connection, 1));
         let before = counters::snapshot();
         let mut guard = cell.try_checkout().unwrap();
         *guard += 1;
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn maintenance_does_not_count_as_use() {
-        let cell = Arc::new(CheckoutCell::new("connection", Scope::Connection, 1));
+        let cell = Arc::new(CheckoutCell::new("connection", LockScope::Connection, 1));
         for uses in 0..3 {
             assert_eq!((cell.holder(), cell.use_count()), (CheckoutHolder::None, uses));
             let guard = cell.try_checkout_for_maintenance().unwrap();
@@ -324,7 +324,8 @@ mod models {
     fn waiter_receives_the_returned_value() {
         explore(|| {
             let gate = Arc::new(EventCount::new("model"));
-            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0).with_event_count(Arc::clone(&gate)));
+            let cell =
+                Arc::new(CheckoutCell::new("model", LockScope::Connection, 0).with_event_count(Arc::clone(&gate)));
             let other = Arc::clone(&cell);
             let thread = loom::thread::spawn(move || {
                 other.try_checkout_for_maintenance().map(|mut guard| *guard += 1).is_some()
@@ -340,7 +341,8 @@ mod models {
     fn waiter_receives_the_value_after_maintenance() {
         explore(|| {
             let gate = Arc::new(EventCount::new("model"));
-            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0).with_event_count(Arc::clone(&gate)));
+            let cell =
+                Arc::new(CheckoutCell::new("model", LockScope::Connection, 0).with_event_count(Arc::clone(&gate)));
             let other = Arc::clone(&cell);
             let thread = loom::thread::spawn(move || {
                 drop(other.try_checkout_for_maintenance());
@@ -363,7 +365,7 @@ mod models {
     #[test]
     fn holder_sees_writes_of_earlier_holders() {
         explore(|| {
-            let cell = Arc::new(CheckoutCell::new("model", Scope::Connection, 0));
+            let cell = Arc::new(CheckoutCell::new("model", LockScope::Connection, 0));
             let other = Arc::clone(&cell);
             let thread = loom::thread::spawn(move || match other.try_checkout() {
                 Some(mut guard) => {

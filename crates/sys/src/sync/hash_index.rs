@@ -21,7 +21,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use crate::lock::Scope;
+use crate::lock::LockScope;
 use crate::rcu_cell::RcuCell;
 use crate::shim::{AtomicU64, Ordering};
 
@@ -122,7 +122,7 @@ impl CellTable {
 impl HashIndexWriter {
     /// Creates an empty index with its writer. `name` and `scope` describe the lock taken when the
     /// table is replaced.
-    pub fn new(name: &'static str, scope: Scope) -> Self {
+    pub fn new(name: &'static str, scope: LockScope) -> Self {
         let table = RcuCell::new(name, scope, CellTable::new(MIN_CELLS));
         Self { index: Arc::new(HashIndex { table, keys: HashKeys::default() }), entries: 0, used_cells: 0 }
     }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn index_agrees_with_a_hash_map() {
         let rounds = if cfg!(miri) { 300 } else { 40_000 };
-        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        let mut writer = HashIndexWriter::new("test", LockScope::Orb);
         let index = Arc::clone(writer.index());
         let mut model = HashMap::new();
         let mut state = 12345u64;
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_slot_with_an_equal_key_is_offered() {
-        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        let mut writer = HashIndexWriter::new("test", LockScope::Orb);
         for slot in [3, MAX_SLOT, 0] {
             writer.insert(b"key", slot);
         }
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn entry_is_found_while_other_entries_change() {
         let rounds = if cfg!(miri) { 2 } else { 200 };
-        let mut writer = HashIndexWriter::new("test", Scope::Orb);
+        let mut writer = HashIndexWriter::new("test", LockScope::Orb);
         let index = Arc::clone(writer.index());
         writer.insert(&key(0), 0);
         let stop = AtomicBool::new(false);
@@ -308,7 +308,7 @@ mod models {
     #[test]
     fn offered_slot_is_initialised_and_no_slot_is_missed() {
         explore(|| {
-            let mut writer = HashIndexWriter::new("model", Scope::Orb);
+            let mut writer = HashIndexWriter::new("model", LockScope::Orb);
             writer.insert(b"always", 1);
             let ready = loom::sync::Arc::new(AtomicU32::new(0));
             let reader = {

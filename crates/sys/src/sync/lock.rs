@@ -23,7 +23,7 @@ use crate::shim::{self, const_unless_loom};
 
 /// The threads that a lock can make wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum LockScope {
     /// Threads that use one connection. They may have different priorities where requests are
     /// handed over to other lanes; in this case the lock is a [`PiMutex`].
     Connection,
@@ -46,7 +46,7 @@ pub(super) fn wait_traced<T>(take: impl FnOnce() -> T) -> T {
 /// Mutual exclusion over a value.
 pub struct Mutex<T> {
     name: &'static str,
-    scope: Scope,
+    scope: LockScope,
     inner: shim::Mutex<T>,
 }
 
@@ -59,7 +59,7 @@ pub struct MutexGuard<'a, T> {
 impl<T> Mutex<T> {
     const_unless_loom! {
         /// Creates an open lock around `value`. The name appears in diagnostics.
-        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { name, scope, inner: shim::Mutex::new(value) }
         }
     }
@@ -98,7 +98,7 @@ impl<T> Mutex<T> {
     }
 
     /// Returns the scope given at creation.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> LockScope {
         self.scope
     }
 }
@@ -184,7 +184,7 @@ impl Condvar {
 /// request path, where readers block writers briefly. The request path uses RCU cells instead.
 pub struct RwLock<T> {
     name: &'static str,
-    scope: Scope,
+    scope: LockScope,
     inner: shim::RwLock<T>,
 }
 
@@ -203,7 +203,7 @@ pub struct WriteGuard<'a, T> {
 impl<T> RwLock<T> {
     const_unless_loom! {
         /// Creates an open lock around `value`. The name appears in diagnostics.
-        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { name, scope, inner: shim::RwLock::new(value) }
         }
     }
@@ -244,7 +244,7 @@ impl<T> RwLock<T> {
     }
 
     /// Returns the scope given at creation.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> LockScope {
         self.scope
     }
 }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn locks_are_counted_by_scope_and_survive_a_panic() {
-        let lock = Arc::new(Mutex::new("table", Scope::Orb, 0));
+        let lock = Arc::new(Mutex::new("table", LockScope::Orb, 0));
         let other = Arc::clone(&lock);
         thread::spawn(move || {
             *other.lock() += 1;
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn condition_wait_ends_at_its_deadline() {
-        let pair = Arc::new((Mutex::new("flag", Scope::Lane, false), Condvar::new()));
+        let pair = Arc::new((Mutex::new("flag", LockScope::Lane, false), Condvar::new()));
         let (lock, condition) = &*pair;
         let soon = clock::now() + Duration::from_millis(2);
         let mut guard = lock.lock();
@@ -326,9 +326,9 @@ mod tests {
 
     #[test]
     fn rwlock_gives_shared_and_exclusive_access() {
-        let lock = RwLock::new("settings", Scope::Orb, 5);
+        let lock = RwLock::new("settings", LockScope::Orb, 5);
         assert_eq!(*lock.read() + *lock.read(), 10);
         *lock.write() = 6;
-        assert_eq!((*lock.read(), lock.name(), lock.scope()), (6, "settings", Scope::Orb));
+        assert_eq!((*lock.read(), lock.name(), lock.scope()), (6, "settings", LockScope::Orb));
     }
 }

@@ -20,7 +20,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::lock::Scope;
+use super::lock::LockScope;
 use crate::clock::Monotonic;
 use crate::counters;
 use crate::event_count::{Epoch, WakeCount};
@@ -31,7 +31,7 @@ use crate::thread;
 pub struct PiMutex<T> {
     word: LockWord,
     name: &'static str,
-    scope: Scope,
+    scope: LockScope,
     value: UnsafeCell<T>,
 }
 
@@ -44,7 +44,7 @@ unsafe impl<T: Send> Send for PiMutex<T> {}
 impl<T> PiMutex<T> {
     const_unless_loom! {
         /// Creates an open lock around `value`. The name appears in diagnostics.
-        pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+        pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
             Self { word: LockWord::new(), name, scope, value: UnsafeCell::new(value) }
         }
     }
@@ -90,7 +90,7 @@ impl<T> PiMutex<T> {
     }
 
     /// Returns the scope given at creation.
-    pub fn scope(&self) -> Scope {
+    pub fn scope(&self) -> LockScope {
         self.scope
     }
 
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn uncontended_lock_makes_no_system_call() {
-        let mutex = PiMutex::new("test", Scope::Lane, 1);
+        let mutex = PiMutex::new("test", LockScope::Lane, 1);
         drop(mutex.lock());
         let before = counters::snapshot();
         *mutex.lock() += 1;
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn lock_wait_ends_at_its_deadline() {
-        let mutex = PiMutex::new("test", Scope::Lane, ());
+        let mutex = PiMutex::new("test", LockScope::Lane, ());
         let guard = mutex.lock();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -400,14 +400,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "lock `test` cannot be taken")]
     fn locking_twice_is_detected() {
-        let mutex = PiMutex::new("test", Scope::Lane, ());
+        let mutex = PiMutex::new("test", LockScope::Lane, ());
         let _guard = mutex.lock();
         let _ = mutex.lock();
     }
 
     #[test]
     fn condition_wait_ends_at_deadline_or_notification() {
-        let shared = Arc::new((PiMutex::new("test", Scope::Orb, false), PiCondvar::new()));
+        let shared = Arc::new((PiMutex::new("test", LockScope::Orb, false), PiCondvar::new()));
         let deadline = clock::now() + Duration::from_millis(3);
         let (guard, in_time) = shared.1.wait_until(shared.0.lock(), Some(deadline));
         assert!(!in_time && deadline.is_past());
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn highest_priority_waiter_wakes_first() {
-        let shared = Arc::new((PiMutex::new("test", Scope::Orb, (0, Vec::new())), PiCondvar::new()));
+        let shared = Arc::new((PiMutex::new("test", LockScope::Orb, (0, Vec::new())), PiCondvar::new()));
         let waiting = [2, 3, 1].map(|priority| {
             let shared = Arc::clone(&shared);
             let body = move || {
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn threads_exclude_each_other() {
-        let mutex = PiMutex::new("test", Scope::Lane, (0u64, 0u64));
+        let mutex = PiMutex::new("test", LockScope::Lane, (0u64, 0u64));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -496,7 +496,7 @@ mod tests {
         let start = |priority, body: Box<dyn FnOnce() + Send>| {
             ThreadBuilder::new().name("pi").affinity(core).scheduling(Scheduling::Fifo(priority)).spawn(body)
         };
-        let mutex = Arc::new(PiMutex::new("test", Scope::Orb, ()));
+        let mutex = Arc::new(PiMutex::new("test", LockScope::Orb, ()));
         let [wanted, ready, middle_ran, high_first] = [(); 4].map(|()| Arc::new(AtomicBool::new(false)));
         let middle = {
             let (ready, middle_ran) = (Arc::clone(&ready), Arc::clone(&middle_ran));

@@ -18,7 +18,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::lock::{Mutex, Scope};
+use crate::lock::{LockScope, Mutex};
 
 /// A cell whose value is read without a lock. The module's documentation states its guarantees.
 pub struct RcuCell<T> {
@@ -35,7 +35,7 @@ pub struct RcuGuard<T> {
 
 impl<T> RcuCell<T> {
     /// Creates a cell that holds `value`. `name` and `scope` describe the lock that writers take.
-    pub fn new(name: &'static str, scope: Scope, value: T) -> Self {
+    pub fn new(name: &'static str, scope: LockScope, value: T) -> Self {
         Self { current: cell::Cell::new(Arc::new(value)), retired: Mutex::new(name, scope, Vec::new()) }
     }
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn reader_keeps_its_version_and_frees_nothing() {
         let first = Arc::new(1);
-        let published = RcuCell::new("test", Scope::Orb, 0);
+        let published = RcuCell::new("test", LockScope::Orb, 0);
         published.store(Arc::clone(&first));
         let loaded = published.load();
         published.store(Arc::new(2));
@@ -230,7 +230,7 @@ mod tests {
             CellVersion(n, !n)
         }
         let rounds = if cfg!(miri) { 20 } else { 20_000 };
-        let published = RcuCell::new("test", Scope::Orb, version(0));
+        let published = RcuCell::new("test", LockScope::Orb, version(0));
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..2 {

@@ -56,7 +56,7 @@ use std::ops::Deref;
 
 use crate::clock::Monotonic;
 use crate::event_count::EventCount;
-use crate::lock::Scope;
+use crate::lock::LockScope;
 
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
@@ -161,7 +161,7 @@ impl<T: fmt::Debug> std::error::Error for SlabFull<T> {}
 impl<T> GenerationalSlab<T> {
     /// Creates an empty table of at most `capacity` slots, which are allocated as needed. The last
     /// user of a retired value drops it.
-    pub fn new(name: &'static str, scope: Scope, capacity: u32) -> Self {
+    pub fn new(name: &'static str, scope: LockScope, capacity: u32) -> Self {
         Self::with_callback(name, scope, capacity, |_, _, value| drop(value))
     }
 
@@ -171,7 +171,7 @@ impl<T> GenerationalSlab<T> {
     /// [deferred](RetireResult::Deferred), on the thread of its last user. It may use the table.
     pub fn with_callback(
         name: &'static str,
-        scope: Scope,
+        scope: LockScope,
         capacity: u32,
         on_retired: impl Fn(u32, u32, T) + Send + Sync + 'static,
     ) -> Self {

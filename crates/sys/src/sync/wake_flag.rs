@@ -1,12 +1,12 @@
-//! A flag that limits wake-ups for listed work to one thread. A second thread is woken only after
-//! the first has checked the list.
+//! A flag that prevents needless wake-ups of threads that share a list of work. While a woken thread
+//! has not checked the list yet, no second thread is woken.
 //!
-//! A thread that lists work then calls [`WakeFlag::raise`], and wakes another thread if the result
-//! is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it leaves work
-//! on the list, it raises the flag again.
+//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread
+//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it
+//! leaves work on the list, it raises the flag again.
 //!
-//! `wake_flag`: both swaps are sequentially consistent. A thread that finds the flag raised has
-//! listed its work before the thread that clears the flag checks the list.
+//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false,
+//! the thread that clears the flag next sees the work.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[cfg(not(loom))]
 use crate::clock::Monotonic;
 use crate::counters;
-use crate::lock::{Condvar, Mutex, MutexGuard, Scope};
+use crate::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use crate::shim::{AtomicU64, Ordering};
 
 /// Value of the subject that stands for no burst.
@@ -46,7 +46,7 @@ impl BurstRoles {
         BurstRoles {
             subject: AtomicU64::new(NO_BURST),
             requested: AtomicU64::new(NO_BURST),
-            has_supervisor: Mutex::new("supervisor of a burst", Scope::Lane, false),
+            has_supervisor: Mutex::new("supervisor of a burst", LockScope::Lane, false),
             burst_over: Condvar::new(),
         }
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::clock::timespec;
-use crate::lock::{PiMutex, Scope};
+use crate::lock::{LockScope, PiMutex};
 use crate::syscall;
 use crate::thread::{JoinHandle, Scheduling, ThreadBuilder, Tid, current_tid, set_scheduling};
 use crate::usage::{clock_time, thread_time};
@@ -69,7 +69,7 @@ impl CpuBudgetMonitor {
         let shared = Arc::new(CpuMonitorShared {
             stop: AtomicBool::new(false),
             tid: OnceLock::new(),
-            budgets: PiMutex::new("CPU budgets", Scope::Orb, Vec::new()),
+            budgets: PiMutex::new("CPU budgets", LockScope::Orb, Vec::new()),
         });
         let builder = ThreadBuilder::new().name(name).stack_size(256 * 1024).scheduling(scheduling);
         let own = Arc::clone(&shared);
@@ -184,7 +184,7 @@ impl CpuBudget {
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let inner = PiMutex::new("CPU budget", Scope::Connection, Inner::default());
+        let inner = PiMutex::new("CPU budget", LockScope::Connection, Inner::default());
         let state = Arc::new(CpuBudgetState { owner: current_tid(), clock, inner });
         let mut budgets = monitor.shared.budgets.lock();
         let number = budgets.iter().position(|other| other.strong_count() == 0).unwrap_or(budgets.len());

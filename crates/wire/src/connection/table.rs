@@ -75,7 +75,7 @@ impl<T> RequestTable<T> {
 
     /// Returns the number of requests that wait.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn waiting_count(&self) -> usize {
         self.waiting
     }
 
@@ -86,10 +86,10 @@ impl<T> RequestTable<T> {
         self.abandoned
     }
 
-    /// Returns true if no request waits.
+    /// Returns true if at least one request waits.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiting == 0
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
     }
 
     /// Adds a request and returns its id.
@@ -212,7 +212,7 @@ mod tests {
             let ids: Vec<u32> = (0..3).map(|n| table.insert(n).unwrap()).collect();
             assert_eq!(table.insert(9), Err(9));
             assert!(ids.iter().all(|id| id % 2 == parity));
-            assert_eq!((table.get(ids[1]), table.len()), (Some(&1), 3));
+            assert_eq!((table.get(ids[1]), table.waiting_count()), (Some(&1), 3));
             assert_eq!((table.remove(ids[1]), table.remove(ids[1]), table.get(ids[1])), (Some(1), None, None));
             let again = table.insert(5).unwrap();
             assert_ne!(again, ids[1]);
@@ -220,7 +220,7 @@ mod tests {
             let mut rest: Vec<_> = table.drain().collect();
             rest.sort_unstable();
             assert_eq!(rest.iter().map(|entry| entry.1).sum::<i32>(), 8);
-            assert!(table.is_empty());
+            assert!(!table.has_waiting());
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut table = RequestTable::new(ConnectionSide::Initiator, 2);
         let late = table.insert(0).unwrap();
         assert_eq!((table.abandon(late), table.abandon(late), table.remove(late)), (Some(0), None, None));
-        assert_eq!((table.len(), table.abandoned_count()), (0, 1));
+        assert_eq!((table.waiting_count(), table.abandoned_count()), (0, 1));
         for n in 0..8 {
             if n == 4 {
                 // Nearly the maximum, as after four thousand million calls.
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((table.abandoned_count(), table.insert(3).is_ok(), table.insert(4).is_ok()), (0, true, true));
         table.abandon(late);
         assert_eq!(table.drain().count(), 2);
-        assert_eq!((table.len(), table.abandoned_count()), (0, 0));
+        assert_eq!((table.waiting_count(), table.abandoned_count()), (0, 0));
     }
 
     #[test]

@@ -35,8 +35,8 @@ impl AxisScale {
     }
 }
 
-/// Maximum number of points of a line at which every point has a mark. A longer line has only
-/// [`FEW`] marks.
+/// A line of up to this number of points has a mark at each point. A longer line has about [`FEW`]
+/// marks.
 const ALL: usize = 16;
 const FEW: usize = 5;
 

@@ -18,7 +18,7 @@
 mod partner;
 mod stage;
 
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::thread::{self, Scheduling, ThreadBuilder};
 
 use crate::Failure;
@@ -112,8 +112,8 @@ fn one_stage(
         let works = if stage.preempts() { 1.0 } else { 2.0 };
         add(name, 2.0, works, Box::new(WakingPair { stage, waker }), Box::new(SingleThread::waking(stage, waker)));
     }
-    let plain = || Mutex::new("bench switch", Scope::Lane, ());
-    let inheriting = || PiMutex::new("bench switch", Scope::Lane, ());
+    let plain = || Mutex::new("bench switch", LockScope::Lane, ());
+    let inheriting = || PiMutex::new("bench switch", LockScope::Lane, ());
     add(
         "synchronized, mutex",
         1.0,
@@ -202,12 +202,12 @@ mod tests {
     #[test]
     fn every_switch_test_records_the_requested_number_of_times() {
         let stage = SwitchSetting { partner: None, priority: None, same_core: false };
-        let lock = || PiMutex::new("bench switch", Scope::Lane, ());
+        let lock = || PiMutex::new("bench switch", LockScope::Lane, ());
         let mut subjects: Vec<Box<dyn crate::harness::MeasuredSubject>> = vec![
             Box::new(Yielders { stage }),
             Box::new(SingleThread::yielding(stage)),
             Box::new(LockHandover::new(stage, lock())),
-            Box::new(LockHandover::new(stage, Mutex::new("bench switch", Scope::Lane, ()))),
+            Box::new(LockHandover::new(stage, Mutex::new("bench switch", LockScope::Lane, ()))),
             Box::new(SingleThread::locking(stage, lock())),
         ];
         for waker in [WakeMechanism::Futex, WakeMechanism::Semaphore] {

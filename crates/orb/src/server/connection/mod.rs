@@ -24,7 +24,7 @@ use std::time::Duration;
 use corelane_net::{ShutdownMode, Stream};
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::pending_lock::PendingLock;
 use corelane_wire::connection::Framer;
 use corelane_wire::{CharSet, CodeSets, Version, WideSet};
@@ -147,7 +147,7 @@ impl Connection {
             last_message_at: AtomicU32::new(eviction_rank::NO_MESSAGE),
             accepted_at: origin.accepted_at,
             has_partial_message: AtomicBool::new(false),
-            stall_detector: PiMutex::new("unfinished messages", Scope::Connection, StallDetector::default()),
+            stall_detector: PiMutex::new("unfinished messages", LockScope::Connection, StallDetector::default()),
             memory_use: MemoryUse::new(memory_budget),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelane_net::Wait;
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_wire::Octets;
 use corelane_wire::cdr::MAX_SLICES;
 
@@ -35,7 +35,7 @@ impl OutputLock {
     pub(super) fn new(mixed: bool) -> Self {
         let (queue, progress_at) = (SendQueue::default(), Monotonic::from_nanos(0));
         let writing = WriteState { queue, progress_at, deferred: Vec::new(), closing: None };
-        let (name, scope) = ("connection output", Scope::Connection);
+        let (name, scope) = ("connection output", LockScope::Connection);
         if mixed {
             OutputLock::Inheriting(PiMutex::new(name, scope, writing))
         } else {

@@ -19,7 +19,7 @@ use corelane_sched::overload::{LaneLoad, OverloadAction};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult};
-use corelane_sys::lock::{Mutex, PiMutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, JoinHandle, Tid};
 
@@ -110,11 +110,11 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         Ok(OverloadThread {
             idle_threads: IdleThreads::new(),
             wake: EventFd::new()?,
-            lendable_threads: PiMutex::new("threads of a lane", Scope::Lane, Vec::new()),
+            lendable_threads: PiMutex::new("threads of a lane", LockScope::Lane, Vec::new()),
             started_static: AtomicU32::new(0),
             dynamic_threads: AtomicU32::new(0),
             dynamic_started: AtomicU32::new(0),
-            threads: Mutex::new("dynamic threads", Scope::Lane, Vec::new()),
+            threads: Mutex::new("dynamic threads", LockScope::Lane, Vec::new()),
             lower: OnceLock::new(),
             upper: OnceLock::new(),
             functions: Box::new(OverloadFunctions::<S, H>::new()),
@@ -237,7 +237,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 slot: IdleSlot::new(),
                 tid: thread::current_tid(),
                 wake,
-                loan: PiMutex::new("loan", Scope::Lane, None),
+                loan: PiMutex::new("loan", LockScope::Lane, None),
             }),
             Err(error) => {
                 // The thread ends here and will never mark itself idle. It is counted as started
@@ -462,7 +462,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload: &OverloadThread<S>,
     ) -> io::Result<()> {
         let Some(work) = self.ready.take_request() else { return Ok(()) };
-        let first = Arc::new(PiMutex::new("first request", Scope::Lane, Some(work)));
+        let first = Arc::new(PiMutex::new("first request", LockScope::Lane, Some(work)));
         let given = Arc::clone(&first);
         let run = move |lane: &Arc<Lane<S>>, handler: &Arc<H>| {
             if let Some(work) = { given.lock().take() } {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::Wait;
-use corelane_sys::lock::{PiMutex, Scope};
+use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
 use crate::nested_wait;
@@ -36,7 +36,10 @@ pub(crate) struct ThreadPerConnection {
 
 impl ThreadPerConnection {
     pub(super) fn new(max_threads: usize) -> Self {
-        ThreadPerConnection { max_threads, threads: PiMutex::new("threads of connections", Scope::Lane, Vec::new()) }
+        ThreadPerConnection {
+            max_threads,
+            threads: PiMutex::new("threads of connections", LockScope::Lane, Vec::new()),
+        }
     }
 
     /// Gives a connection its own thread. Returns false if there are too many threads, or if the

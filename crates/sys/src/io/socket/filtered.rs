@@ -128,7 +128,7 @@ impl DescriptorFilterListener {
         DescriptorFilterListener { fd: ManuallyDrop::new(fd), may_receive: true, forks: process::fork_generation() }
     }
 
-    /// Accepts one connection without waiting, like [`accept`].
+    /// Accepts one connection, like [`accept`] with [`WaitMode::Now`].
     ///
     /// # Errors
     /// As for [`accept`].

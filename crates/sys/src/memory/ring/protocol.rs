@@ -369,8 +369,9 @@ mod models {
             self.changed.notify_all();
         }
 
-        /// Waits like a futex: sleeps only while the word holds `how`. The check and the start of
-        /// the sleep are one step.
+        /// Waits until another thread wakes this one. With `PARKED`, waits like a futex: sleeps
+        /// only while the word holds `PARKED`, and the check and the start of the sleep are one
+        /// step. With `BELL`, waits for a byte on the side's socket, and takes the byte.
         fn wait(&self, word: &AtomicU32, how: u32, side: usize) {
             let mut kernel = self.kernel.lock().unwrap();
             if how == PARKED {

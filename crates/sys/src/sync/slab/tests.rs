@@ -9,7 +9,7 @@ mod ordinary {
     use crate::clock;
 
     fn table<T: Send + Sync + 'static>(capacity: u32) -> GenerationalSlab<T> {
-        GenerationalSlab::new("test", Scope::Lane, capacity)
+        GenerationalSlab::new("test", LockScope::Lane, capacity)
     }
 
     #[test]
@@ -55,10 +55,11 @@ mod ordinary {
     fn last_user_passes_the_value_to_the_callback() {
         let given = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&given);
-        let table = GenerationalSlab::with_callback("test", Scope::Lane, 10, move |index, generation, value: usize| {
-            assert_eq!((index, generation), (0, 1));
-            seen.fetch_add(value, Ordering::Relaxed);
-        });
+        let table =
+            GenerationalSlab::with_callback("test", LockScope::Lane, 10, move |index, generation, value: usize| {
+                assert_eq!((index, generation), (0, 1));
+                seen.fetch_add(value, Ordering::Relaxed);
+            });
         let (index, generation) = table.insert(5).unwrap();
         let first = table.get(index, generation).unwrap();
         let second = table.get(index, generation).unwrap();
@@ -143,7 +144,7 @@ mod ordinary {
 
     #[test]
     fn panic_in_the_callback_loses_no_slot() {
-        let table = GenerationalSlab::with_callback("test", Scope::Lane, 1, |_, _, ()| {
+        let table = GenerationalSlab::with_callback("test", LockScope::Lane, 1, |_, _, ()| {
             std::panic::resume_unwind(Box::new(()));
         });
         let (index, generation) = table.insert(()).unwrap();
@@ -188,7 +189,7 @@ mod ordinary {
         let buried = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&buried);
         let table =
-            GenerationalSlab::with_callback("stress", Scope::Orb, 8, move |index, generation, canary: Canary| {
+            GenerationalSlab::with_callback("stress", LockScope::Orb, 8, move |index, generation, canary: Canary| {
                 assert_eq!(canary.key, (index, generation));
                 canary.bury();
                 seen.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +267,7 @@ mod models {
     /// detects leaks.
     fn table(given: &Arc<AtomicUsize>) -> Arc<GenerationalSlab<Box<u32>>> {
         let given = Arc::clone(given);
-        Arc::new(GenerationalSlab::with_callback("model", Scope::Lane, 2, move |_, generation, value: Box<u32>| {
+        Arc::new(GenerationalSlab::with_callback("model", LockScope::Lane, 2, move |_, generation, value: Box<u32>| {
             assert_eq!(*value, generation);
             given.fetch_add(1, Ordering::Relaxed);
         }))

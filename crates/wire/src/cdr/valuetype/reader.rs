@@ -37,7 +37,7 @@ pub(crate) type ValueTypes = Arc<[(Box<str>, TypeCode)]>;
 
 /// A function that looks up a value type's TypeCode by its repository id in the decoder's
 /// environment.
-pub type ValueTypeLookup = fn(&(dyn Any + Sync), &[u8]) -> Option<TypeCode>;
+pub type ValueTypeLookup = fn(environment: &(dyn Any + Sync), repository_id: &[u8]) -> Option<TypeCode>;
 
 /// A function that reads a custom value, tag included, with the custom code of its type, and writes
 /// the value.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use corelane_net::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
-use corelane_sys::lock::{Mutex, Scope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use super::*;
 use crate::adapter::ObjectAdapter;
@@ -152,7 +152,7 @@ pub(super) struct DrainHarness<'l> {
 
 impl<'l> DrainHarness<'l> {
     pub(super) fn new(lane: &'l Arc<Lane>, core: &'l Arc<ObjectAdapter>, requests: usize) -> Self {
-        let stream = ScriptedStream(Arc::new(Mutex::new("line", Scope::Connection, ScriptedLine::default())));
+        let stream = ScriptedStream(Arc::new(Mutex::new("line", LockScope::Connection, ScriptedLine::default())));
         stream.0.lock().incoming.extend(REQUEST.repeat(requests));
         lane.adopt(core, Box::new(stream.clone()));
         let connection = lane.connections.iter().next().map(|connection| Arc::downgrade(&connection));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use corelane_sys::counters;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::lock::{Condvar, Mutex, Scope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
 use super::fair_queue::{FairQueue, Measure, QueueItem};
 use crate::server::admission::{self, RequestAdmission};
@@ -58,7 +58,7 @@ impl State {
 impl RequestQueue {
     pub(crate) fn new(max_requests: usize, bytes: usize) -> io::Result<Self> {
         Ok(RequestQueue {
-            state: Mutex::new("request queue", Scope::Lane, State::default()),
+            state: Mutex::new("request queue", LockScope::Lane, State::default()),
             not_empty: Condvar::new(),
             max_requests,
             max_bytes: bytes,
