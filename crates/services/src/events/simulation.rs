@@ -164,10 +164,10 @@ impl Naive {
     fn clear(&mut self, now: u64, expired: Option<usize>) {
         self.arrived.fill(false);
         self.held.clear();
-        if let (Condition::Timeout(TimeoutKind::Deadline, delay), Some(timer)) = (&self.condition, &mut self.timer) {
-            if expired != Some(timer.0) {
-                timer.1 = Some(now + delay);
-            }
+        if let (Condition::Timeout(TimeoutKind::Deadline, delay), Some(timer)) = (&self.condition, &mut self.timer)
+            && expired != Some(timer.0)
+        {
+            timer.1 = Some(now + delay);
         }
         self.children.iter_mut().for_each(|child| child.clear(now, expired));
     }
