@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corelane_sys::lock::{Mutex, MutexGuard, LockScope};
+use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 
 /// Interval between checks while waiting.
 const LOOK: Duration = Duration::from_millis(10);

@@ -19,7 +19,7 @@ use corelane_interop::process;
 use corelane_interop::report::Report;
 use corelane_interop::skips::Skips;
 use corelane_interop::suite::servants::{self, SuiteServant};
-use corelane_sys::lock::{Mutex, LockScope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 /// CORBA priorities whose native priorities are 2 and 50 by the default mapping.
 const LOW: i16 = 335;

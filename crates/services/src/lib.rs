@@ -1,7 +1,9 @@
-//! CORBA services on Corelane: the Naming Service, and admission of tasks to cores.
+//! CORBA services on Corelane: the Naming Service, admission of tasks to cores, and the pure core of
+//! an event channel.
 #![forbid(unsafe_code)]
 
 pub mod cores;
+pub mod events;
 pub mod naming;
 pub mod store;
 

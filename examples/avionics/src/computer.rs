@@ -5,7 +5,7 @@
 //! the machine permits it, different scheduling classes.
 
 use corelane::{Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException};
-use corelane_sys::lock::{Mutex, LockScope};
+use corelane_sys::lock::{LockScope, Mutex};
 
 use crate::avionics::{
     Attitude, Contact, Contacts, Engines, MapStore, MapStoreRef, MissionComputer, MissionComputerRef, Picture,

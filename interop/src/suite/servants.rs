@@ -9,7 +9,7 @@ use corelane::poa::{Poa, PoaError};
 use corelane::{Completion, ObjectRef, Octets, Servant, ShutdownHandle, SystemException, SystemExceptionKind};
 
 use corelane_sys::clock::Monotonic;
-use corelane_sys::lock::{Condvar, Mutex, MutexGuard, LockScope};
+use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 
 use crate::interop::*;
 

@@ -1,0 +1,208 @@
+//! The filter of a consumer: a tree of conditions on events and of timeouts.
+//!
+//! Invariant: the nodes of a tree are in prefix order, and `end` of a node is the index behind its
+//! subtree. The root is node 0.
+
+mod error;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use corelane_sched::task::Nanos;
+
+use super::designator::{DependencySet, TIME_UNIT, TimeoutKind};
+use super::header::{EventHeader, EventSource, EventType};
+
+pub use self::error::{FilterError, FilterLimits};
+
+/// The rules by which a set of dependencies is read as a filter. TAO has both (`-ECFiltering`).
+///
+/// In both, several filters without a common group are a disjunction; TAO's builders read the
+/// first of them and leave out the others. A global designator heads a disjunction; TAO's builders
+/// read it as a type that no event has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FilterBuilder {
+    /// A group runs to the head of the next group or to the end of the set. The number of children
+    /// in its head is ignored, and groups inside groups are refused. This is TAO's default.
+    #[default]
+    Basic,
+    /// A group has as many children as its head says. Groups may be inside groups.
+    Prefix,
+}
+
+/// The filter of a consumer.
+///
+/// A filter is checked when it is built and does not change. Its memory is proportional to the
+/// number of dependencies.
+///
+/// ```
+/// use corelane_services::events::*;
+///
+/// let set = DependencySet::new().logical_and(2).event(EventType(16), EventSource::ANY).negation().event(
+///     EventType::ANY, EventSource(7));
+/// let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default())?;
+/// assert!(filter.accepts(&EventHeader::new(EventType(16), EventSource(3))));
+/// assert!(!filter.accepts(&EventHeader::new(EventType(16), EventSource(7))));
+/// # Ok::<(), FilterError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventFilter {
+    nodes: Box<[Node]>,
+    /// Number of conjunctions in the tree.
+    conjunctions: u32,
+}
+
+/// A node of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) kind: NodeKind,
+    /// Index behind the last node of the subtree.
+    pub(super) end: usize,
+}
+
+/// The condition of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    Type {
+        event_type: i32,
+        source: i32,
+    },
+    MaskedType {
+        type_mask: i32,
+        source_mask: i32,
+        event_type: i32,
+        source: i32,
+    },
+    Null,
+    Timeout {
+        kind: TimeoutKind,
+        delay: Nanos,
+    },
+    /// `ordinal` counts the conjunctions of the tree.
+    Conjunction {
+        ordinal: u32,
+    },
+    Disjunction,
+    LogicalAnd,
+    Negation,
+    Bitmask {
+        type_mask: i32,
+        source_mask: i32,
+    },
+}
+
+/// The input of a filter.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FilterInput<'a> {
+    /// The header of an event that a supplier pushed.
+    Event(&'a EventHeader),
+    /// The index of the timeout that expired.
+    Timeout(usize),
+}
+
+impl EventFilter {
+    /// Builds the filter that the headers of a consumer's dependencies describe.
+    ///
+    /// An empty set, and a disjunction without children, accept nothing.
+    ///
+    /// # Errors
+    /// The set is no filter by these rules, or exceeds a limit.
+    pub fn build(
+        builder: FilterBuilder,
+        dependencies: &[EventHeader],
+        limits: &FilterLimits,
+    ) -> Result<Self, FilterError> {
+        parse::build(builder, dependencies, limits)
+    }
+
+    /// Returns true if some node takes an event with this header, though a conjunction may wait for
+    /// further events before it delivers.
+    #[must_use]
+    pub fn accepts(&self, header: &EventHeader) -> bool {
+        self.accepts_at(0, FilterInput::Event(header))
+    }
+
+    /// Returns the dependencies of the filter, as the `prefix` builder reads them.
+    #[must_use]
+    pub fn dependencies(&self) -> DependencySet {
+        let mut set = DependencySet::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            // A set of dependencies declares counts as CORBA's long, so no filter has more nodes.
+            let children = i32::try_from(self.children(at).count()).unwrap_or(i32::MAX);
+            set = match node.kind {
+                NodeKind::Type { event_type, source } => set.event(EventType(event_type), EventSource(source)),
+                NodeKind::MaskedType { type_mask, source_mask, event_type, source } => {
+                    set.masked_type(source_mask, type_mask, source, event_type)
+                }
+                NodeKind::Null => set.null(),
+                NodeKind::Timeout { kind, delay } => set.timeout(kind, delay / TIME_UNIT),
+                NodeKind::Conjunction { .. } => set.conjunction(children),
+                NodeKind::Disjunction => set.disjunction(children),
+                NodeKind::LogicalAnd => set.logical_and(children),
+                NodeKind::Negation => set.negation(),
+                NodeKind::Bitmask { type_mask, source_mask } => set.bitmask(source_mask, type_mask),
+            };
+        }
+        set
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Returns the indexes of a node's children.
+    pub(super) fn children(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.nodes[at].end;
+        let first = (at + 1 < end).then_some(at + 1);
+        std::iter::successors(first, move |child| Some(self.nodes[*child].end).filter(|next| *next < end))
+    }
+
+    /// Returns the children of a group that are offered the input, with their numbers. The event of
+    /// a timeout enters the tree at its own node: a group that contains this node offers the event
+    /// to no other child.
+    pub(super) fn children_for(&self, at: usize, input: FilterInput<'_>) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let contains = |node: usize, expired: usize| (node..self.nodes[node].end).contains(&expired);
+        let only = match input {
+            FilterInput::Timeout(expired) if contains(at, expired) => Some(expired),
+            _ => None,
+        };
+        let children = self.children(at).enumerate();
+        children.filter(move |(_, child)| only.is_none_or(|expired| contains(*child, expired)))
+    }
+
+    /// Returns true if the subtree takes the input. A timeout's event has no type and source that a
+    /// node could match.
+    pub(super) fn accepts_at(&self, at: usize, input: FilterInput<'_>) -> bool {
+        let kind = &self.nodes[at].kind;
+        match kind {
+            NodeKind::Null => true,
+            NodeKind::Type { .. } | NodeKind::MaskedType { .. } => kind.matches(input),
+            NodeKind::Timeout { .. } => matches!(input, FilterInput::Timeout(expired) if expired == at),
+            NodeKind::Conjunction { .. } | NodeKind::Disjunction => {
+                self.children_for(at, input).any(|(_, child)| self.accepts_at(child, input))
+            }
+            NodeKind::LogicalAnd => self.children(at).all(|child| self.accepts_at(child, input)),
+            NodeKind::Negation => !self.accepts_at(at + 1, input),
+            NodeKind::Bitmask { .. } => kind.matches(input) && self.accepts_at(at + 1, input),
+        }
+    }
+}
+
+impl NodeKind {
+    /// Returns true if the type and source of an event fulfil the node's own condition.
+    pub(super) fn matches(&self, input: FilterInput<'_>) -> bool {
+        let FilterInput::Event(header) = input else { return false };
+        let (event_type, source) = (header.event_type.0, header.source.0);
+        match *self {
+            Self::Type { event_type: wanted_type, source: wanted_source } => {
+                let matches_side = |wanted: i32, found: i32| wanted == 0 || found == 0 || wanted == found;
+                matches_side(wanted_type, event_type) && matches_side(wanted_source, source)
+            }
+            Self::MaskedType { type_mask, source_mask, event_type: wanted_type, source: wanted_source } => {
+                event_type & type_mask == wanted_type && source & source_mask == wanted_source
+            }
+            Self::Bitmask { type_mask, source_mask } => event_type & type_mask != 0 && source & source_mask != 0,
+            _ => true,
+        }
+    }
+}

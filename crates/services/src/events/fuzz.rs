@@ -1,0 +1,63 @@
+//! Entry point for fuzzing: a function over bytes that must return for any input. It panics if the
+//! input violates a property.
+
+use super::{
+    EventFilter, EventHeader, EventSource, EventType, FilterBuilder, FilterLimits, SubscriptionLimits, Subscriptions,
+};
+
+/// Maximum number of events that are pushed for one input.
+const MAX_EVENTS: usize = 64;
+
+/// Reads settings in one byte and a set of dependencies of four bytes each, and builds a filter.
+/// Then pushes an event for each dependency and lets time pass.
+///
+/// A filter that is built, written and built again must be the same. The index must find each
+/// consumer whose filter accepts an event, and groups must hold no more than a filter has nodes.
+///
+/// # Panics
+/// If a property is violated.
+pub fn event_filters(input: &[u8]) {
+    let Some((settings, rest)) = input.split_first() else { return };
+    let builder = if settings & 1 == 0 { FilterBuilder::Basic } else { FilterBuilder::Prefix };
+    let limits = FilterLimits {
+        max_depth: if settings & 2 == 0 { usize::MAX } else { 4 },
+        min_period: if settings & 4 == 0 { 0 } else { 200 },
+        ..FilterLimits::default()
+    };
+    let headers: Vec<EventHeader> = rest.chunks_exact(4).map(header).collect();
+    let Ok(filter) = EventFilter::build(builder, &headers, &limits) else { return };
+    let nodes = filter.nodes().len();
+    assert!(nodes <= headers.len() + 1);
+    // An implicit group is one more filter and one more dependency.
+    let wider = FilterLimits { max_depth: usize::MAX, max_dependencies: usize::MAX, ..limits };
+    let is_deepest = FilterLimits::DEEPEST <= headers.len();
+    let again = EventFilter::build(FilterBuilder::Prefix, filter.dependencies().headers(), &wider);
+    assert!(is_deepest || again.as_ref() == Ok(&filter));
+
+    let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
+    let Ok(consumer) = subscriptions.add(filter.clone(), 0) else { return };
+    let mut now = 0;
+    for header in headers.iter().take(MAX_EVENTS) {
+        now += header.creation_time.min(1 << 40);
+        subscriptions.expire(now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
+        let before = subscriptions.held(consumer);
+        let delivered = subscriptions.push(header, (), now, |_, set| assert!(!set.is_empty() && set.len() <= nodes));
+        let has_changed = delivered.is_ok_and(|count| count > 0) || subscriptions.held(consumer) != before;
+        assert!(!has_changed || filter.accepts(header));
+        assert!(subscriptions.held(consumer).is_some_and(|held| held <= nodes));
+        assert!(subscriptions.is_candidate(consumer, header) || !filter.accepts(header));
+    }
+    assert!(subscriptions.remove(consumer) && subscriptions.next_expiry().is_none());
+}
+
+/// Reads a dependency: its type, its source, and its time as a factor and a power of two.
+fn header(octets: &[u8]) -> EventHeader {
+    let octet = |index: usize| octets.get(index).copied().unwrap_or_default();
+    // Types from 0 to 127 and all values of few bits; sources from -128 to 127.
+    let event_type = if octet(0) < 128 { i32::from(octet(0)) } else { i32::from(octet(0)) << (octet(0) & 31) };
+    let creation_time = u64::from(octet(2)).checked_shl(u32::from(octet(3))).unwrap_or(u64::MAX);
+    EventHeader {
+        creation_time,
+        ..EventHeader::new(EventType(event_type), EventSource(i32::from(octet(1).cast_signed())))
+    }
+}

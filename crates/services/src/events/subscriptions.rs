@@ -1,0 +1,546 @@
+//! The consumers of a channel: their filters, the events that their groups hold, their timeouts.
+
+use std::fmt;
+
+use corelane_sched::task::Nanos;
+
+use super::correlation::Correlation;
+use super::designator::TimeoutKind;
+use super::filter::{EventFilter, FilterInput, NodeKind};
+use super::header::{EventHeader, HeaderError};
+use super::index::{self, Index, ListName};
+use super::timers::{TimerKey, Timers};
+
+/// A consumer in [`Subscriptions`]. The id of a consumer that was removed is not used again for
+/// 2^32 consumers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConsumerId {
+    slot: u32,
+    generation: u32,
+}
+
+/// The bounds of all subscriptions together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionLimits {
+    /// Maximum number of consumers.
+    pub max_consumers: u32,
+    /// Maximum number of nodes in the filters of all consumers. The number of timeouts, and that
+    /// of events that groups hold, are not greater.
+    pub max_filter_nodes: usize,
+}
+
+/// The default limits: 65,536 consumers, and 1,048,576 nodes in all their filters.
+impl Default for SubscriptionLimits {
+    fn default() -> Self {
+        Self { max_consumers: 1 << 16, max_filter_nodes: 1 << 20 }
+    }
+}
+
+/// The reason why a consumer is not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SubscriptionError {
+    /// There are as many consumers as this limit permits.
+    TooManyConsumers(u32),
+    /// The nodes of all filters would exceed this limit.
+    TooManyFilterNodes(usize),
+}
+
+impl fmt::Display for SubscriptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyConsumers(max) => write!(f, "the channel has room for {max} consumers"),
+            Self::TooManyFilterNodes(max) => write!(f, "the filters of all consumers may have {max} nodes"),
+        }
+    }
+}
+
+impl std::error::Error for SubscriptionError {}
+
+/// An element of the set that a consumer gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occurrence<E> {
+    /// An event that a supplier pushed.
+    Event(E),
+    /// The expiry of one of the consumer's timeouts.
+    Timeout(Expiry),
+}
+
+/// The expiry of a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The kind of the timeout. The event has its type ([`TimeoutKind::event_type`]) and source 0.
+    pub kind: TimeoutKind,
+    /// The time at which the timeout was due, in nanoseconds.
+    pub due_at: Nanos,
+    /// The number of further expiries of this timeout that were due by now. They are not reported.
+    pub missed: u64,
+}
+
+/// The consumers of a channel, and which of them get an event.
+///
+/// `E` is the event with its payload. Groups hold clones of it, so it should be cheap to clone.
+///
+/// # Contract
+/// - Times are nanoseconds of a monotonic clock. A time before that of an earlier call counts as
+///   the time of the earlier call.
+/// - The caller calls [`Subscriptions::expire`] at [`Subscriptions::next_expiry`], or later: a
+///   timeout that is late by whole periods expires once, and says how many expiries were missed.
+/// - The `deliver` function gets each set once, in the order in which it arose. The order among
+///   the consumers of one event is not specified.
+/// - A push costs by the number of consumers whose filters may accept the event. Negations, null
+///   filters and partial masks may accept every event.
+///
+/// ```
+/// use corelane_services::events::*;
+///
+/// let (inertial, position) = (EventType(16), EventType(17));
+/// let set = DependencySet::new().conjunction(2).event(inertial, EventSource::ANY).event(position, EventSource::ANY);
+/// let navigation = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default())?;
+///
+/// let mut subscriptions = Subscriptions::new(SubscriptionLimits::default());
+/// let navigation = subscriptions.add(navigation, 0)?;
+/// let mut delivered = Vec::new();
+/// for (event_type, event) in [(inertial, "attitude"), (inertial, "later attitude"), (position, "place")] {
+///     let header = EventHeader::new(event_type, EventSource(1));
+///     subscriptions.push(&header, event, 0, |consumer, set| delivered.push((consumer, set.to_vec())))?;
+/// }
+/// assert_eq!(delivered, [(navigation, vec![Occurrence::Event("attitude"), Occurrence::Event("place")])]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Subscriptions<E> {
+    limits: SubscriptionLimits,
+    slots: Vec<Slot<E>>,
+    /// Slots without a consumer.
+    free: Vec<u32>,
+    index: Index,
+    timers: Timers,
+    /// Number of nodes in all filters.
+    filter_nodes: usize,
+    /// Number of pushes so far. It marks the consumers that an event was already offered to.
+    pushes: u64,
+    /// The latest time of any call.
+    now: Nanos,
+}
+
+#[derive(Debug)]
+struct Slot<E> {
+    generation: u32,
+    consumer: Option<Consumer<E>>,
+}
+
+#[derive(Debug)]
+struct Consumer<E> {
+    filter: EventFilter,
+    /// The index alone decides which events the consumer gets.
+    is_decided_by_index: bool,
+    /// The lists of the index that contain the consumer.
+    lists: Box<[ListName]>,
+    correlation: Correlation<E>,
+    timers: Box<[TimerKey]>,
+    /// Those of `timers` that a delivery starts again.
+    deadlines: Box<[TimerKey]>,
+    /// The number of the last push that was offered to the consumer.
+    last_push: u64,
+}
+
+impl<E: Clone> Subscriptions<E> {
+    /// Returns subscriptions without consumers.
+    #[must_use]
+    pub fn new(limits: SubscriptionLimits) -> Self {
+        Self {
+            limits,
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: Index::default(),
+            timers: Timers::default(),
+            filter_nodes: 0,
+            pushes: 0,
+            now: 0,
+        }
+    }
+
+    /// Returns the number of consumers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Returns true if there are no consumers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a consumer, and starts its timeouts.
+    ///
+    /// # Errors
+    /// The subscriptions are full: [`SubscriptionLimits`].
+    pub fn add(&mut self, filter: EventFilter, now: Nanos) -> Result<ConsumerId, SubscriptionError> {
+        let now = self.advance(now);
+        let filter_nodes = self.filter_nodes.saturating_add(filter.nodes().len());
+        if filter_nodes > self.limits.max_filter_nodes {
+            return Err(SubscriptionError::TooManyFilterNodes(self.limits.max_filter_nodes));
+        }
+        let slot = self.free_slot()?;
+        self.filter_nodes = filter_nodes;
+        let lists = index::lists(&filter);
+        self.index.add(&lists, slot);
+        let (mut timers, mut deadlines) = (Vec::new(), Vec::new());
+        for (at, node) in filter.nodes().iter().enumerate() {
+            let NodeKind::Timeout { kind, delay } = node.kind else { continue };
+            let timer = self.timers.add((slot, at), kind, delay, now);
+            timers.push(timer);
+            if kind == TimeoutKind::Deadline {
+                deadlines.push(timer);
+            }
+        }
+        let entry = &mut self.slots[slot as usize];
+        entry.consumer = Some(Consumer {
+            is_decided_by_index: index::is_decided_by_index(&filter),
+            correlation: Correlation::new(&filter),
+            filter,
+            lists,
+            timers: timers.into(),
+            deadlines: deadlines.into(),
+            last_push: 0,
+        });
+        Ok(ConsumerId { slot, generation: entry.generation })
+    }
+
+    /// Removes a consumer, with the events that its groups hold. Returns false if it was removed
+    /// before.
+    pub fn remove(&mut self, consumer: ConsumerId) -> bool {
+        let Some(slot) = self.slots.get_mut(consumer.slot as usize) else { return false };
+        if slot.generation != consumer.generation {
+            return false;
+        }
+        let Some(removed) = slot.consumer.take() else { return false };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(consumer.slot);
+        self.filter_nodes -= removed.filter.nodes().len();
+        self.index.remove(&removed.lists, consumer.slot);
+        for timer in &removed.timers {
+            self.timers.remove(*timer);
+        }
+        true
+    }
+
+    /// Returns the number of occurrences that a consumer's groups hold; `None` if the consumer was
+    /// removed.
+    #[must_use]
+    pub fn held(&self, consumer: ConsumerId) -> Option<usize> {
+        let slot = self.slots.get(consumer.slot as usize)?;
+        let entry = slot.consumer.as_ref().filter(|_| slot.generation == consumer.generation)?;
+        Some(entry.correlation.held())
+    }
+
+    /// Returns true if the index finds the consumer for an event with this header.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn is_candidate(&self, consumer: ConsumerId, header: &EventHeader) -> bool {
+        self.index.candidates(header).any(|slot| slot == consumer.slot)
+    }
+
+    /// Offers an event to the consumers, after the expiries that are due. Returns the number of
+    /// consumers to which the event was delivered, or a set that it completed. `deliver` gets the
+    /// consumer and its set.
+    ///
+    /// # Errors
+    /// The header is invalid. Nothing was delivered.
+    pub fn push(
+        &mut self,
+        header: &EventHeader,
+        event: E,
+        now: Nanos,
+        mut deliver: impl FnMut(ConsumerId, &[Occurrence<E>]),
+    ) -> Result<usize, HeaderError> {
+        header.check()?;
+        self.expire(now, &mut deliver);
+        self.pushes += 1;
+        let occurrence = Occurrence::Event(event);
+        let mut deliveries = 0;
+        for slot in self.index.candidates(header) {
+            let Some((id, consumer)) = occupied(&mut self.slots, slot) else { continue };
+            if consumer.last_push == self.pushes {
+                continue;
+            }
+            consumer.last_push = self.pushes;
+            let is_delivered = if consumer.is_decided_by_index {
+                deliver(id, std::slice::from_ref(&occurrence));
+                true
+            } else {
+                consumer.offer(FilterInput::Event(header), &occurrence, |set| deliver(id, set))
+            };
+            if is_delivered {
+                consumer.restart_deadlines(&mut self.timers, self.now, None);
+                deliveries += 1;
+            }
+        }
+        Ok(deliveries)
+    }
+
+    /// Returns the time at which the next timeout expires.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Nanos> {
+        self.timers.next_due()
+    }
+
+    /// Delivers the timeouts that are due, each once. Returns the number of deliveries, which is
+    /// smaller than the number of expiries if a group waits for further events.
+    pub fn expire(&mut self, now: Nanos, mut deliver: impl FnMut(ConsumerId, &[Occurrence<E>])) -> usize {
+        let now = self.advance(now);
+        let mut deliveries = 0;
+        while let Some(expired) = self.timers.pop_due(now) {
+            let (slot, node) = expired.owner;
+            let Some((id, consumer)) = occupied(&mut self.slots, slot) else { continue };
+            let expiry = Expiry { kind: expired.kind, due_at: expired.due_at, missed: expired.missed };
+            let occurrence = Occurrence::Timeout(expiry);
+            if consumer.offer(FilterInput::Timeout(node), &occurrence, |set| deliver(id, set)) {
+                // A deadline that expired keeps its schedule, so that it does not drift.
+                consumer.restart_deadlines(&mut self.timers, now, Some(expired.key));
+                deliveries += 1;
+            }
+        }
+        deliveries
+    }
+
+    /// Takes note of the time, and returns the latest time of any call.
+    fn advance(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn free_slot(&mut self) -> Result<u32, SubscriptionError> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
+        }
+        let max = self.limits.max_consumers;
+        let slot = u32::try_from(self.slots.len()).ok().filter(|slot| *slot < max);
+        let slot = slot.ok_or(SubscriptionError::TooManyConsumers(max))?;
+        self.slots.push(Slot { generation: 0, consumer: None });
+        Ok(slot)
+    }
+}
+
+/// Returns the consumer in a slot.
+fn occupied<E>(slots: &mut [Slot<E>], slot: u32) -> Option<(ConsumerId, &mut Consumer<E>)> {
+    let Slot { generation, consumer } = slots.get_mut(slot as usize)?;
+    Some((ConsumerId { slot, generation: *generation }, consumer.as_mut()?))
+}
+
+impl<E: Clone> Consumer<E> {
+    /// Offers an occurrence to the filter. Returns true if it has led to a delivery.
+    fn offer(
+        &mut self,
+        input: FilterInput<'_>,
+        occurrence: &Occurrence<E>,
+        deliver: impl FnOnce(&[Occurrence<E>]),
+    ) -> bool {
+        let Some(set) = self.correlation.offer(&self.filter, input, occurrence) else { return false };
+        deliver(set);
+        self.correlation.clear();
+        true
+    }
+
+    /// Starts the deadlines again, except one that has expired.
+    fn restart_deadlines(&self, timers: &mut Timers, now: Nanos, expired: Option<TimerKey>) {
+        for deadline in self.deadlines.iter().filter(|deadline| Some(**deadline) != expired) {
+            timers.restart(*deadline, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{DependencySet, EventSource, EventType, FilterBuilder, FilterLimits};
+
+    const A: EventType = EventType(16);
+    const B: EventType = EventType(17);
+    const C: EventType = EventType(18);
+    const ANY: EventSource = EventSource::ANY;
+    const MS: Nanos = 1_000_000;
+
+    /// Subscriptions with a virtual clock, which number their events and keep what is delivered.
+    struct Scene {
+        subscriptions: Subscriptions<u32>,
+        now: Nanos,
+        events: u32,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            Self { subscriptions: Subscriptions::new(SubscriptionLimits::default()), now: 0, events: 0 }
+        }
+
+        fn add(&mut self, set: &DependencySet) -> ConsumerId {
+            let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();
+            self.subscriptions.add(filter, self.now).unwrap()
+        }
+
+        /// Pushes the next event, and returns the sets that are delivered.
+        fn push(&mut self, event_type: EventType) -> Vec<Vec<Occurrence<u32>>> {
+            self.events += 1;
+            let mut sets = Vec::new();
+            let header = EventHeader::new(event_type, EventSource(1));
+            self.subscriptions.push(&header, self.events, self.now, |_, set| sets.push(set.to_vec())).unwrap();
+            sets
+        }
+
+        fn expire_at(&mut self, now: Nanos) -> Vec<Vec<Occurrence<u32>>> {
+            self.now = now;
+            let mut sets = Vec::new();
+            self.subscriptions.expire(now, |_, set| sets.push(set.to_vec()));
+            sets
+        }
+    }
+
+    fn events(numbers: &[u32]) -> Vec<Occurrence<u32>> {
+        numbers.iter().map(|number| Occurrence::Event(*number)).collect()
+    }
+
+    fn timeout(kind: TimeoutKind, due_at: Nanos, missed: u64) -> Occurrence<u32> {
+        Occurrence::Timeout(Expiry { kind, due_at, missed })
+    }
+
+    const NONE: Vec<Vec<Occurrence<u32>>> = Vec::new();
+
+    #[test]
+    fn conjunction_keeps_the_first_event_of_each_child_until_all_have_come() {
+        let mut scene = Scene::new();
+        let id = scene.add(&DependencySet::new().conjunction(3).event(A, ANY).event(B, ANY).event(C, ANY));
+        for _ in 0..3 {
+            let first = scene.events + 1;
+            assert_eq!((scene.push(B), scene.push(B), scene.push(A)), (NONE, NONE, NONE));
+            assert_eq!(scene.subscriptions.held(id), Some(2));
+            assert_eq!(scene.push(C), [events(&[first, first + 2, first + 3])]);
+            assert_eq!(scene.subscriptions.held(id), Some(0));
+        }
+    }
+
+    #[test]
+    fn inner_conjunction_contributes_its_whole_set() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().conjunction(2).conjunction(2).event(A, ANY).event(B, ANY).event(C, ANY));
+        assert_eq!((scene.push(A), scene.push(C), scene.push(A)), (NONE, NONE, NONE));
+        assert_eq!(scene.push(B), [events(&[2, 1, 4])]);
+    }
+
+    #[test]
+    fn event_of_two_equal_children_goes_to_the_first_of_them() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().conjunction(2).event(A, ANY).event(A, ANY));
+        assert_eq!((scene.push(A), scene.push(A), scene.push(A)), (NONE, NONE, NONE));
+    }
+
+    #[test]
+    fn delivery_empties_the_groups_beside_the_one_that_delivers() {
+        let mut scene = Scene::new();
+        let id =
+            scene.add(&DependencySet::new().disjunction(2).conjunction(2).event(A, ANY).event(B, ANY).event(C, ANY));
+        assert_eq!(scene.push(A), NONE);
+        assert_eq!(scene.push(C), [events(&[2])]);
+        assert_eq!(scene.subscriptions.held(id), Some(0));
+        assert_eq!(scene.push(B), NONE);
+        assert_eq!(scene.push(A), [events(&[3, 4])]);
+    }
+
+    #[test]
+    fn disjunction_delivers_each_event_once() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().disjunction(3).event(A, ANY).event(EventType::ANY, EventSource(1)).null());
+        assert_eq!((scene.push(A), scene.push(B)), (vec![events(&[1])], vec![events(&[2])]));
+    }
+
+    #[test]
+    fn conjunction_with_a_timeout_waits_for_its_expiry() {
+        let mut scene = Scene::new();
+        let negation_first = DependencySet::new().conjunction(2).negation().event(B, ANY);
+        scene.add(&negation_first.timeout(TimeoutKind::Interval, 100_000));
+        assert_eq!(scene.push(A), NONE);
+        let expiry = timeout(TimeoutKind::Interval, 10 * MS, 2);
+        assert_eq!(scene.expire_at(39 * MS), [vec![Occurrence::Event(1), expiry]]);
+        assert_eq!(scene.expire_at(40 * MS), NONE);
+        assert_eq!(scene.push(A), [vec![timeout(TimeoutKind::Interval, 40 * MS, 0), Occurrence::Event(2)]]);
+    }
+
+    #[test]
+    fn push_delivers_first_the_timeouts_that_are_due() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().disjunction(2).event(A, ANY).timeout(TimeoutKind::Deadline, 100_000));
+        scene.now = 10 * MS;
+        assert_eq!(scene.push(A), [vec![timeout(TimeoutKind::Deadline, 10 * MS, 0)], events(&[1])]);
+    }
+
+    #[test]
+    fn deliveries_start_a_deadline_again_and_its_own_expiries_do_not() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().disjunction(2).event(A, ANY).timeout(TimeoutKind::Deadline, 100_000));
+        scene.now = 7 * MS;
+        assert_eq!((scene.push(A), scene.push(B)), (vec![events(&[1])], NONE));
+        assert_eq!(scene.subscriptions.next_expiry(), Some(17 * MS));
+        assert_eq!(scene.expire_at(18 * MS), [vec![timeout(TimeoutKind::Deadline, 17 * MS, 0)]]);
+        assert_eq!(scene.subscriptions.next_expiry(), Some(27 * MS));
+    }
+
+    #[test]
+    fn clock_that_goes_back_counts_as_standing_still() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().timeout(TimeoutKind::Once, 100_000));
+        assert_eq!(scene.expire_at(9 * MS), NONE);
+        scene.now = 0;
+        scene.add(&DependencySet::new().timeout(TimeoutKind::Once, 100_000));
+        assert_eq!(scene.expire_at(18 * MS).len(), 1);
+        assert_eq!(scene.subscriptions.next_expiry(), Some(19 * MS));
+    }
+
+    #[test]
+    fn consumers_and_nodes_are_bounded_and_their_room_is_used_again() {
+        let limits = SubscriptionLimits { max_consumers: 2, max_filter_nodes: 4 };
+        let mut subscriptions: Subscriptions<()> = Subscriptions::new(limits);
+        let filter = |nodes: i32| {
+            let set = (1..nodes).fold(DependencySet::new().disjunction(nodes - 1), |set, _| set.null());
+            EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap()
+        };
+        for _ in 0..3 {
+            let first = subscriptions.add(filter(2), 0).unwrap();
+            assert_eq!(subscriptions.add(filter(3), 0), Err(SubscriptionError::TooManyFilterNodes(4)));
+            let second = subscriptions.add(filter(1), 0).unwrap();
+            assert_eq!(subscriptions.add(filter(1), 0), Err(SubscriptionError::TooManyConsumers(2)));
+            assert!(subscriptions.remove(first) && !subscriptions.remove(first));
+            assert_eq!((subscriptions.held(first), subscriptions.held(second)), (None, Some(0)));
+            assert!(subscriptions.remove(second) && subscriptions.is_empty());
+        }
+    }
+
+    #[test]
+    fn refused_event_is_not_delivered() {
+        let mut scene = Scene::new();
+        scene.add(&DependencySet::new().null());
+        let header = EventHeader { ttl: -1, ..EventHeader::default() };
+        let refused = scene.subscriptions.push(&header, 1, 0, |_, _| panic!("delivered"));
+        assert_eq!(refused, Err(HeaderError::NegativeTtl(-1)));
+    }
+
+    #[test]
+    fn push_visits_its_takers_and_not_the_other_consumers() {
+        let mut scene = Scene::new();
+        for number in 0..10_000 {
+            let both = DependencySet::new().logical_and(2).event(EventType(100 + number), ANY);
+            scene.add(&both.negation().event(EventType::ANY, EventSource(9)));
+            scene
+                .add(&DependencySet::new().disjunction(2).event(EventType(100 + number), ANY).event(B, EventSource(2)));
+        }
+        scene.add(&DependencySet::new().event(A, ANY));
+        scene.add(&DependencySet::new().conjunction(2).event(A, EventSource(1)).event(EventType(100), EventSource(1)));
+        let candidates = |event_type: EventType, source: i32| {
+            scene.subscriptions.index.candidates(&EventHeader::new(event_type, EventSource(source))).count()
+        };
+        assert_eq!(candidates(A, 1), 2);
+        assert_eq!(candidates(A, 2), 1);
+        assert_eq!(candidates(B, 1), 0);
+        assert_eq!(candidates(EventType(100), 1), 3);
+        assert_eq!(candidates(B, 0), 10_000);
+    }
+}
