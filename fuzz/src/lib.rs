@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod generated;
+mod orb_options;
 mod valuetypes;
 
 pub use generated::generated;
+pub use orb_options::orb_options;
 pub use valuetypes::valuetypes;
 
 pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("idl_tokens", idl_tokens),
     ("ior_text", ior_text),
     ("naming_records", naming_records),
+    ("orb_options", orb_options),
     ("rio_frames", rio_frames),
     ("sniff", sniff),
     ("valuetypes", valuetypes),

@@ -40,6 +40,7 @@ const TARGETS: &[Target] = &[
     Target { name: "ior_text", what: "IOR and corbaloc text", longest: 768, dictionary: Some("ior_text") },
     Target { name: "naming_records", what: "records of the Naming Service", longest: 256, dictionary: None },
     Target { name: "event_filters", what: "filters of event consumers", longest: 256, dictionary: None },
+    Target { name: "orb_options", what: "options of other ORBs", longest: 512, dictionary: Some("orb_options") },
     Target { name: "connection_ops", what: "operations on a connection's state", longest: 128, dictionary: None },
     Target { name: "rio_frames", what: "frames through the steering program", longest: 256, dictionary: None },
     Target { name: "sniff", what: "capture files", longest: 2048, dictionary: None },

@@ -5,6 +5,9 @@
 //! variable there is no file. Each configured value becomes a word in front of the user's words, so
 //! that one parser checks all values.
 
+mod import;
+mod orb_options;
+
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +16,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::vec;
 
-use clap::{ArgAction, Command};
+use clap::{ArgAction, ArgMatches, Command};
 use serde_json::{Value as Json, json};
 use toml::de::{DeTable, DeValue};
 
@@ -24,17 +27,25 @@ use crate::{DONE, NOT_DONE, TOOLS};
 /// Help text of the command.
 pub(crate) const USAGE: &str = "\
 usage: corelane config show [--json] [COMMAND]...
+       corelane config import [--from omniorb|tao] [FILE]... [-ORBNAME VALUE]...
 
-Shows each option of the commands that can be configured, such as `naming serve`, with its value and its source: the environment,
-the configuration file or the default. COMMAND is the beginning of a command's name.
+`show` shows each option of the commands that can be configured, such as `naming serve`, with its value and its source: the
+environment, the configuration file or the default. COMMAND is the beginning of a command's name.
+
+`import` reads omniORB's configuration file, TAO's svc.conf and -ORB options, in files or as words, and prints a configuration
+file. Each option that the commands do not have is named on the standard error, with its place and the reason.
 
   show              show the options
+  import            convert options of other ORBs
 
   --json            print one JSON object
+  --from omniorb|tao
+                    the ORB of the files and options, if their first line does not show it
 
 CORELANE_CONFIG names the file. docs/commands.md describes it and the environment.
 
-Exit status: 0 shown, 1 the configuration is refused, 2 wrong usage.
+Exit status: 0 shown or converted, 1 the configuration is refused or a file cannot be read, 2 wrong usage, or a file is
+malformed.
 ";
 
 /// Commands whose options can be configured.
@@ -47,17 +58,25 @@ const MAX_FILE: u64 = 1 << 20;
 /// Returns the command's options and positional words.
 pub(crate) fn command() -> Command {
     let show = arguments::command("show", USAGE).args([flag("json"), arguments::positionals("COMMAND")]);
-    arguments::with_descriptions(arguments::command("config", USAGE).subcommand(show), USAGE)
+    let config = arguments::command("config", USAGE).subcommand(show).subcommand(import::command());
+    arguments::with_descriptions(config, USAGE)
 }
 
 /// Runs the command with the arguments after `corelane config`.
 pub(crate) fn run(words: vec::IntoIter<OsString>, out: &mut dyn Write) -> u8 {
-    let (_, parsed) = match arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason) {
-        Ok(parsed) => parsed,
-        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
-    };
+    let is_import = words.as_slice().first().is_some_and(|word| word == "import");
+    let (words, of_orb) = if is_import { import::split(words.collect()) } else { (words.collect(), Vec::new()) };
+    let parsed = arguments::parse_subcommand("config", command(), words).map_err(ArgumentRefusal::reason);
+    match parsed {
+        Ok((name, parsed)) if name == "import" => import::run(&parsed, of_orb, out),
+        Ok((_, parsed)) => show(&parsed, out),
+        Err(reason) => arguments::print_refusal(reason, USAGE, out),
+    }
+}
+
+fn show(parsed: &ArgMatches, out: &mut dyn Write) -> u8 {
     let is_json = parsed.get_flag("json");
-    let wanted = arguments::texts(&parsed, "COMMAND").join(" ");
+    let wanted = arguments::texts(parsed, "COMMAND").join(" ");
     let settings = Settings::read().and_then(|settings| {
         let is_known = settings.shown(&wanted).next().is_some();
         let refusal = || format!("there is no command `{}` that can be configured", excerpt(&wanted));

@@ -58,6 +58,7 @@ usage: corelane COMMAND [ARGUMENT]...
   doctor            show which real-time guarantees hold on this machine, and what to change
   doctor REFERENCE  show why an object cannot be called, and what to change
   config show       show options from the configuration file and the environment
+  config import ... convert options of omniORB and TAO to a configuration file
   completions SHELL print completions for bash, zsh and other shells
   man DIR           write manual pages
   version           print the version

@@ -41,6 +41,11 @@ fn examples_of_the_page_print_what_the_page_shows() {
     fs::create_dir_all(&folder).expect("a folder for the test");
     let idl = "interface Echo { string say(in string what, in long count); readonly attribute long calls; };\n";
     fs::write(folder.join("echo.idl"), idl).expect("written");
+    let omniorb = "InitRef = NameService=corbaname::names.example\n\
+                   clientCallTimeOutPeriod = 5000\n\
+                   endPoint = giop:tcp::2810\n\
+                   giopMaxMsgSize = 8388608\n";
+    fs::write(folder.join("omniORB.cfg"), omniorb).expect("written");
     let program = Path::new(env!("CARGO_BIN_EXE_corelane")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
@@ -59,7 +64,7 @@ fn examples_of_the_page_print_what_the_page_shows() {
             examples += 1;
         }
     }
-    assert_eq!(examples, 18);
+    assert_eq!(examples, 20);
 }
 
 #[test]

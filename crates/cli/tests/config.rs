@@ -89,3 +89,63 @@ fn each_option_is_shown_with_its_source() {
     assert_eq!((&find("ping", "timeout")["values"][0], &shown["schema"]), (&"0.5".into(), &1.into()));
     assert_eq!(find("call", "timeout")["values"], Json::Null);
 }
+
+/// Writes a file and returns its path.
+fn file(name: &str, text: &[u8]) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("config-import");
+    fs::create_dir_all(&folder).expect("a folder for the test");
+    let file = folder.join(name);
+    fs::write(&file, text).expect("written");
+    file.to_string_lossy().into_owned()
+}
+
+#[test]
+fn imported_options_of_other_orbs_configure_the_commands() {
+    let omniorb = file("omniORB.cfg", b"# \xe9\nclientCallTimeOutPeriod = 1500\ngiopMaxMsgSize = 9000\n");
+    let tao = file("svc.conf", b"static Server_Strategy_Factory \"-ORBConcurrency reactive\"\n");
+    let words = ["-ORBInitRef", "NameService=corbaloc::1.2@127.0.0.1:7/x", "-ORBListenEndpoints", "iiop://:2810"];
+    let output =
+        corelane("", &[], &[&["config", "import", &omniorb, &tao][..], &words, &["-ORBNodelay", "0"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let config = text(&output);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let shown = |path: &str| {
+        if path.len() > 60 { format!("{}... ({} characters)", &path[..60], path.len()) } else { path.to_owned() }
+    };
+    let expected = format!(
+        "{}:3: `giopMaxMsgSize = 9000` is not carried over: the commands have no such option; programs set `Limits::max_message_size`\n\
+         {}:1: `Server_Strategy_Factory -ORBConcurrency reactive` is not carried over: the commands have no such option; programs set `PoolConfig::dispatch`\n\
+         argument 7: `-ORBNodelay 0` is not carried over: the commands have no such option; programs set `TcpProperties::no_delay`\n",
+        shown(&omniorb),
+        shown(&tao)
+    );
+    assert_eq!(errors, expected);
+    // The commands take the configuration that was printed.
+    let shown = text(&corelane(&config, &[], &["config", "show"]));
+    for line in [
+        "naming list --at: corbaloc::1.2@127.0.0.1:7/x ([naming] of the file)",
+        "naming list --timeout: 1.5 ([naming] of the file)",
+        "call --timeout: 1.5 ([call] of the file)",
+        "naming serve --listen: tcp::2810 ([naming.serve] of the file)",
+        "ping --timeout: default",
+    ] {
+        assert!(shown.contains(&format!("{line}\n")), "{line} is not in\n{shown}");
+    }
+    assert!(called(&config, &[], &[]).ends_with("127.0.0.1:7"));
+}
+
+#[test]
+fn malformed_options_of_other_orbs_have_status_2_and_no_output() {
+    let wrong = file("wrong.cfg", b"traceLevel = 1\ntraceLevel 2\n");
+    for (words, status, reason) in [
+        (&[wrong.as_str()][..], 2, "wrong.cfg:2: `traceLevel 2`: a line is NAME = VALUE\n"),
+        (&["-ORBInitRef", "\x1b"], 2, "argument 1: `-ORBInitRef \\u{1b}`: an initial reference is NAME=REFERENCE\n"),
+        (&["-ORBInitRef"], 2, "argument 1: `-ORBInitRef`: the value is missing\n"),
+        (&["/nowhere"], 1, "`/nowhere` cannot be read: No such file or directory (os error 2)\n"),
+    ] {
+        let output = corelane("", &[], &[&["config", "import"][..], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), text(&output).as_str()), (Some(status), ""), "{said}");
+        assert!(said.starts_with("error: ") && said.ends_with(reason), "{said}");
+    }
+}

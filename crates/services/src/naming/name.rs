@@ -8,6 +8,9 @@
 //! [`to_string`] produces, so both are inverses of each other. In particular, [`to_name`] refuses
 //! needless dots.
 
+use std::error::Error;
+use std::fmt;
+
 use corelane_wire::Limits;
 use corelane_wire::ior::{Corbaloc, UrlError, escape_key, parse_object_name};
 
@@ -17,6 +20,14 @@ use super::cos_naming::NameComponent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidName;
 
+impl fmt::Display for InvalidName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name has no components, or the text does not have the form of a name")
+    }
+}
+
+impl Error for InvalidName {}
+
 /// The reason why a corbaname URL cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidUrl {
@@ -25,6 +36,17 @@ pub enum InvalidUrl {
     /// The text does not have the form of a name.
     Name,
 }
+
+impl fmt::Display for InvalidUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidUrl::Address => "the address is empty or malformed",
+            InvalidUrl::Name => "the text does not have the form of a name",
+        })
+    }
+}
+
+impl Error for InvalidUrl {}
 
 /// Returns the string form of a name.
 ///

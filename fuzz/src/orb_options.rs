@@ -1,0 +1,48 @@
+//! The fuzz target `orb_options`, which converts options of other ORBs as `corelane config import`
+//! does.
+
+#[path = "../../crates/cli/src/config/orb_options/mod.rs"]
+mod imported;
+
+use imported::{ForeignOrb, Imported, takes_value};
+
+/// Maximum length in bytes of an option in a message: 60 characters and dots.
+const MAX_SHOWN: usize = 60 * 4 + 3;
+
+/// Converts a text. The first octet selects the ORB, and whether the text is a file or a list of
+/// words, one a line.
+///
+/// # Panics
+///
+/// If the result is not TOML, if a place is not one of the text, or if a message has a long text.
+pub fn orb_options(input: &[u8]) {
+    let Some((settings, text)) = input.split_first() else { return };
+    let orb = match settings % 3 {
+        0 => None,
+        1 => Some(ForeignOrb::OmniOrb),
+        _ => Some(ForeignOrb::Tao),
+    };
+    let text = String::from_utf8_lossy(text);
+    let mut imported = Imported::default();
+    let taken = if settings & 0x80 == 0 {
+        imported.take_text(0, &text, orb)
+    } else {
+        let words: Vec<(usize, String)> =
+            text.lines().enumerate().map(|(at, word)| (at + 1, word.to_owned())).collect();
+        let _ = words.iter().filter(|(_, word)| takes_value(word)).count();
+        imported.take_words(0, words, orb)
+    };
+    let lines = text.lines().count().max(1);
+    if let Err(malformed) = taken {
+        assert!((1..=lines).contains(&malformed.line) && malformed.text.len() <= MAX_SHOWN, "{malformed:?}");
+        assert!(!malformed.reason.is_empty());
+        return;
+    }
+    imported.finish();
+    let tables = imported.to_toml();
+    assert!(toml::de::DeTable::parse(&tables).is_ok(), "{tables}");
+    for one in imported.left_out() {
+        let is_in_text = one.place.source == 0 && (1..=lines).contains(&one.place.line);
+        assert!(is_in_text && one.option.len() <= MAX_SHOWN && !one.reason.is_empty(), "{one:?}");
+    }
+}
