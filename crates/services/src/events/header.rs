@@ -57,21 +57,21 @@ impl EventHeader {
     /// Checks the header of an event that a supplier pushes.
     ///
     /// # Errors
-    /// [`HeaderError::NegativeTtl`] if the time to live is below 0.
-    pub const fn check(&self) -> Result<(), HeaderError> {
-        if self.ttl < 0 { Err(HeaderError::NegativeTtl(self.ttl)) } else { Ok(()) }
+    /// [`EventHeaderError::NegativeTtl`] if the time to live is below 0.
+    pub const fn check(&self) -> Result<(), EventHeaderError> {
+        if self.ttl < 0 { Err(EventHeaderError::NegativeTtl(self.ttl)) } else { Ok(()) }
     }
 }
 
 /// The reason why an event is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HeaderError {
+pub enum EventHeaderError {
     /// The event has this time to live, which is below 0.
     NegativeTtl(i32),
 }
 
-impl fmt::Display for HeaderError {
+impl fmt::Display for EventHeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NegativeTtl(ttl) => write!(f, "the event's time to live is {ttl}; it must be 0 or more"),
@@ -79,7 +79,7 @@ impl fmt::Display for HeaderError {
     }
 }
 
-impl std::error::Error for HeaderError {}
+impl std::error::Error for EventHeaderError {}
 
 #[cfg(test)]
 mod tests {
@@ -90,6 +90,6 @@ mod tests {
         let header = EventHeader::new(EventType::FIRST_APPLICATION, EventSource::ANY);
         assert_eq!(header.check(), Ok(()));
         assert_eq!(EventHeader { ttl: i32::MAX, ..header }.check(), Ok(()));
-        assert_eq!(EventHeader { ttl: -1, ..header }.check(), Err(HeaderError::NegativeTtl(-1)));
+        assert_eq!(EventHeader { ttl: -1, ..header }.check(), Err(EventHeaderError::NegativeTtl(-1)));
     }
 }

@@ -35,5 +35,5 @@ mod timers;
 
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
-pub use self::header::{EventHeader, EventSource, EventType, HeaderError};
+pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

@@ -7,7 +7,7 @@ use corelane_sched::task::Nanos;
 use super::correlation::Correlation;
 use super::designator::TimeoutKind;
 use super::filter::{EventFilter, FilterInput, NodeKind};
-use super::header::{EventHeader, HeaderError};
+use super::header::{EventHeader, EventHeaderError};
 use super::index::{self, Index, ListName};
 use super::timers::{TimerKey, Timers};
 
@@ -254,7 +254,7 @@ impl<E: Clone> Subscriptions<E> {
         event: E,
         now: Nanos,
         mut deliver: impl FnMut(ConsumerId, &[Occurrence<E>]),
-    ) -> Result<usize, HeaderError> {
+    ) -> Result<usize, EventHeaderError> {
         header.check()?;
         self.expire(now, &mut deliver);
         self.pushes += 1;
@@ -520,7 +520,7 @@ mod tests {
         scene.add(&DependencySet::new().null());
         let header = EventHeader { ttl: -1, ..EventHeader::default() };
         let refused = scene.subscriptions.push(&header, 1, 0, |_, _| panic!("delivered"));
-        assert_eq!(refused, Err(HeaderError::NegativeTtl(-1)));
+        assert_eq!(refused, Err(EventHeaderError::NegativeTtl(-1)));
     }
 
     #[test]
