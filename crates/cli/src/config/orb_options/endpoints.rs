@@ -41,7 +41,7 @@ pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
 
 /// An endpoint of TAO in Corelane's form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TaoEndpoint {
+pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the value of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct TaoEndpoint {
 }
 
 /// Converts an endpoint of TAO, which may have several addresses.
-pub(super) fn tao(endpoint: &str) -> Result<Vec<TaoEndpoint>, Refusal> {
+pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let (protocol, rest) = endpoint.split_once("://").ok_or(Malformed(TAO_FORM))?;
     // Paths contain the character that separates the options of other protocols.
     let separator = if protocol == "uiop" { '|' } else { '/' };
@@ -71,7 +71,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<TaoEndpoint>, Refusal> {
                 return Err(NoCounterpart(NO_PATH));
             }
             let has_more = version.is_some() || !options.is_empty();
-            return Ok(vec![TaoEndpoint { address: format!("unix:{path}"), published: None, has_more }]);
+            return Ok(vec![ConvertedEndpoint { address: format!("unix:{path}"), published: None, has_more }]);
         }
         "ssliop" => return Err(NoCounterpart(NO_TLS)),
         _ => return Err(NoCounterpart(NO_TRANSPORT)),
@@ -89,7 +89,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<TaoEndpoint>, Refusal> {
             None => None,
         };
         let address = tcp(host, port).ok_or(Malformed(TAO_FORM))?;
-        Ok(TaoEndpoint { address, published, has_more: has_more || version.is_some() })
+        Ok(ConvertedEndpoint { address, published, has_more: has_more || version.is_some() })
     };
     addresses.split(',').map(convert).collect()
 }

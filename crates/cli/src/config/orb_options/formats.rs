@@ -21,12 +21,12 @@ pub(super) struct OrbOption {
     pub(super) service: Option<String>,
     /// The option as it is written, shortened.
     pub(super) shown: String,
-    pub(super) content: Content,
+    pub(super) content: OptionContent,
 }
 
 /// The content of an option.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum OptionContent {
     /// An option of an ORB, without `-ORB`.
     Option { name: String, value: Option<String> },
     /// Anything else, with the reason why it is not carried over.
@@ -38,7 +38,7 @@ impl OrbOption {
     ///
     /// # Errors
     /// [`Malformed`], if the option has bytes that were not UTF-8. Comments may have such bytes.
-    fn new(line: usize, service: Option<&str>, shown: &str, content: Content) -> Result<Self, Malformed> {
+    fn new(line: usize, service: Option<&str>, shown: &str, content: OptionContent) -> Result<Self, Malformed> {
         if shown.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Malformed::new(line, shortened(shown), "not UTF-8"));
         }
@@ -96,7 +96,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
         let pair = line.split_once('=').filter(|_| !is_old_reference);
         let Some((name, value)) = pair else {
             let (name, value) = old_form(line).ok_or_else(|| malformed("a line is NAME = VALUE"))?;
-            found.push(OrbOption::new(number, None, line, Content::Option { name, value: Some(value) })?);
+            found.push(OrbOption::new(number, None, line, OptionContent::Option { name, value: Some(value) })?);
             continue;
         };
         match name.trim_end() {
@@ -115,7 +115,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
             return Err(malformed("the value is missing"));
         }
         let shown = format!("{last_name} = {value}");
-        let content = Content::Option { name: last_name.to_owned(), value: Some(value) };
+        let content = OptionContent::Option { name: last_name.to_owned(), value: Some(value) };
         found.push(OrbOption::new(number, None, &shown, content)?);
     }
     Ok(found)
@@ -162,7 +162,7 @@ pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOpt
     let mut words = words.into_iter();
     while let Some((line, word)) = words.next() {
         let Some(name) = word.strip_prefix("-ORB").filter(|name| !name.is_empty()) else {
-            found.push(OrbOption::new(line, None, &word, Content::Other("it is not an option of an ORB"))?);
+            found.push(OrbOption::new(line, None, &word, OptionContent::Other("it is not an option of an ORB"))?);
             continue;
         };
         let value = match takes_value(&word) {
@@ -173,7 +173,7 @@ pub(super) fn options_of_words(words: Vec<(usize, String)>) -> Result<Vec<OrbOpt
             false => None,
         };
         let shown = value.as_ref().map_or_else(|| word.clone(), |value| format!("{word} {value}"));
-        found.push(OrbOption::new(line, None, &shown, Content::Option { name: name.to_owned(), value })?);
+        found.push(OrbOption::new(line, None, &shown, OptionContent::Option { name: name.to_owned(), value })?);
     }
     Ok(found)
 }
@@ -202,7 +202,7 @@ fn split_words(text: &str) -> Result<Vec<String>, &'static str> {
 
 /// A token of `svc.conf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'t> {
+enum DirectiveToken<'t> {
     Word(&'t str),
     /// A text between quotation marks.
     Text(&'t str),
@@ -210,7 +210,7 @@ enum Token<'t> {
 }
 
 /// Splits `svc.conf` into tokens with their lines.
-fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Malformed> {
+fn tokens(text: &str) -> Result<Vec<(usize, DirectiveToken<'_>)>, Malformed> {
     const SEPARATORS: &[char] = &[':', '*', '(', ')', '{', '}'];
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -227,17 +227,17 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Malformed> {
                     let Some(end) = after[..end].rfind(first) else {
                         return Err(Malformed::new(number, shortened(rest), "a quotation mark is missing"));
                     };
-                    found.push((number, Token::Text(&after[..end])));
+                    found.push((number, DirectiveToken::Text(&after[..end])));
                     rest = &after[end + 1..];
                 }
                 _ if SEPARATORS.contains(&first) => {
-                    found.push((number, Token::Separator(first)));
+                    found.push((number, DirectiveToken::Separator(first)));
                     rest = after;
                 }
                 _ => {
                     let ends = |one: char| one.is_whitespace() || "#\"'".contains(one) || SEPARATORS.contains(&one);
                     let end = rest.find(ends).unwrap_or(rest.len());
-                    found.push((number, Token::Word(&rest[..end])));
+                    found.push((number, DirectiveToken::Word(&rest[..end])));
                     rest = &rest[end..];
                 }
             }
@@ -253,19 +253,19 @@ fn svc_conf(text: &str) -> Result<Vec<OrbOption>, Malformed> {
     let mut is_in_stream = false;
     while let Some(token) = reader.next() {
         match token {
-            Token::Word(keyword @ ("dynamic" | "static")) => reader.service(keyword)?,
-            Token::Word(keyword @ ("suspend" | "resume" | "remove")) => {
+            DirectiveToken::Word(keyword @ ("dynamic" | "static")) => reader.service(keyword)?,
+            DirectiveToken::Word(keyword @ ("suspend" | "resume" | "remove")) => {
                 let name = reader.word()?;
                 reader.directive(keyword, name)?;
             }
-            Token::Word("stream") if !is_in_stream => {
+            DirectiveToken::Word("stream") if !is_in_stream => {
                 match reader.word()? {
                     keyword @ ("dynamic" | "static") => reader.service(keyword)?,
                     name => reader.directive("stream", name)?,
                 }
                 is_in_stream = reader.takes('{');
             }
-            Token::Separator('}') if is_in_stream => is_in_stream = false,
+            DirectiveToken::Separator('}') if is_in_stream => is_in_stream = false,
             other => return Err(reader.unexpected(Some(other), "a directive begins with dynamic, static or the like")),
         }
     }
@@ -277,21 +277,21 @@ fn svc_conf(text: &str) -> Result<Vec<OrbOption>, Malformed> {
 
 /// Reads the directives of `svc.conf`.
 struct Directives<'t> {
-    tokens: Peekable<vec::IntoIter<(usize, Token<'t>)>>,
+    tokens: Peekable<vec::IntoIter<(usize, DirectiveToken<'t>)>>,
     /// Line of the last token.
     line: usize,
     found: Vec<OrbOption>,
 }
 
 impl<'t> Directives<'t> {
-    fn next(&mut self) -> Option<Token<'t>> {
+    fn next(&mut self) -> Option<DirectiveToken<'t>> {
         let (line, token) = self.tokens.next()?;
         self.line = line;
         Some(token)
     }
 
     fn takes(&mut self, separator: char) -> bool {
-        let is_next = self.tokens.peek().is_some_and(|(_, token)| *token == Token::Separator(separator));
+        let is_next = self.tokens.peek().is_some_and(|(_, token)| *token == DirectiveToken::Separator(separator));
         if is_next {
             self.next();
         }
@@ -300,7 +300,7 @@ impl<'t> Directives<'t> {
 
     fn word(&mut self) -> Result<&'t str, Malformed> {
         match self.next() {
-            Some(Token::Word(word)) => Ok(word),
+            Some(DirectiveToken::Word(word)) => Ok(word),
             other => Err(self.unexpected(other, "a name is missing")),
         }
     }
@@ -313,10 +313,10 @@ impl<'t> Directives<'t> {
         Err(self.unexpected(other, "a service is NAME TYPE * LIBRARY:FUNCTION() \"OPTIONS\""))
     }
 
-    fn unexpected(&self, token: Option<Token<'_>>, reason: &'static str) -> Malformed {
+    fn unexpected(&self, token: Option<DirectiveToken<'_>>, reason: &'static str) -> Malformed {
         let text = match token {
-            Some(Token::Word(text) | Token::Text(text)) => shortened(text),
-            Some(Token::Separator(separator)) => separator.to_string(),
+            Some(DirectiveToken::Word(text) | DirectiveToken::Text(text)) => shortened(text),
+            Some(DirectiveToken::Separator(separator)) => separator.to_string(),
             None => "(end)".to_owned(),
         };
         Malformed::new(self.line, text, reason)
@@ -324,7 +324,7 @@ impl<'t> Directives<'t> {
 
     /// Lists a directive that loads or changes a service.
     fn directive(&mut self, keyword: &str, name: &str) -> Result<(), Malformed> {
-        let content = Content::Other(match name {
+        let content = OptionContent::Other(match name {
             "Naming_Loader" => "the counterpart is `corelane naming serve`",
             _ => "the commands do not load services",
         });
@@ -349,13 +349,13 @@ impl<'t> Directives<'t> {
             if self.takes('(') {
                 self.expect(')')?;
             }
-            if let Some((_, Token::Word("active" | "inactive"))) = self.tokens.peek() {
+            if let Some((_, DirectiveToken::Word("active" | "inactive"))) = self.tokens.peek() {
                 self.next();
             }
             self.directive(keyword, name)?;
         }
         match self.tokens.peek() {
-            Some((_, Token::Text(parameters))) => {
+            Some((_, DirectiveToken::Text(parameters))) => {
                 let parameters = *parameters;
                 self.next();
                 self.parameters(name, parameters)
@@ -376,8 +376,8 @@ impl<'t> Directives<'t> {
             let value = if word.starts_with('-') { words.next_if(|next| !next.starts_with('-')) } else { None };
             let shown = value.as_ref().map_or_else(|| word.clone(), |value| format!("{word} {value}"));
             let content = match word.strip_prefix("-ORB") {
-                Some(name) => Content::Option { name: name.to_owned(), value },
-                None => Content::Other("it is an option of the service itself"),
+                Some(name) => OptionContent::Option { name: name.to_owned(), value },
+                None => OptionContent::Other("it is an option of the service itself"),
             };
             self.found.push(OrbOption::new(self.line, Some(&service), &shown, content)?);
         }

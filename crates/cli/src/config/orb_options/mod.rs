@@ -12,7 +12,7 @@ mod tests;
 
 use self::endpoints::ListeningAddress;
 pub(crate) use self::formats::takes_value;
-use self::formats::{Content, OrbOption};
+use self::formats::{OptionContent, OrbOption};
 
 /// An ORB with a configuration of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl Imported {
         for option in options {
             let place = Place { source, line: option.line };
             match &option.content {
-                Content::Other(reason) => self.leave_out(place, &option.shown, *reason),
-                Content::Option { name, value } => {
+                OptionContent::Other(reason) => self.leave_out(place, &option.shown, *reason),
+                OptionContent::Option { name, value } => {
                     let counterpart = mapping::find(name, orb, option.service.as_deref());
                     self.apply(place, &option.shown, value.as_deref().unwrap_or_default(), counterpart)?;
                 }
