@@ -7,7 +7,7 @@ use std::time::Duration;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies, SchedulingClass, served_by};
 use corelane::{Orb, SystemException};
-use corelane_services::naming::{Naming, name};
+use corelane_services::naming::{NamingConfig, name};
 use plant::Tank;
 
 corelane::include_idl!("tank");
