@@ -11,7 +11,7 @@ use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced};
 pub(super) enum Counterpart {
     /// `naming.at`, for the initial reference with the name `NameService`.
     InitialReference,
-    /// The same, if the name has no initial reference of its own.
+    /// `naming.at`, if `NameService` has no initial reference of its own.
     DefaultInitialReference,
     /// `naming.serve.listen`.
     Endpoints,
@@ -94,7 +94,7 @@ const TAO: &[(&str, Counterpart)] = &[
     ("Concurrency", Setting("PoolConfig::dispatch")),
     ("ClientConnectionHandler", Setting("PoolConfig::nested_wait")),
     ("TransportMuxStrategy", Setting("OrbBuilder::on_pool_exhausted")),
-    ("PriorityMapping", Setting("RtConfig::mapping")),
+    ("PriorityMapping", Setting("RtConfig::priority_mapping")),
     ("SchedPolicy", Setting("RtConfig::scheduling")),
     ("NativeCharCodeset", Setting("OrbBuilder::native_char_set")),
     ("NativeWcharCodeset", Without(WIDE_TEXT)),
