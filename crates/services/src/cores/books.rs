@@ -310,7 +310,7 @@ pub struct CompletedDecision {
 /// The record of admitted tasks. All implementations pass `conformance::check`.
 ///
 /// The work of an operation is bounded by the [limits](BooksLimits) and by the
-/// [inline bounds](Machine::inline) of the machine.
+/// [inline bounds](Machine::with_inline_bounds) of the machine.
 pub trait Books: Send {
     /// Decides about a task, and admits it if it fits.
     ///
