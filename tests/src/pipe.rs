@@ -10,8 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
-use corelane_sys::clock::Monotonic;
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Transport, Unix};
 
 /// The scheme of the transport's addresses.
 const SCHEME: &str = "pipe";

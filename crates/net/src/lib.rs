@@ -22,6 +22,8 @@ mod spin;
 mod stream;
 mod transport;
 
+/// The clock of deadlines, which transports get.
+pub use corelane_sys::clock::Monotonic;
 pub use endpoint::{Endpoint, OtherAddress};
 pub use properties::ConnectionProperties;
 pub use shared_memory::{AllowedUsers, SharedMemory};

@@ -95,8 +95,7 @@ use crate::{ConnectionProperties, Endpoint, SharedMemory, Stream};
 /// use std::io;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
-/// use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Tcp, Transport};
-/// use corelane_sys::clock::Monotonic;
+/// use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Tcp, Transport};
 ///
 /// /// TCP with a count of the attempts to connect.
 /// #[derive(Debug)]

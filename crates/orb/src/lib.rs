@@ -14,6 +14,9 @@
 //! - `valuetype`: value types and abstract interfaces.
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
+//! - `unix-sockets`: Unix sockets among an ORB's default transports.
+//! - `spin`: the threads of a lane may poll before they sleep.
+//! - `minor-names`: exceptions are printed with the names of their minor codes.
 #![forbid(unsafe_code)]
 
 #[macro_use]
