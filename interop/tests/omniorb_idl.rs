@@ -17,7 +17,7 @@ const FOLDERS: [&str; 2] = ["/usr/share/idl/omniORB", "/usr/share/idl/omniORB/CO
 /// Files without a Rust mapping, with the reasons.
 const REFUSED: [(&str, &str); 1] = [
     // The file uses `CORBA::Environment`, which exists only in the C mapping.
-    ("CosTSPortability", "a native type has no form in Rust yet"),
+    ("CosTSPortability", "a native type has no Rust mapping yet"),
 ];
 
 fn files() -> Vec<PathBuf> {
