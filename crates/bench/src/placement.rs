@@ -97,7 +97,7 @@ impl Placement {
     /// it.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run), and the program cannot be started.
+    /// The errors of [`run`](Self::run), and an error if the program cannot be started.
     pub fn start(&self, side: Side, mut command: Command) -> io::Result<Child> {
         self.run(side, move || command.spawn())?
     }

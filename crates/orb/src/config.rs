@@ -20,8 +20,8 @@ pub(crate) struct Config {
     /// Spin policy of threads that wait for a reply, and of pools that set no policy. With `None`
     /// the transports decide.
     pub(crate) spin_policy: Option<SpinPolicy>,
-    /// What a call does if its server already has the maximum number of connections and all are in
-    /// use.
+    /// The action of a call if its server already has the maximum number of connections and all are
+    /// in use.
     pub(crate) on_pool_exhausted: PoolExhaustedAction,
     /// Time for which a connection to a server may be idle before it is closed.
     pub(crate) idle_connection_timeout: Duration,

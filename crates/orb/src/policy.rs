@@ -86,7 +86,8 @@ pub enum RebindMode {
     NoReconnect,
 }
 
-/// What a call does if its server already has the maximum number of connections and all are in use.
+/// The action of a call if its server already has the maximum number of connections and all are in
+/// use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolExhaustedAction {
     /// The call waits for a connection until its deadline. Waiting calls have no order, and a new

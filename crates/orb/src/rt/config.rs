@@ -185,8 +185,8 @@ pub struct ThreadpoolConfig {
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// What a thread does while a servant that it runs waits for the reply to a call. `None` means
-    /// [`NestedWait::Block`]. Default: `None`.
+    /// The activity of a thread while a servant that the thread runs waits for the reply to a call.
+    /// `None` means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
     /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic
@@ -367,8 +367,8 @@ pub struct LanesConfig {
     /// Time for which a dynamic thread waits for work before it ends.
     /// Default: 5 s.
     pub idle_thread_timeout: Duration,
-    /// What a thread does while a servant that it runs waits for the reply to a call. `None` means
-    /// [`NestedWait::Block`]. Default: `None`.
+    /// The activity of a thread while a servant that the thread runs waits for the reply to a call.
+    /// `None` means [`NestedWait::Block`]. Default: `None`.
     pub nested_wait: Option<NestedWait>,
     /// How long the pool's threads poll for the next request before they sleep. Threads with a
     /// fixed priority poll only with [`SpinPolicy::Always`]. Threads of a pool with dynamic

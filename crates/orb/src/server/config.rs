@@ -52,7 +52,8 @@ pub enum Dispatch {
     },
 }
 
-/// What a pool's thread does while a servant that it runs waits for the reply to a call.
+/// The activity of a pool's thread while a servant that the thread runs waits for the reply to a
+/// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NestedWait {
     /// The thread blocks.
@@ -161,8 +162,8 @@ pub struct PoolConfig {
     /// Addresses at which the pool listens, as for [`OrbBuilder::listen`](crate::OrbBuilder::listen).
     /// Default: none. The addresses of `OrbBuilder::listen` belong to the first pool.
     pub listen: Vec<String>,
-    /// What a thread does while a servant that it runs waits for the reply to a call. With `None`,
-    /// the threads of reactive pools and the shared threads of thread-per-connection pools serve
+    /// The activity of a thread while a servant that the thread runs waits for the reply to a call.
+    /// With `None`, the threads of reactive pools and the shared threads of thread-per-connection pools serve
     /// other requests ([`NestedWait::Serve`]), and all other threads block ([`NestedWait::Block`]).
     /// A thread that serves a single connection always blocks. Default: `None`.
     pub nested_wait: Option<NestedWait>,

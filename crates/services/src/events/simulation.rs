@@ -56,7 +56,7 @@ impl Condition {
     }
 }
 
-/// What a consumer of the evaluator is offered.
+/// An event or an expired timeout, as the evaluator offers it to a consumer.
 #[derive(Clone, Debug)]
 struct Offer {
     header: Option<EventHeader>,
@@ -70,7 +70,7 @@ struct Offer {
 struct Naive {
     condition: Condition,
     children: Vec<Naive>,
-    /// Of a timeout: its number and its next expiry.
+    /// The number and the next expiry of a timeout. `None` if the node is not a timeout.
     timer: Option<(usize, Option<u64>)>,
     arrived: Vec<bool>,
     held: Vec<Occurrence<u32>>,

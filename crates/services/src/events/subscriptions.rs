@@ -139,7 +139,7 @@ struct Consumer<E> {
     lists: Box<[ListName]>,
     correlation: Correlation<E>,
     timers: Box<[TimerKey]>,
-    /// Those of `timers` that a delivery starts again.
+    /// The deadlines among `timers`. Each delivery to the consumer starts them again.
     deadlines: Box<[TimerKey]>,
     /// The number of the last push that was offered to the consumer.
     last_push: u64,

@@ -45,7 +45,7 @@ pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
     /// The address with the value of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
-    /// Whether the endpoint has a version or further options, which are not carried over.
+    /// True if the endpoint has a version or further options, which are not carried over.
     pub(super) has_more: bool,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Malformed {
     pub(crate) line: usize,
     /// The malformed text. Untrusted.
     pub(crate) text: String,
-    /// What is wrong with it.
+    /// The reason why the text is malformed.
     pub(crate) reason: &'static str,
 }
 
