@@ -26,9 +26,10 @@ fn until(is_so: impl Fn() -> bool) {
 }
 
 /// The numbers of the requests that ran, in their order, and the gate that holds the servant.
-#[derive(Debug)]
 struct Log {
     ran: Mutex<Vec<u32>>,
+    /// Called by the upcall of each request for the operation `feed`.
+    feed: Mutex<Box<dyn FnMut() + Send>>,
     entered: AtomicBool,
     open: AtomicBool,
 }
@@ -55,6 +56,9 @@ impl Skeleton for Logger {
         }
         let number = call.arguments().read_u32()?;
         self.0.ran.lock().push(number);
+        if operation == b"feed" {
+            (self.0.feed.lock())();
+        }
         call.reply().write_u32(!number);
         Ok(())
     }
@@ -80,7 +84,8 @@ impl Server {
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
         let ran = Mutex::new("ran", LockScope::Orb, Vec::new());
-        let log = Arc::new(Log { ran, entered: AtomicBool::new(false), open: AtomicBool::new(false) });
+        let feed = Mutex::new("feed", LockScope::Orb, Box::new(|| ()) as Box<dyn FnMut() + Send>);
+        let log = Arc::new(Log { ran, feed, entered: AtomicBool::new(false), open: AtomicBool::new(false) });
         let seen = Arc::clone(&log);
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").on_event(move |event| on_event(&seen, event));
         let orb = orb.build().unwrap();
@@ -176,6 +181,11 @@ impl Client {
             octets.extend(message.to_vec());
         }
         self.stream.write_all(&octets).unwrap();
+    }
+
+    /// Returns another owner of the same connection.
+    fn duplicate(&self) -> Client {
+        Client { stream: self.stream.try_clone().unwrap(), key: self.key.clone() }
     }
 
     /// Reads a reply. Returns the id of its request, and the result if the request ran.
@@ -288,6 +298,38 @@ fn reading_thread_takes_turns_between_connections() {
     let last_connection = readings.nth(FLOODS - 1).expect("the thread reads from each connection");
     let before = points[..last_connection].iter().filter(|point| **point == "request queued").count();
     assert!(before <= 2 * REQUESTS_A_TURN * (FLOODS - 1), "{before} requests before the last connection: {points:?}");
+}
+
+/// Checks that the events of a connection with endless input do not list it more than once.
+///
+/// Each upcall sends two more requests on the flooding connection, so it always has input, and the
+/// lane gets an event after each upcall. Then another connection sends two requests at once. The
+/// lane lists this connection for the second request, behind the connections that are listed.
+#[test]
+fn listed_connection_waits_for_few_requests_of_a_connection_with_endless_input() {
+    const FED: usize = 1000;
+    let server = Server::new(Dispatch::Reactive);
+    let mut flood = server.connect();
+    let mut good = server.connect();
+    let (mut feeding, mut sending) = (flood.duplicate(), good.duplicate());
+    let mut upcalls = 0;
+    *server.log.feed.lock() = Box::new(move || {
+        upcalls += 1;
+        if upcalls <= FED {
+            feeding.send("feed", 0, ONEWAY, 1);
+            feeding.send("feed", 0, ONEWAY, 1);
+        }
+        if upcalls == FED / 2 {
+            sending.send("note", GOOD, TWO_WAY, 2);
+        }
+    });
+    flood.send("feed", 0, ONEWAY, 1);
+    good.check(GOOD, 2);
+    // The closure owns both connections, which would otherwise stay open while the server closes.
+    *server.log.feed.lock() = Box::new(|| ());
+    let ran = server.log.ran.lock().clone();
+    let between = ran.split(|number| *number >= GOOD).nth(1).expect("both requests ran").len();
+    assert!(between <= 4, "{between} requests of the flooding connection ran before a listed connection");
 }
 
 /// Checks that in every architecture a good client gets the right reply to each call, beside floods

@@ -65,7 +65,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         more: bool,
     ) -> MessagePlacement {
         if more {
-            lane.list_rest(connection.handle);
+            lane.list_rest(connection);
         }
         MessagePlacement::Here { reads_on: false }
     }

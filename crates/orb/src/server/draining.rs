@@ -266,7 +266,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// after other work.
     fn continue_discarding(&self, connection: &Connection, progress: DrainProgress) {
         if progress == DrainProgress::MoreInput {
-            self.push(LaneTask::ReadBuffered(connection.handle));
+            self.push(LaneTask::Read(connection.handle));
         }
     }
 

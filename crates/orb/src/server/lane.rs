@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, Wait};
 use corelane_sched::Priority;
-use corelane_sys::counters;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
@@ -25,7 +24,7 @@ use super::acceptor::Delegation;
 use super::admission;
 use super::architecture::{Architecture, MessagePlacement};
 use super::config::PoolConfig;
-use super::connection::{Connection, LateRequest, ReadState, WaitingRequest};
+use super::connection::{Connection, LateRequest, ReadCause, ReadState, WaitingRequest};
 use super::connection_lane::ConnectionLane;
 use super::draining::DrainingConnections;
 use super::handler::RequestHandler;
@@ -70,7 +69,7 @@ pub(crate) struct Lane<S> {
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
-    wake: EventFd,
+    pub(super) wake: EventFd,
     /// The listeners of the lane. The list is empty once the lane closes.
     pub(super) listeners: PiMutex<Vec<Box<dyn Listener>>>,
     endpoints: Vec<Endpoint>,
@@ -81,7 +80,7 @@ pub(crate) struct Lane<S> {
     pub(super) ready: ReadyList,
     /// Set while a woken thread has not yet checked the ready list. A second wake-up would be
     /// useless in this time.
-    wake_pending: WakeFlag,
+    pub(super) wake_pending: WakeFlag,
     /// The dispatch architecture of the lane.
     pub(crate) strategy: S,
     pub(super) draining: DrainingConnections,
@@ -124,15 +123,6 @@ pub(crate) struct StartedRequest<'l> {
     pub(crate) message: Message,
     /// The time since the request was read.
     pub(crate) waited: Duration,
-}
-
-/// The reason why a connection is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadCause {
-    /// The socket may have input.
-    Readiness,
-    /// The buffer may hold further messages.
-    Buffered,
 }
 
 impl<S: Architecture<S>> Lane<S> {
@@ -356,8 +346,11 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
-            LaneTask::ReadSocket(handle) => self.read(handler, worker, handle, ReadCause::Readiness),
-            LaneTask::ReadBuffered(handle) => self.read(handler, worker, handle, ReadCause::Buffered),
+            LaneTask::Read(handle) => {
+                // A retired connection has no listing to take: `read` continues its drain.
+                let listing = self.connections.get(handle.0, handle.1).and_then(|connection| connection.take_listing());
+                self.read(handler, worker, handle, listing.unwrap_or(ReadCause::Readiness));
+            }
             LaneTask::PollStream(connection) => {
                 connection.clear_report();
                 self.flush(handler.context(), connection.handle);
@@ -417,50 +410,6 @@ impl<S: Architecture<S>> Lane<S> {
         admission::may_still_run(lives, told).then_some(StartedRequest { guard, connection, message, waited })
     }
 
-    /// Returns the next listed task, if there is one.
-    #[inline]
-    pub(super) fn next_task(&self) -> Option<LaneTask> {
-        if self.has_ready() { self.next_ready() } else { None }
-    }
-
-    #[cold]
-    fn next_ready(&self) -> Option<LaneTask> {
-        let (work, more) = self.ready.next();
-        if more && !self.strategy.has_one_thread() {
-            self.wake_idle_thread();
-        }
-        work
-    }
-
-    /// Lists the connection at `handle` because its buffer may hold further messages. If no other
-    /// thread can be idle, does not wake one.
-    #[cold]
-    pub(super) fn list_rest(&self, handle: (u32, u32)) {
-        if self.strategy.has_one_thread() {
-            self.ready.push(LaneTask::ReadBuffered(handle));
-        } else {
-            self.push(LaneTask::ReadBuffered(handle));
-        }
-    }
-
-    /// Lists a task and wakes an idle thread.
-    #[cold]
-    pub(crate) fn push(&self, work: LaneTask) {
-        self.ready.push(work);
-        self.wake_idle_thread();
-    }
-
-    /// Lists a request that arrived at another lane. Returns false if too many requests wait here,
-    /// or if the lane stops.
-    #[cold]
-    pub(crate) fn hand_over(&self, work: LaneTask) -> bool {
-        let listed = self.ready.hand_over(work, self.config.connection_limits.max_queued_bytes);
-        if listed {
-            self.wake_idle_thread();
-        }
-        listed
-    }
-
     /// Returns the identity that the threads of the lane record. `stamp` identifies the ORB.
     pub(super) fn identity(&self, stamp: u64) -> LaneIdentity {
         match &self.role {
@@ -499,14 +448,6 @@ impl<S: Architecture<S>> Lane<S> {
         self.lowest.get()?.upgrade()
     }
 
-    /// Wakes an idle thread for the ready list, unless a woken thread has not yet checked the list.
-    pub(super) fn wake_idle_thread(&self) {
-        if self.wake_pending.raise() {
-            counters::count_handoff();
-            self.wake.notify();
-        }
-    }
-
     /// Reads messages of a connection one after the other, and runs each or leaves it to another
     /// thread, as the dispatch architecture decides. The thread gives up the right to read before
     /// each upcall, so that another thread may read the next message during the upcall.
@@ -524,7 +465,7 @@ impl<S: Architecture<S>> Lane<S> {
             cause = ReadCause::Buffered;
             read += 1;
             if read == self.strategy.max_reads() {
-                return self.push(LaneTask::ReadBuffered(handle));
+                return self.list_handle(handle, ReadCause::Buffered);
             }
         }
     }
@@ -656,7 +597,7 @@ impl<S: Architecture<S>> Lane<S> {
                 for (waiting, message) in connection.take_deferred() {
                     self.requeue(waiting, message);
                 }
-                self.push(LaneTask::ReadSocket(handle));
+                self.list_connection(&connection, ReadCause::Readiness);
             }
             Ok(false) => {}
             Err(_) => self.retire_connection(context, handle),
@@ -702,7 +643,7 @@ impl<S: Architecture<S>> Lane<S> {
         });
         if matches!(watched, Some(Ok(()))) {
             // Epoll does not report input that is already in the connection's buffer.
-            self.push(LaneTask::ReadSocket(connection.handle));
+            self.list_connection(connection, ReadCause::Readiness);
         } else {
             self.retire_connection(context, connection.handle);
         }
@@ -850,7 +791,7 @@ impl<S: Architecture<S>> Lane<S> {
 impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     #[cold]
     fn list_for_reading(&self, handle: (u32, u32)) {
-        self.push(LaneTask::ReadSocket(handle));
+        self.list_handle(handle, ReadCause::Readiness);
     }
 
     #[cold]

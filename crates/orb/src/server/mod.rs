@@ -15,6 +15,7 @@ pub(crate) mod idle_eviction;
 pub(crate) mod lane;
 mod lane_loop;
 pub(crate) mod lane_role;
+mod lane_tasks;
 pub(crate) mod memory_budget;
 pub(crate) mod message;
 pub(crate) mod nested_wait;

@@ -19,10 +19,8 @@ const MAX_HANDED_OVER: usize = 1024;
 /// A task that no descriptor reports.
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// Read the buffer of this connection, which may hold further messages.
-    ReadBuffered((u32, u32)),
-    /// Read the socket of this connection, which may have more input.
-    ReadSocket((u32, u32)),
+    /// Read this connection. The connection knows the cause, and is listed at most once.
+    Read((u32, u32)),
     /// Handle the report of this connection's stream, which has no descriptor.
     PollStream(Arc<Connection>),
     /// Close connections, because they hold more memory than the lane's budget.
@@ -44,10 +42,7 @@ pub(crate) enum LaneTask {
 impl LaneTask {
     /// Returns true if the task runs a request.
     fn is_request(&self) -> bool {
-        !matches!(
-            self,
-            LaneTask::ReadSocket(_) | LaneTask::ReadBuffered(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory
-        )
+        !matches!(self, LaneTask::Read(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory)
     }
 
     /// Returns the size in bytes of a request that was handed over or parked, and 0 for other

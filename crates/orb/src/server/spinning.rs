@@ -17,9 +17,9 @@ use corelane_sys::epoll::{EpollEvent, Interest};
 
 use super::architecture::Architecture;
 use super::config::PoolConfig;
-use super::connection::Connection;
+use super::connection::{Connection, ReadCause};
 use super::handler::RequestHandler;
-use super::lane::{LISTENER, Lane, ReadCause, handle_of, interest, token_of};
+use super::lane::{LISTENER, Lane, handle_of, interest, token_of};
 use super::lane_role::LaneRole;
 use super::message::Message;
 use super::worker::Worker;

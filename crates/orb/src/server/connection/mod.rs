@@ -10,6 +10,7 @@
 mod drain;
 pub(crate) mod eviction_rank;
 pub(crate) mod graceful_close;
+mod listing;
 mod output;
 mod reader;
 mod send_queue;
@@ -35,6 +36,8 @@ use crate::ceiling::Ceiling;
 use crate::orb_context::OrbContext;
 pub(crate) use drain::{CloseTerms, DrainProgress, LateRequest};
 use eviction_rank::EvictionRank;
+use listing::Listing;
+pub(in crate::server) use listing::ReadCause;
 use output::OutputLock;
 pub(crate) use output::{SendError, SendResult};
 pub(crate) use reader::ReadState;
@@ -52,6 +55,7 @@ pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) read_state: PendingLock<ReadState>,
     output: OutputLock,
+    listing: Listing,
     /// The state, and flags that do not depend on it.
     state: StateWord,
     /// Number of requests that have been read but do not run yet, because they wait for a thread or
@@ -136,6 +140,7 @@ impl Connection {
             lane,
             handle,
             output: OutputLock::new(origin.has_mixed_priorities),
+            listing: Listing::new(),
             state: StateWord::new(),
             waiting_requests: AtomicU32::new(0),
             late_requests: AtomicU32::new(0),
@@ -329,6 +334,20 @@ impl Connection {
         {
             lane.list_shedding();
         }
+    }
+
+    /// Records that the connection must be read for `cause`. Returns true if the caller must put it
+    /// on the lane's list, because it is not listed yet.
+    #[cold]
+    pub(in crate::server) fn begin_listing(&self, cause: ReadCause) -> bool {
+        self.listing.begin(cause)
+    }
+
+    /// Records that the calling thread has taken the connection from the lane's list. Returns the
+    /// cause of reading.
+    #[cold]
+    pub(in crate::server) fn take_listing(&self) -> Option<ReadCause> {
+        self.listing.take()
     }
 
     /// Makes a thread of the lane read the connection.

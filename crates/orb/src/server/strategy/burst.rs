@@ -19,9 +19,9 @@ use corelane_sys::burst::BurstRoles;
 
 use crate::server::architecture::Architecture;
 use crate::server::burst_role::BurstRole;
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, ReadCause};
 use crate::server::handler::RequestHandler;
-use crate::server::lane::{Lane, LaneTask, handle_of, token_of};
+use crate::server::lane::{Lane, handle_of, token_of};
 use crate::server::worker::Worker;
 
 /// Interval of the supervisor's checks.
@@ -130,12 +130,13 @@ impl BurstStatistics {
 impl BurstMode {
     /// Returns true if the calling thread keeps the connection: it reads the next message itself
     /// after the upcall, and no other thread is woken for this message. Called if another message
-    /// is behind the message that was read.
+    /// is behind the message that was read. `others_wait` is true if the lane has listed tasks. The
+    /// runner then gives the connection up, so that each listed connection gets the same share.
     #[cold]
-    pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection) -> bool {
+    pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection, others_wait: bool) -> bool {
         let token = token_of(connection.handle);
         if role.is_runner() {
-            return role.runs_for == token && self.roles.is_burst_for(token);
+            return role.runs_for == token && !others_wait && self.roles.is_burst_for(token);
         }
         role.backlogged_reads += 1;
         if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
@@ -179,7 +180,7 @@ impl BurstMode {
             if let Some(token) = self.stand_aside() {
                 // The runner may still be in an upcall, and messages may wait in the connection's
                 // buffer.
-                lane.push(LaneTask::ReadBuffered(handle_of(token)));
+                lane.list_handle(handle_of(token), ReadCause::Buffered);
             }
             return Ok(());
         }

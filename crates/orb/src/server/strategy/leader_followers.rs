@@ -53,12 +53,11 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
         if !more {
             return MessagePlacement::Here { reads_on: false };
         }
-        let keeps_connection = self
-            .burst_mode
-            .as_ref()
-            .is_some_and(|burst_mode| burst_mode.keeps_connection(&mut worker.burst_role, connection));
+        let keeps_connection = self.burst_mode.as_ref().is_some_and(|burst_mode| {
+            burst_mode.keeps_connection(&mut worker.burst_role, connection, lane.has_ready())
+        });
         if !keeps_connection {
-            lane.list_rest(connection.handle);
+            lane.list_rest(connection);
         }
         MessagePlacement::Here { reads_on: keeps_connection }
     }

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 use crate::server::architecture::{Architecture, MessagePlacement};
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, ReadCause};
 use crate::server::handler::RequestHandler;
 use crate::server::lane::{Lane, LaneTask};
 use crate::server::lane_role::LaneRole;
@@ -182,7 +182,7 @@ impl<S: HasOverloadThread> Architecture<S> for OverloadThread<S> {
             return self.place_overload(lane, handler, worker, connection, detached, more);
         }
         if more {
-            lane.list_rest(connection.handle);
+            lane.list_rest(connection);
         }
         MessagePlacement::Here { reads_on: false }
     }
@@ -212,7 +212,7 @@ impl<S: HasOverloadThread> OverloadThread<S> {
         if more {
             // The overload thread takes this task itself if every other thread is still busy at
             // that time.
-            lane.push(LaneTask::ReadBuffered(connection.handle));
+            lane.list_connection(connection, ReadCause::Buffered);
         }
         let message = detached.take().unwrap_or_else(|| worker.detach());
         if let Some(functions) = self.functions::<H>() {
