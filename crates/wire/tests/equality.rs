@@ -13,7 +13,7 @@ fn line(from: TypeCode, to: TypeCode) -> TypeCode {
 }
 
 /// A structure of two points, whose TypeCode peers encode in four ways: with an indirection to the
-/// first point, without one, without names, and behind an alias.
+/// first point, without an indirection, without names, and behind an alias.
 fn lines() -> [TypeCode; 4] {
     let shared = point();
     let with_indirection = line(shared.clone(), shared);

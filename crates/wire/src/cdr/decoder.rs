@@ -33,9 +33,10 @@ pub struct Decoder<'m> {
     values: Option<&'m ValueReadState>,
     meter: Option<&'m MemoryMeter<'m>>,
     chunks: Chunks<'m>,
-    /// The fragments after `bytes`, if a GIOP 1.1 message was assembled from fragments.
+    /// The fragments of the message, if it was assembled from GIOP 1.1 fragments.
     fragments: FragmentMap<'m>,
-    /// Memory in bytes that was allocated for the message so far; used only without a meter.
+    /// Memory in bytes that was charged for the message so far. A decoder with a meter counts in
+    /// the meter instead.
     charged: usize,
     depth: u32,
     endian: Endian,
@@ -45,8 +46,8 @@ pub struct Decoder<'m> {
     code_sets: CodeSets,
 }
 
-/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores
-/// none.
+/// Stores the path to an error in the [`ValueReadState`]. A decoder without such a state stores no
+/// path.
 impl PathRecorder for Decoder<'_> {
     #[cold]
     #[inline(never)]
@@ -205,8 +206,8 @@ impl<'m> Decoder<'m> {
         &mut self.chunks
     }
 
-    /// Restricts the decoder to a range of `octets`. Their first byte is the first byte of the
-    /// message.
+    /// Restricts the decoder to the range `from..to` of `octets`, whose first byte is the first
+    /// byte of the message.
     pub(super) fn set_window(&mut self, octets: &'m [u8], from: usize, to: usize) {
         self.bytes = octets.get(..to).unwrap_or_default();
         self.rest = octets.get(from..to).unwrap_or_default();
@@ -269,13 +270,14 @@ impl<'m> Decoder<'m> {
         self.total_remaining()
     }
 
-    /// Returns the unread bytes of this fragment or chunk.
+    /// Returns the unread bytes, in a message of fragments or chunks only up to the end of the
+    /// current fragment or chunk.
     #[must_use]
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// Returns the bytes that this decoder reads, from the alignment origin.
+    /// Returns the read and unread bytes from the alignment origin on.
     #[must_use]
     pub fn bytes(&self) -> &'m [u8] {
         self.bytes
@@ -441,7 +443,7 @@ impl<'m> Decoder<'m> {
         Ok(quad)
     }
 
-    /// Reads an enum of `members` members and returns the position of its member.
+    /// Reads a value of an enum with `members` members. Returns the position of the member, from 0.
     ///
     /// # Errors
     /// [`CdrError::EnumOutOfRange`], [`CdrError::Truncated`].
@@ -520,8 +522,9 @@ impl<'m> Decoder<'m> {
         self.read_raw(len)
     }
 
-    /// Reads a `sequence<octet>` as an owned value. A large sequence shares the memory of the
-    /// message's owner, if the decoder has an owner. Other sequences are copied.
+    /// Reads a `sequence<octet>` as an owned value. If
+    /// [`with_shared_message`](Decoder::with_shared_message) set an owner, a large sequence shares
+    /// the owner's memory. Other sequences are copied.
     ///
     /// # Errors
     /// The errors of [`read_len`](Decoder::read_len).
@@ -680,7 +683,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
-    /// Reads, one nesting level deeper, a value that may contain values of its own type.
+    /// Reads a value that may contain values of its own type, and counts one nesting level
+    /// meanwhile.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
@@ -705,7 +709,7 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Returns the number of levels that [`enter_nesting`](Decoder::enter_nesting) still permits.
+    /// Returns the number of further levels that [`enter_nesting`](Decoder::enter_nesting) permits.
     pub(crate) fn levels_left(&self) -> u32 {
         self.limits.max_nesting.saturating_sub(self.depth)
     }

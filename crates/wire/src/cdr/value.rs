@@ -2,7 +2,8 @@
 
 use super::{CdrError, Decoder, Encoder, Octets, PathRecorder as _, PathStep};
 
-/// Memory in bytes for elements that is reserved before the first element is read.
+/// Memory in bytes that the decoder reserves for the elements of a sequence before it reads the
+/// first one.
 const RESERVED_AT_ONCE: usize = 64 << 10;
 
 /// A type with one CDR form.

@@ -34,20 +34,21 @@ pub enum ProtocolFault {
         /// [`Limits::max_fragments`](crate::Limits::max_fragments).
         limit: u32,
     },
-    /// A Fragment belongs to no message that has begun.
+    /// A Fragment continues no partial message of the connection.
     UnexpectedFragment {
         /// The request id in the Fragment; `None` in GIOP 1.1.
         request_id: Option<u32>,
     },
-    /// The version or byte order of a Fragment differs from that of its message.
+    /// A Fragment has another version or byte order than the message that it continues.
     FragmentMismatch,
     /// A message that GIOP does not permit to be fragmented announces fragments.
     NotFragmentable {
         /// The type of the message.
         kind: MessageKind,
     },
-    /// A second message begins before the last fragment of the first. In GIOP 1.2 both have the
-    /// same request id; in GIOP 1.1 messages have none.
+    /// A fragmented message begins while another one is incomplete. In GIOP 1.2 this is a fault
+    /// only if both have the same request id; in GIOP 1.1 it always is, because fragments name no
+    /// request.
     Interleaved,
     /// The message is too short for a request id.
     NoRequestId,

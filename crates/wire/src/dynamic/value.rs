@@ -80,7 +80,8 @@ pub enum Value {
 /// A union: the discriminator, and the selected member, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnionValue {
-    /// The discriminator as a number: the code of a character, the number of an enumerator, 0 or 1.
+    /// The discriminator as a number: the code of a character, the number of an enumerator, 0
+    /// (FALSE) or 1 (TRUE).
     pub discriminator: i128,
     /// The selected member.
     pub member: Option<Value>,

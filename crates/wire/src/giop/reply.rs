@@ -107,9 +107,9 @@ impl<'m> Reply<'m> {
         })
     }
 
-    /// Parses the header of a plain reply at the front of `unread`. A plain reply is
-    /// [whole](Header::parse_whole), answers `request_id`, and has results and no service contexts.
-    /// Its body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
+    /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
+    /// [`Header::parse_whole`], answers `request_id`, and has results and no service contexts. Its
+    /// body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
     /// other reply, and for a malformed reply.
     #[inline]
     #[must_use]
@@ -175,7 +175,7 @@ pub fn begin_reply(
     begin_reply_general(e, version, request_id, status, contexts)
 }
 
-/// Begins a reply that has service contexts or an earlier version.
+/// Begins a reply that has service contexts or a version before GIOP 1.2.
 #[inline(never)]
 fn begin_reply_general(
     e: &mut Encoder<'_>,

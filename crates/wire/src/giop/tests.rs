@@ -276,7 +276,7 @@ fn supported_versions_are_1_0_to_1_2() {
     assert_eq!(Version::GIOP_1_1.to_string(), "1.1");
 }
 
-/// The headers have both byte orders.
+/// The test writes and parses headers in both byte orders.
 #[test]
 fn headers_are_written_and_parsed_octet_by_octet() {
     for (minor, flags, octets) in
@@ -291,7 +291,8 @@ fn headers_are_written_and_parsed_octet_by_octet() {
     }
 }
 
-/// `parse_whole` also checks the number of octets.
+/// `parse_whole` refuses a header with one changed octet, and a message with fewer octets than its
+/// header announces.
 #[test]
 fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";

@@ -185,7 +185,7 @@ impl<'t> View<'t> {
         (0..self.member_count()).filter_map(move |index| self.member(index))
     }
 
-    /// Returns the value type itself, and then the concrete value types from which it inherits.
+    /// Returns this value type and then the concrete value types from which it inherits.
     pub(crate) fn bases(self) -> Result<Vec<View<'t>>, CdrError> {
         let mut found = vec![self];
         let mut at = self;
@@ -263,5 +263,5 @@ impl<'t> View<'t> {
 /// The modifier of abstract value types.
 pub(crate) const ABSTRACT: i16 = 2;
 
-/// Maximum length of a chain of aliases, or of bases, that is followed.
+/// Maximum number of aliases, or of base types, that a traversal follows in a chain.
 pub(super) const MAX_ALIASES: usize = 128;

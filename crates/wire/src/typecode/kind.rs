@@ -103,11 +103,11 @@ kinds! {
     AbstractInterface = 32 "abstract interface",
     /// A local interface; its references are never in a message.
     LocalInterface = 33 "local interface",
-    /// A component.
+    /// A component of the CORBA Component Model.
     Component = 34 "component",
-    /// A home.
+    /// A home of the CORBA Component Model.
     Home = 35 "home",
-    /// An event type.
+    /// An event type of the CORBA Component Model.
     Event = 36 "eventtype",
 }
 

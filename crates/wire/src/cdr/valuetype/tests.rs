@@ -1,4 +1,4 @@
-//! Values as in the specification, octet by octet, and malformed values.
+//! Tests of values in the specification's form, octet by octet, and of malformed values.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn head<'m>(d: &mut Decoder<'m>) -> ValueStart<'m> {
     }
 }
 
-/// An id of nine letters with its length, terminator and padding.
+/// Repository ids of nine characters, each with its length, terminator and padding.
 const ID_A: &str = "0000000a 'IDL:A:1.0' 00 0000";
 const ID_B: &str = "0000000a 'IDL:B:1.0' 00 0000";
 
