@@ -58,9 +58,9 @@ impl Builder {
         self
     }
 
-    /// Lets generated structures, unions, enumerations, exceptions and values derive another trait,
-    /// such as `serde::Serialize`. The crate that includes the code must depend on the crate in the
-    /// path.
+    /// Lets generated structures, unions, enumerations, exceptions and values derive a trait of
+    /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
+    /// depend on that crate.
     ///
     /// A type derives the trait if all its parts are numbers, strings, maps, arrays of up to 32
     /// elements, sequences (except of octets), or other types that derive the trait. Sequences of

@@ -26,8 +26,9 @@ pub struct CompileOptions {
     /// Keeps names that differ only in case distinct, with a warning. Otherwise such names count as
     /// one name, and two of them in one scope are an error. Default: `false`.
     pub case_sensitive: bool,
-    /// Further traits, such as `serde::Serialize`. A generated type derives them if all its parts
-    /// are types of Rust's standard library. Default: empty.
+    /// Traits of other crates that generated types derive, such as `serde::Serialize`.
+    /// [`Builder::derive`](crate::Builder::derive) describes the types that can derive them.
+    /// Default: empty.
     pub derives: Vec<String>,
     /// IDL modules and files whose Rust code exists elsewhere, each with its Rust path. A module is
     /// written `A::B`; a file is named by the end of its path. Default: empty.
@@ -36,14 +37,14 @@ pub struct CompileOptions {
     pub limits: CompilerLimits,
 }
 
-/// The result of the front end.
+/// The result of preprocessing, parsing and resolving one file.
 #[derive(Debug)]
 pub struct Compilation {
-    /// The files read.
+    /// The files that the compiler read.
     pub sources: SourceMap,
-    /// Names and literals.
+    /// The texts of names and literals.
     pub symbols: Symbols,
-    /// All declarations that were understood.
+    /// The declarations, without those that the compiler refused.
     pub model: Model,
     /// Errors and warnings.
     pub diagnostics: Diagnostics,

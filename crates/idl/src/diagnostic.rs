@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 pub enum Severity {
     /// The source is refused.
     Error,
-    /// The source is accepted, but probably not as intended.
+    /// The source is accepted, but it probably has another meaning than intended.
     Warning,
 }
 
@@ -53,7 +53,8 @@ impl Diagnostic {
         }
     }
 
-    /// Creates a message about source that is accepted, but probably not as intended.
+    /// Creates a message about source that is accepted, but probably has another meaning than
+    /// intended.
     #[must_use]
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(span, message) }
@@ -275,8 +276,8 @@ impl Diagnostics {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
         }
-        // The limit of errors stops compilation. Further warnings are only hidden, because later
-        // source may contain errors.
+        // The compilation stops at the maximum number of errors. At the maximum number of warnings
+        // it continues and hides the further warnings, because later source may contain errors.
         self.full = self.errors >= Self::MAX_PER_SEVERITY;
         if diagnostic.severity == Severity::Error || self.warnings <= Self::MAX_PER_SEVERITY {
             self.list.push(diagnostic);

@@ -45,7 +45,8 @@ pub struct Definition {
     pub local: bool,
     /// The last typedef before the actual type, for a typedef of another typedef.
     pub(crate) last_alias: Option<DefinitionId>,
-    /// Number of elements in each value. The sizes of nested arrays are multiplied.
+    /// Number of array elements in one value of this type. The sizes of nested arrays are
+    /// multiplied.
     pub(crate) elements: u64,
     /// The annotations in front of the definition.
     pub annotations: Vec<Annotation>,

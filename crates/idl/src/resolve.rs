@@ -141,7 +141,8 @@ struct DeclarationResolver<'r> {
     prefixes: Vec<Arc<str>>,
     /// Forward declarations with their locations.
     announced: Vec<(DefinitionId, Span)>,
-    /// Names that were not found, with their scopes. A later declaration may explain them.
+    /// Names that were not found, with their scopes. At the end, `explain_unknown` adds the likely
+    /// meaning to the errors about them.
     unknown: Vec<(ScopedName, ScopeId)>,
     /// Numbers of the repeated file inclusions that were already reported.
     read_again: HashSet<u32>,
@@ -153,7 +154,7 @@ struct DeclarationResolver<'r> {
     inherited: Option<(DefinitionId, SymbolMap<Inherited>)>,
     /// The parameters of the annotations that the source declares.
     annotations: HashMap<DefinitionId, Vec<annotation::AnnotationParameter>>,
-    /// True if a definition was added. A later import is refused.
+    /// True after the first definition. An `import` after a definition is an error.
     defined_anything: bool,
 }
 

@@ -70,7 +70,7 @@ impl Macro {
     }
 
     /// Returns a flag for each parameter that needs an expanded argument. A parameter that is used
-    /// only next to `#` or `##` does not.
+    /// only next to `#` or `##` needs none.
     pub(crate) fn needs_expanded(&self) -> Vec<bool> {
         let mut needed = vec![false; self.parameters.as_ref().map_or(0, |list| list.len())];
         for at in 0..self.body.len() {

@@ -144,7 +144,8 @@ impl Parser<'_> {
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // `home foo;` cannot be another declaration, not even in an interface.
+                // In a module or an interface, a type name followed by a name and `;` is no
+                // declaration, so `home foo;` begins with the keyword.
                 by_name
                     && third.is_some_and(|third| {
                         third.is(P::OpenBrace)

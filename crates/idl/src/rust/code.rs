@@ -100,7 +100,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if parameters are passed by value.
+    /// Returns true if parameters of the type are passed by value.
     fn is_by_value(&self, ty: &Type) -> bool {
         match self.model().resolved(ty) {
             Type::Basic(basic) => *basic != BasicType::Any && self.handle_of(ty).is_none(),
@@ -137,7 +137,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Returns true if sequences of the type are copied in bulk.
+    /// Returns true if sequences of the type are encoded and decoded in bulk.
     fn is_number(&self, ty: &Type) -> bool {
         self.call_of(ty).is_some_and(|call| !matches!(call, "bool" | "char" | "wchar"))
     }
@@ -497,7 +497,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns true if a servant borrows a sequence of such elements from the arena.
+    /// Returns true if a servant borrows a sequence with elements of this type from the arena.
     fn is_lent(&self, element: &Type) -> bool {
         let explicit = self.is_string(element) || self.call_of(element).is_some();
         explicit || (self.is_fixed_size(element) && self.has_cdr(element))
