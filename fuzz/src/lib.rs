@@ -54,7 +54,7 @@ pub const TARGETS: &[Target] = &[
 ///
 /// # Panics
 ///
-/// On purpose, for inputs that begin with four certain octets.
+/// On purpose, for inputs that begin with the four octets of the planted fault.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

@@ -13,13 +13,15 @@ use corelane_wire::{CdrError, Limits};
 use crate::packets::{NoSegment, Packet, Segment, segment};
 use crate::stream::{Stream, StreamStep};
 
-/// Maximum number of connections. Beyond it the least recently used half is discarded.
+/// Maximum number of connections. If the capture has more, the sniffer discards the least recently
+/// used half.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Maximum number of requests of one connection that wait for their replies.
 const MAX_PENDING: usize = 10_000;
-/// Maximum length in bytes of an operation name that is kept until the reply.
+/// Maximum length in bytes of the operation name in a [`CapturedRequest`].
 const MAX_NAME: usize = 256;
-/// Maximum number of bytes of incomplete messages, over all connections.
+/// Maximum number of bytes that all connections together hold: incomplete messages, waiting
+/// segments and requests without a reply.
 const MAX_HELD: usize = 256 << 20;
 
 static LIMITS: Limits = Limits::DEFAULT;
@@ -43,7 +45,7 @@ pub enum MessageContent<'m> {
     Reply(Reply<'m>, Option<CapturedRequest>),
     /// A LocateRequest.
     LocateRequest(LocateRequest<'m>),
-    /// A LocateReply, with its request if the capture has it.
+    /// A LocateReply, with its request if the capture contains it.
     LocateReply(LocateReply<'m>, Option<CapturedRequest>),
     /// A CancelRequest.
     CancelRequest(CancelRequest),
@@ -53,7 +55,7 @@ pub enum MessageContent<'m> {
     Malformed(CdrError),
 }
 
-/// An occurrence on a connection, without its time and its ends.
+/// An event on a connection. [`SniffRecord`] adds its time, sender and receiver.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SniffEvent<'m> {
@@ -70,30 +72,30 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     Lost(u64),
-    /// This number of captured octets was dropped, because too many octets waited for complete
-    /// messages.
+    /// The sniffer dropped this number of captured octets, because all connections together held
+    /// too many octets of incomplete messages.
     Dropped(usize),
-    /// The capture or the connection ends within a message. Holds the number of the message's
-    /// octets that were captured.
+    /// The capture or the connection ends within a message. The number counts the octets of this
+    /// message that were captured.
     Unfinished(usize),
     /// The octets do not follow GIOP.
     Fault(ProtocolFault),
 }
 
-/// An occurrence on a connection, with its time and its ends.
+/// An event with its time, sender and receiver.
 #[derive(Debug)]
 pub struct SniffRecord<'m> {
-    /// Time at which the occurrence's last packet was captured, in nanoseconds since 1970.
+    /// Time at which the last packet of the event was captured, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The sender.
+    /// The address of the sender.
     pub from: SocketAddr,
-    /// The receiver.
+    /// The address of the receiver.
     pub to: SocketAddr,
-    /// The occurrence.
+    /// The event.
     pub event: SniffEvent<'m>,
 }
 
-/// Counts of packets, and of packets and connections that were ignored.
+/// Counts of processed packets, ignored packets and discarded connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SniffCounts {
     /// Packets with TCP segments.
@@ -118,7 +120,7 @@ struct Connection {
     code_sets: CodeSets,
     /// Number of the connection's last segment, counted over all connections.
     used: u64,
-    /// Number of bytes that the connection held when they were last counted.
+    /// Number of bytes that the connection held when [`Connection::recount`] last counted them.
     held: usize,
 }
 
@@ -145,7 +147,8 @@ impl Sniffer {
         self.counts
     }
 
-    /// Processes a packet, and passes each message that the packet completes to `visit`.
+    /// Processes a packet, and passes each event that it causes to `visit`, such as a completed
+    /// message.
     pub fn process_packet(&mut self, packet: &Packet<'_>, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let segment = match segment(packet) {
             Ok(segment) => segment,
@@ -272,7 +275,7 @@ impl Connection {
     }
 }
 
-/// Converts a stream step to an occurrence. Remembers requests, and finds the request of a reply.
+/// Converts a stream step to an event. Stores requests, and finds the request of a reply.
 fn message<'m>(
     step: StreamStep<'m>,
     side: usize,

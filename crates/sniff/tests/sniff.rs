@@ -154,7 +154,7 @@ fn truncated_or_damaged_file_is_read_up_to_the_damage() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Reordered and repeated segments give the same messages.
+    /// Segments in another order, and repeated segments, change no message.
     #[test]
     fn disorder_changes_no_message(
         size in 1_usize..100,
