@@ -200,7 +200,7 @@ impl Sniffer {
         }
     }
 
-    /// Ends a connection.
+    /// Ends a connection, and passes its remaining events to `visit`.
     fn end(&mut self, ends: Ends, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let Some(mut connection) = self.connections.remove(&ends) else { return };
         self.held -= connection.held;
@@ -217,7 +217,8 @@ impl Sniffer {
         }
     }
 
-    /// Ends all connections at the end of the capture.
+    /// Ends all connections at the end of the capture, and passes their remaining events to
+    /// `visit`. `at` is the time of these events, in nanoseconds since 1970.
     pub fn finish(&mut self, at: u64, visit: &mut dyn FnMut(SniffRecord<'_>)) {
         let mut all: Vec<(u64, Ends)> = self.connections.iter().map(|(ends, one)| (one.used, *ends)).collect();
         all.sort_unstable();

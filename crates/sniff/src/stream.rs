@@ -141,8 +141,8 @@ impl Stream {
         self.append_waiting(limits, visit);
     }
 
-    /// Processes an acknowledgement: the receiver has all octets before `number`. Those of them
-    /// that have not arrived are missing in the capture and are reported as lost.
+    /// Processes an acknowledgement: the receiver has all octets before `number`. Reports the octets
+    /// before `number` that the capture lacks as lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
         // The acknowledgement of FIN counts one number that is no octet.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
