@@ -50,8 +50,8 @@ impl Builder {
         self
     }
 
-    /// Keeps names that differ only in case distinct, with a warning. IDL forbids such names, but
-    /// some published IDL has them.
+    /// Treats names that differ only in case as different names, with a warning. IDL forbids such
+    /// names, but some published IDL has them.
     #[must_use]
     pub fn case_sensitive(mut self) -> Self {
         self.options.case_sensitive = true;
@@ -157,7 +157,7 @@ thread_local! {
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 
-/// Returns the name of the Rust file for an IDL file: only the last extension is replaced.
+/// Returns the name of the Rust file for an IDL file: `rs` replaces the last extension.
 pub(crate) fn output_name(file: &Path) -> PathBuf {
     let mut name = file.file_stem().unwrap_or_default().to_owned();
     name.push(".rs");

@@ -23,8 +23,8 @@ pub struct CompileOptions {
     /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
     /// discriminators. Default: `false`.
     pub idl_4: bool,
-    /// Keeps names that differ only in case distinct, with a warning. Otherwise such names count as
-    /// one name, and two of them in one scope are an error. Default: `false`.
+    /// Treats names that differ only in case as different names, with a warning. If false, two such
+    /// names in one scope are an error. Default: `false`.
     pub case_sensitive: bool,
     /// Traits of other crates that generated types derive, such as `serde::Serialize`.
     /// [`Builder::derive`](crate::Builder::derive) describes the types that can derive them.
@@ -56,8 +56,8 @@ pub struct Compilation {
 
 impl CompileOptions {
     /// Applies a command-line argument and returns true if it is a compilation option: `-I DIR`,
-    /// `-D NAME[=VALUE]`, `--idl-4` or `--case-sensitive`. The value of `-I` and `-D` may be a part
-    /// of the word; otherwise the value is the next item of `rest`.
+    /// `-D NAME[=VALUE]`, `--idl-4` or `--case-sensitive`. The value of `-I` or `-D` is the end of
+    /// `word` (`-Iidl`) or the next item of `rest`.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// A label for the text at [`span`](Self::span); may be empty.
     pub label: String,
-    /// Other relevant locations, each with its label.
+    /// Relevant locations besides [`span`](Self::span), each with its label.
     pub related: Vec<(Span, String)>,
     /// Facts that explain the message.
     pub notes: Vec<String>,

@@ -274,8 +274,9 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member cannot be referred to, so its name is never ambiguous. Such a name causes
-            // only a warning, because the OMG's Security.idl contains such names.
+            // IDL cannot refer to a member, so a member with the name of its structure in another
+            // case is never ambiguous. It causes a warning and not an error, because the OMG's
+            // Security.idl has such members.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -590,7 +591,7 @@ enum LookUpResult {
     Several(DefinitionId, DefinitionId),
 }
 
-/// Returns the IDL name of a type from another language.
+/// Returns the IDL type that corresponds to a type name of another language.
 fn foreign(text: &str) -> Option<&'static str> {
     Some(match text {
         "bool" => "boolean",

@@ -113,7 +113,7 @@ type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Default)]
 struct Connection {
-    /// Directions of the connection: octets from the first end, and octets from the second end.
+    /// The octets from the first end and the octets from the second end.
     streams: [Stream; 2],
     /// Requests without a reply, by the index of their sender and their request id.
     pending: HashMap<(usize, u32), CapturedRequest>,

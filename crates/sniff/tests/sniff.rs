@@ -196,7 +196,7 @@ proptest! {
         }
     }
 
-    /// Random octets in a file may end the reading, and do no other harm.
+    /// Random octets in a file may end the reading early, and never cause a panic.
     #[test]
     fn damaged_files_do_no_harm(at in any::<prop::sample::Index>(), octets in prop::collection::vec(any::<u8>(), 1..50), is_ng in any::<bool>()) {
         let packets = conversation(NEAR_END).packets;

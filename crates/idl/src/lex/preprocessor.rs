@@ -271,8 +271,8 @@ impl Preprocessor<'_> {
         self.report(diagnostic);
     }
 
-    /// Defines the predefined macros, and the macros of the command line, which form a file of
-    /// their own.
+    /// Defines the predefined macros, and the macros of the command line. The source map shows the
+    /// latter as a file `<command line>`.
     fn define_given(&mut self) {
         for (name, kind, value) in OWN {
             let symbols = &mut *self.environment.symbols;

@@ -122,7 +122,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Checks only the names in an expression whose required type is unknown.
+    /// Looks up the names in an expression whose required type is unknown, without a check of its
+    /// value.
     pub(super) fn evaluate_freely(&mut self, expression: &Expression, at: DeclarationSite) -> ResolveResult<()> {
         match &expression.kind {
             E::Named(name) => self.look_up(name, at.scope, true).map(drop),
@@ -153,7 +154,7 @@ impl DeclarationResolver<'_> {
                 }
             }
             (V::Float(number), RequiredType::Float { kind }) => {
-                // A value that rounds to the largest number of the type is still in range.
+                // A value that rounds to the largest number of the type is in range.
                 #[expect(clippy::cast_possible_truncation, reason = "the cast tests whether the value fits")]
                 let fits = number.is_finite() && (kind != BasicType::Float || (*number as f32).is_finite());
                 if !fits {

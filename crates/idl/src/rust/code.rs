@@ -51,7 +51,7 @@ pub(super) enum DecodingCode {
     Block(Vec<CodeLine>, String),
 }
 
-/// The encoding of a reference, a value (IDL `valuetype`) or another handle.
+/// The encoding of a type whose Rust type is a handle, such as an object reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handle {
     Reference,

@@ -317,7 +317,7 @@ impl Generator<'_> {
         }
         out.open("match discriminator {");
         let mut catches_all = false;
-        // The default comes last, even if it is not last in the IDL.
+        // The default arm becomes the last match arm, even if other arms follow it in the IDL.
         let ordered = variants.iter().filter(|variant| variant.arm.is_some_and(|arm| !arm.default));
         let last = variants.iter().filter(|variant| variant.arm.is_none_or(|arm| arm.default));
         for variant in ordered.chain(last) {

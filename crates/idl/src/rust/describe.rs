@@ -1,5 +1,5 @@
-//! Generation of type descriptions: statics beside the types, from which the runtime creates
-//! TypeCodes.
+//! Generation of type descriptions: one static for each type, from which the runtime creates the
+//! type's TypeCode.
 
 use super::Generator;
 use super::writer::CodeWriter;

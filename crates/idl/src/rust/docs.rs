@@ -58,7 +58,8 @@ fn plain(comment: &str) -> Vec<&str> {
     }
 }
 
-/// Keeps lines with text, and removes blank lines at the beginning and end.
+/// Replaces lines without a letter or digit by one blank line, and removes them at the beginning
+/// and end.
 fn tidy<'t>(lines: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut tidied: Vec<String> = Vec::new();
     for line in lines {

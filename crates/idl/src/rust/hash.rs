@@ -1,7 +1,7 @@
 //! Search for a perfect hash of an interface's operation names.
 //!
-//! `corelane::mapping::OperationTable` uses the result at run time, and must have the same
-//! functions `hash` and `slot`.
+//! `corelane::mapping::OperationTable` uses the result at run time. It has copies of the functions
+//! `hash` and `slot`, which must stay equal to the functions here.
 
 /// Parameters of an operation table.
 #[derive(Debug, PartialEq, Eq)]

@@ -191,7 +191,7 @@ impl Generator<'_> {
         out.line(&format!("pub type {reference} = {local}<dyn {name}>;"));
     }
 
-    /// Writes the reference type of an interface that is only declared forward.
+    /// Writes the reference type of an interface that the IDL announces and never defines.
     fn announced_interface(&mut self, id: DefinitionId, out: &mut CodeWriter) {
         let name = self.object_name(id);
         let object = self.runtime("ObjectRef");
@@ -408,7 +408,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Returns the operations of further bases that the type of the first base does not have.
+    /// Returns the operations that an interface inherits from its second and later bases only. The
+    /// reference type of the first base has the operations of that base.
     fn further_calls(&self, interface: &Interface) -> Vec<(DefinitionId, Call)> {
         let Some((first, rest)) = interface.bases.split_first() else { return Vec::new() };
         let mut seen: HashSet<DefinitionId> = self.model().all_bases(*first).into_iter().collect();
@@ -602,7 +603,8 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the dispatcher of an interface's own operations, for derived interfaces too.
+    /// Writes the dispatcher of the operations that an interface itself declares. The skeletons of
+    /// the interface and of derived interfaces call the dispatcher.
     fn dispatcher(
         &mut self,
         id: DefinitionId,

@@ -63,7 +63,7 @@ impl BulkLayout {
         self.sizes[0] % self.align
     }
 
-    /// Returns the distance in bytes between elements after the first.
+    /// Returns the distance in bytes from an element to the next, for all elements after the first.
     const fn stride(&self) -> usize {
         self.sizes[self.phase()]
     }

@@ -683,8 +683,8 @@ impl<'m> Decoder<'m> {
         Ok(Decoder { bytes, fragments: more, rest: inner.rest, chunks, endian, swap_bytes: foreign, ..self.clone() })
     }
 
-    /// Reads a value that may contain values of its own type, and counts one nesting level
-    /// meanwhile.
+    /// Reads a value that may contain values of its own type. The value counts as one nesting
+    /// level.
     ///
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.

@@ -31,8 +31,8 @@ pub struct Encoder<'a> {
     code_sets: CodeSets,
     from_server: bool,
     segment_count: u8,
-    /// The buffer's length before and after the padding in front of a GIOP body. If the body is
-    /// empty, the padding is removed again.
+    /// The buffer's length before and after the padding in front of a GIOP body.
+    /// [`finish_message`](Encoder::finish_message) removes the padding if the body is empty.
     body_padding: (usize, usize),
     /// The first segment. It is stored inline, because most messages with a large octet sequence
     /// have one segment and then need no allocation for it.

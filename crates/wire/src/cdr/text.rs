@@ -209,7 +209,8 @@ impl Encoder<'_> {
     /// agree](Encoder::has_wide_form_of).
     ///
     /// # Errors
-    /// The errors of [`Decoder::read_bounded_wstring`], except those about the text's contents.
+    /// The errors of [`Decoder::read_bounded_wstring`], except the errors about the text's
+    /// contents.
     pub(crate) fn copy_wstr(&mut self, d: &mut Decoder<'_>, bound: u32) -> Result<(), CdrError> {
         let mut octets = d.clone();
         d.wide_octets(bound)?;

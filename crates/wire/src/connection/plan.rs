@@ -21,7 +21,7 @@ pub struct FragmentPlan {
     request_id: u32,
     /// Maximum size of a fragment in bytes, its header included. 0 if the message is not cut.
     max_size: usize,
-    /// Bytes of the message that are already in a fragment.
+    /// Number of bytes of the message in the fragments that the iterator has returned.
     planned: usize,
 }
 

@@ -13,8 +13,8 @@ pub enum ConnectionSide {
 /// A table of the requests of this side that wait for their reply.
 ///
 /// A request id encodes the slot in the table and the number of times that the slot was used. A
-/// reply therefore finds its request without a search. The slot of an abandoned request stays taken
-/// until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
+/// reply therefore finds its request without a search. The slot of an abandoned request stays in
+/// use until its reply arrives: the id is not reused earlier (CORBA 3.0.3 section 15.4.2).
 ///
 /// ```text
 /// id = number of uses of the slot | index of the slot | 1 bit: the connection side
@@ -79,8 +79,8 @@ impl<T> RequestTable<T> {
         self.waiting
     }
 
-    /// Returns the number of abandoned requests whose replies may still arrive. These requests
-    /// still occupy slots.
+    /// Returns the number of abandoned requests whose replies may still arrive. Each of them
+    /// occupies a slot until then.
     #[must_use]
     pub fn abandoned_count(&self) -> usize {
         self.abandoned

@@ -21,7 +21,7 @@ pub enum MessageKind {
     LocateReply = 4,
     /// An orderly close: the sender did not execute the requests that it has not answered.
     CloseConnection = 5,
-    /// The sender could not understand the last message.
+    /// The sender could not understand the last message that it received.
     MessageError = 6,
     /// The next part of a message (1.1 and 1.2).
     Fragment = 7,

@@ -184,7 +184,7 @@ pub fn parse_policies<'d>(data: &'d [u8], limits: &Limits) -> Result<TaggedList<
 /// has no scheme here, because the profile contains the scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TaoEndpoint {
-    /// The host, the path of a Unix socket, or the address of another transport.
+    /// The host, the path of a Unix socket, or the address of a transport that the program added.
     pub address: String,
     /// The port; `None` if the profile is not an IIOP profile.
     pub port: Option<u16>,

@@ -230,8 +230,8 @@ impl TaggedProfile {
     }
 }
 
-/// Writes a path, or the address of another transport, as UTF-8. Code sets do not apply, because
-/// paths are bytes to the kernel.
+/// Writes a path, or the address of a transport that the program added, as UTF-8. Code sets do not
+/// apply, because paths are bytes to the kernel.
 pub(super) fn write_path(e: &mut Encoder<'_>, path: &str) -> Result<(), CdrError> {
     if path.as_bytes().contains(&0) {
         return Err(CdrError::NulInString);

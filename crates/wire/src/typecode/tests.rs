@@ -104,7 +104,7 @@ fn enumeration_that_occurs_twice_is_written_twice() {
     assert_eq!(octets, [head, a, colour, &b[..2], &b[2..], colour].concat());
 }
 
-/// TAO 2.2.1 answers MARSHAL to an indirection to a type of another kind than these five.
+/// TAO 2.2.1 refuses an indirection to a type of any other kind with MARSHAL.
 #[test]
 fn indirections_are_sent_to_five_kinds() {
     let twice = |ty: &TypeCode| {
@@ -114,7 +114,7 @@ fn indirections_are_sent_to_five_kinds() {
     let indirections = |ty: &TypeCode| {
         let octets = encoded(&twice(ty), Endian::Big);
         let decoded = TypeCode::decode(&mut Decoder::new(&octets, Endian::Big).at_position(1)).unwrap();
-        // The TypeCode that was decoded has the same encoding.
+        // The decoded TypeCode is encoded to the same octets.
         assert_eq!((&decoded, encoded(&decoded, Endian::Big)), (&twice(ty), octets.clone()));
         octets.chunks_exact(4).filter(|word| *word == [0xff; 4]).count()
     };

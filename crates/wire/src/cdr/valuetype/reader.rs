@@ -84,8 +84,8 @@ impl ValueReadState {
     }
 
     /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
-    /// inherits from the type in the TypeCode is truncated unless its own type is found. `convert`
-    /// converts custom values that are needed in another form.
+    /// inherits from the type in the TypeCode is truncated unless `look_up` finds its actual type.
+    /// `convert` converts custom values that are needed in another form.
     #[must_use]
     #[inline]
     pub const fn with_functions(

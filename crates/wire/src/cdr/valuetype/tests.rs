@@ -107,7 +107,7 @@ fn chunks_and_truncation() {
     assert_eq!((last.number, space.enclosing_values()), (2, 2));
     assert_eq!((d.end_value(&last), d.end_value(&outer), d.read_u32()), (Ok(()), Ok(()), Ok(9)));
     assert_eq!((d.remaining(), space.enclosing_values()), (0, 0));
-    // Read only the members of a base type.
+    // Read the members of a base type and skip the members of the derived type.
     let space = ValueReadState::new();
     let mut d = decoder.with_value_read_state(&space);
     let outer = head(&mut d);
