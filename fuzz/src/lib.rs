@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask fuzz` runs each target under an engine that searches for new paths through the code
 //! (the programs in `engine/`). Without the engine, `tests/replay.rs` runs the targets on the
-//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes how to use and add
-//! targets.
+//! committed inputs in `corpus/`, `regressions/` and `seeds/`. docs/fuzzing.md describes how to use
+//! and add targets.
 #![forbid(unsafe_code)]
 
 mod generated;

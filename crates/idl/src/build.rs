@@ -152,8 +152,8 @@ fn is_generated(path: &Path, out_dir: Option<&Path>) -> bool {
 }
 
 thread_local! {
-    /// The output files so far with their source files. All builders of a build script write to one
-    /// `OUT_DIR`.
+    /// The output files that this thread has written, each with its source file. All builders of a
+    /// build script may write to one folder, usually `OUT_DIR`.
     static WRITTEN: RefCell<HashMap<PathBuf, PathBuf>> = RefCell::new(HashMap::new());
 }
 

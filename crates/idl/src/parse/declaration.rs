@@ -530,7 +530,7 @@ fn what_is(kind: &Kind) -> String {
     text.to_owned()
 }
 
-/// Returns the edit distance of two words; exact up to 2.
+/// Returns the edit distance of two words if it is at most 2, else a number above 2.
 pub(crate) fn distance(one: &str, two: &str) -> usize {
     let (one, two) = (one.as_bytes(), two.as_bytes());
     if one.len().abs_diff(two.len()) > 2 {

@@ -505,7 +505,7 @@ impl Generator<'_> {
         out.close("}");
     }
 
-    /// Writes the call of a servant that does not fit on the line of its closure.
+    /// Writes a call of a servant if the call does not fit on the line of its closure.
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
         let joined = arguments.join(", ");
         let line = format!("{servant}.{}({joined})", call.method);

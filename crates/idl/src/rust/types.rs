@@ -234,7 +234,8 @@ impl Generator<'_> {
         self.facts.get(&id).is_some_and(|facts| facts.plain)
     }
 
-    /// Returns true if a structure, union or enumeration is of fixed size.
+    /// Returns true if a structure, union or enumeration has no parts on the heap, so that it can
+    /// be `Copy`.
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }
@@ -349,8 +350,9 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types. One pass suffices, because a type follows the types that it
-    /// contains.
+    /// Finds the facts of all types. One pass finds the facts about sizes and copies, because a
+    /// type follows the types that it contains directly. Further passes find the facts that also
+    /// depend on the elements of sequences.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.ids() {

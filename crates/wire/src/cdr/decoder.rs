@@ -24,7 +24,8 @@ static DEFAULT_LIMITS: Limits = Limits::DEFAULT;
 #[derive(Clone)]
 pub struct Decoder<'m> {
     bytes: &'m [u8],
-    /// The unread part of `bytes`. A slice makes the bounds check of a primitive one comparison.
+    /// The unread part of `bytes`. As a slice, it needs one comparison to check the bounds of a
+    /// primitive.
     rest: &'m [u8],
     limits: &'m Limits,
     scratch: Option<&'m Scratch>,

@@ -28,7 +28,7 @@ pub trait MemoryAccount: Sync {
 pub struct MemoryRefusal {
     /// The requested amount in bytes.
     pub requested: usize,
-    /// The amount in bytes that was reserved at that moment.
+    /// The amount in bytes that was reserved when the account refused.
     pub in_use: usize,
     /// The account's limit in bytes.
     pub limit: usize,

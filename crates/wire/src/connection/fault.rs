@@ -14,24 +14,25 @@ pub enum ProtocolFault {
     TooLarge {
         /// Size in bytes, announced or received so far.
         size: u64,
-        /// [`Limits::max_message_size`](crate::Limits::max_message_size).
+        /// The value of [`Limits::max_message_size`](crate::Limits::max_message_size).
         limit: u32,
     },
     /// All partial messages of the connection together are larger than the limit.
     PartialMessagesTooLarge {
-        /// Their total size in bytes, with the message that exceeds the limit.
+        /// The total size in bytes of the partial messages, the message that exceeds the limit
+        /// included.
         size: u64,
-        /// [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
+        /// The value of [`Limits::max_partial_bytes`](crate::Limits::max_partial_bytes).
         limit: u32,
     },
     /// The peer has begun more fragmented messages than the limit without finishing them.
     TooManyPartialMessages {
-        /// [`Limits::max_partial_messages`](crate::Limits::max_partial_messages).
+        /// The value of [`Limits::max_partial_messages`](crate::Limits::max_partial_messages).
         limit: u32,
     },
     /// A message has more fragments than the limit.
     TooManyFragments {
-        /// [`Limits::max_fragments`](crate::Limits::max_fragments).
+        /// The value of [`Limits::max_fragments`](crate::Limits::max_fragments).
         limit: u32,
     },
     /// A Fragment continues no partial message of the connection.

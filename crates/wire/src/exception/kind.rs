@@ -79,7 +79,7 @@ kinds! {
     PersistStore "PERSIST_STORE",
     /// Operations were called in an impossible order.
     BadInvOrder "BAD_INV_ORDER",
-    /// Nothing was executed, and the same call may succeed later.
+    /// The request was not executed, and a repeated call may succeed.
     Transient "TRANSIENT",
     /// Memory could not be freed.
     FreeMem "FREE_MEM",

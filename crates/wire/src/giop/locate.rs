@@ -85,7 +85,7 @@ pub struct LocateReply<'m> {
     pub version: Version,
     /// The byte order of the message.
     pub endian: Endian,
-    /// The id of the request that this answers.
+    /// The id of the request that this message answers.
     pub request_id: u32,
     /// The result of the search.
     pub status: LocateStatus,

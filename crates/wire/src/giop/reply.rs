@@ -57,14 +57,14 @@ pub struct Reply<'m> {
     pub version: Version,
     /// The byte order of the message.
     pub endian: Endian,
-    /// The id of the request that this answers.
+    /// The id of the request that this message answers.
     pub request_id: u32,
     /// The kind of the body.
     pub status: ReplyStatus,
     /// The service contexts.
     pub contexts: ReceivedServiceContexts<'m>,
-    /// Offset of the body in bytes, from the start of the header. If the message has no body, its
-    /// length.
+    /// Offset of the body in bytes, from the start of the header; the length of the message if it has
+    /// no body.
     pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],

@@ -195,8 +195,8 @@ pub struct Request<'m> {
     pub operation: &'m [u8],
     /// The service contexts.
     pub contexts: ReceivedServiceContexts<'m>,
-    /// Offset of the arguments in bytes, from the start of the header. If the message has no
-    /// arguments, its length.
+    /// Offset of the arguments in bytes, from the start of the header; the length of the message if
+    /// it has no arguments.
     pub body_offset: usize,
     /// The whole message.
     pub message: &'m [u8],
