@@ -59,7 +59,8 @@ fn check<T>(
 ) {
     let reading = |octets: &[u8]| {
         let space = ValueReadState::new();
-        let mut d = Decoder::new(octets, endian).with_limits(&LIMITS).with_value_read_state(&space).with_env(factories);
+        let mut d =
+            Decoder::new(octets, endian).with_limits(&LIMITS).with_value_read_state(&space).with_environment(factories);
         read(&mut d).ok()
     };
     let writing = |value: &T| {

@@ -136,8 +136,16 @@ impl Compilation {
         let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
         diagnostics.sort(&sources);
         let (derives, externals) = (options.derives.clone(), options.externals.clone());
-        let compilation =
-            Self { sources, symbols, model, diagnostics, text, longest_output: limits.max_output, derives, externals };
+        let compilation = Self {
+            sources,
+            symbols,
+            model,
+            diagnostics,
+            text,
+            longest_output: limits.max_output_bytes,
+            derives,
+            externals,
+        };
         (compilation, tree)
     }
 

@@ -127,8 +127,8 @@ impl Diagnostic {
         let mut windows: Vec<Window> = Vec::new();
         for (span, label, kind) in places {
             let file = sources.file(sources.file_of(span));
-            let start = (span.start - file.start()) as usize;
-            let end = (span.end.saturating_sub(file.start()) as usize).min(file.text.len());
+            let start = (span.start - file.start_position()) as usize;
+            let end = (span.end.saturating_sub(file.start_position()) as usize).min(file.text.len());
             // The parser may point at the last byte of the previous token, which may be inside a
             // character.
             let start = file.text.floor_char_boundary(start.min(end));
@@ -138,7 +138,8 @@ impl Diagnostic {
                 end = start + length.max(1);
             }
             let (first, last) = lines_around(&file.text, start, end);
-            let location = sources.location(Span { start: file.start() + u32::try_from(first).unwrap_or(0), ..span });
+            let location =
+                sources.location(Span { start: file.start_position() + u32::try_from(first).unwrap_or(0), ..span });
             let path = location.path.display().to_string();
             let known = windows.iter_mut().find(|window| window.path == path && window.close_to(first, last));
             match known {

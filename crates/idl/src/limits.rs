@@ -29,7 +29,7 @@ pub struct CompilerLimits {
     /// are multiplied. Default: 268,435,456.
     pub max_array_elements: u64,
     /// Size of the generated Rust code in bytes. Default: 64 MiB.
-    pub max_output: usize,
+    pub max_output_bytes: usize,
 }
 
 impl Default for CompilerLimits {
@@ -44,7 +44,7 @@ impl Default for CompilerLimits {
             max_bases: 200,
             max_operations: 10_000,
             max_array_elements: 1 << 28,
-            max_output: 64 << 20,
+            max_output_bytes: 64 << 20,
         }
     }
 }

@@ -258,14 +258,14 @@ impl DeclarationResolver<'_> {
     }
 
     fn entry(&self, scope: ScopeId, name: Symbol) -> Option<ScopeEntry> {
-        self.scopes[scope.0].names.get(&self.symbols.folded(name)).copied()
+        self.scopes[scope.0].names.get(&self.symbols.case_folded(name)).copied()
     }
 
     /// Declares a name in a scope, or reports why it cannot be declared.
     fn declare(&mut self, scope: ScopeId, name: Name, what: ScopeItem) {
-        let folded = self.symbols.folded(name.symbol);
+        let folded = self.symbols.case_folded(name.symbol);
         if let Some(owner) = self.scopes[scope.0].owner
-            && self.symbols.folded(self.model.get(owner).name) == folded
+            && self.symbols.case_folded(self.model.get(owner).name) == folded
         {
             let (text, kind, span) = (self.text(name.symbol), self.what_is(owner), self.model.get(owner).span);
             let message = format!("`{text}` has the name of the {kind} it is declared in");
@@ -349,7 +349,7 @@ impl DeclarationResolver<'_> {
         if !inherits {
             return LookUpResult::Nothing;
         }
-        let folded = self.symbols.folded(name);
+        let folded = self.symbols.case_folded(name);
         if let Some(found) = self.scopes[scope.0].inherited.get(&folded) {
             return *found;
         }
@@ -467,7 +467,7 @@ impl DeclarationResolver<'_> {
     /// Fixes the meaning of a name in its scope, and in the enclosing scopes up to the outermost
     /// scope that is not a module.
     fn introduce(&mut self, entry: ScopeEntry, scope: ScopeId, found_in: ScopeId) {
-        let folded = self.symbols.folded(entry.symbol);
+        let folded = self.symbols.case_folded(entry.symbol);
         let mut here = scope;
         loop {
             // Only a use directly in a module introduces the name there; a use in a nested scope

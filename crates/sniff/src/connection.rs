@@ -50,7 +50,7 @@ pub enum MessageContent<'m> {
     /// A CancelRequest.
     CancelRequest(CancelRequest),
     /// CloseConnection or MessageError.
-    Empty,
+    HeaderOnly,
     /// The header that follows the GIOP header is malformed.
     Malformed(CdrError),
 }
@@ -71,13 +71,13 @@ pub enum SniffEvent<'m> {
         code_sets: CodeSets,
     },
     /// The capture lacks this number of octets.
-    Lost(u64),
+    MissingOctets(u64),
     /// The sniffer dropped this number of captured octets, because all connections together held
     /// too many octets of incomplete messages.
-    Dropped(usize),
+    DroppedOctets(usize),
     /// The capture or the connection ends within a message. The number counts the octets of this
     /// message that were captured.
-    Unfinished(usize),
+    UnfinishedMessage(usize),
     /// The octets do not follow GIOP.
     Fault(ProtocolFault),
 }
@@ -99,11 +99,11 @@ pub struct SniffRecord<'m> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SniffCounts {
     /// Packets with TCP segments.
-    pub segments: u64,
+    pub tcp_segments: u64,
     /// Fragments of IP packets, which are not reassembled.
     pub ip_fragments: u64,
     /// Packets whose link layer is not supported.
-    pub unsupported_links: u64,
+    pub unsupported_link_layers: u64,
     /// Connections that were discarded because there were too many.
     pub discarded_connections: u64,
 }
@@ -154,13 +154,13 @@ impl Sniffer {
             Ok(segment) => segment,
             Err(NoSegment::Other) => return,
             Err(NoSegment::IpFragment) => return self.counts.ip_fragments += 1,
-            Err(NoSegment::Link) => return self.counts.unsupported_links += 1,
+            Err(NoSegment::Link) => return self.counts.unsupported_link_layers += 1,
         };
         let is_wanted = |port: u16| self.ports.is_empty() || self.ports.contains(&port);
         if !is_wanted(segment.from.port()) && !is_wanted(segment.to.port()) {
             return;
         }
-        self.counts.segments += 1;
+        self.counts.tcp_segments += 1;
         self.segment(&segment, packet.time_ns, visit);
     }
 
@@ -171,7 +171,7 @@ impl Sniffer {
             self.forget_half();
         }
         let connection = self.connections.entry(ends).or_default();
-        connection.used = self.counts.segments;
+        connection.used = self.counts.tcp_segments;
         let mut sequence = segment.sequence;
         if segment.begins {
             if connection.streams[side].begin(sequence) {
@@ -190,7 +190,7 @@ impl Sniffer {
                     time_ns: at,
                     from: segment.from,
                     to: segment.to,
-                    event: SniffEvent::Dropped(dropped),
+                    event: SniffEvent::DroppedOctets(dropped),
                 });
             }
             self.held = self.held - connection.held + connection.recount();
@@ -212,7 +212,7 @@ impl Sniffer {
                 see(message(step, side, at, pending, code_sets));
             });
             if unfinished > 0 {
-                see(SniffEvent::Unfinished(unfinished));
+                see(SniffEvent::UnfinishedMessage(unfinished));
             }
         }
     }
@@ -286,7 +286,7 @@ fn message<'m>(
 ) -> SniffEvent<'m> {
     let (header, octets, fragment_starts) = match step {
         StreamStep::Message { header, octets, fragment_starts } => (header, octets, fragment_starts),
-        StreamStep::Lost(octets) => return SniffEvent::Lost(octets.into()),
+        StreamStep::Lost(octets) => return SniffEvent::MissingOctets(octets.into()),
         StreamStep::Fault(fault) => return SniffEvent::Fault(fault),
     };
     let mut remember = |id: u32, operation: &[u8]| {
@@ -317,7 +317,7 @@ fn message<'m>(
         MessageKind::LocateReply => LocateReply::parse(octets, &header)
             .map(|reply| MessageContent::LocateReply(reply, pending.remove(&(1 - side, reply.request_id)))),
         MessageKind::CancelRequest => CancelRequest::parse(octets, &header).map(MessageContent::CancelRequest),
-        _ => Ok(MessageContent::Empty),
+        _ => Ok(MessageContent::HeaderOnly),
     };
     let content = content.unwrap_or_else(MessageContent::Malformed);
     SniffEvent::Message { header, content, fragment_starts, code_sets: *code_sets }

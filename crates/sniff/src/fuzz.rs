@@ -28,5 +28,5 @@ pub fn sniff(input: &[u8]) {
         Ok(())
     });
     sniffer.finish(0, &mut count);
-    assert!(sniffer.counts().segments <= input.len() as u64);
+    assert!(sniffer.counts().tcp_segments <= input.len() as u64);
 }

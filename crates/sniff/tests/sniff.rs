@@ -52,8 +52,8 @@ fn line(seen: &SniffRecord<'_>) -> String {
             format!("reply {} alone", reply.request_id)
         }
         SniffEvent::Message { header, .. } => format!("{:?}", header.kind),
-        SniffEvent::Lost(octets) => format!("lost {octets}"),
-        SniffEvent::Unfinished(octets) => format!("unfinished {octets}"),
+        SniffEvent::MissingOctets(octets) => format!("lost {octets}"),
+        SniffEvent::UnfinishedMessage(octets) => format!("unfinished {octets}"),
         SniffEvent::Fault(fault) => format!("fault {fault}"),
         other => format!("{other:?}"),
     }

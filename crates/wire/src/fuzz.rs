@@ -129,7 +129,7 @@ fn read_one(step: u8, d: &mut Decoder<'_>) -> Result<(), CdrError> {
         13 => d.read_octets_owned().map(drop),
         14 => d.read_long_double().map(drop),
         15 => d.read_fixed(u16::from(step)).map(drop),
-        16 => d.read_encapsulation().and_then(|mut inner| inner.nested(|inner| read_one(step / 24, inner))),
+        16 => d.read_encapsulation().and_then(|mut inner| inner.read_nested(|inner| read_one(step / 24, inner))),
         17 => {
             let len = d.read_len_bounded(8, 100)?;
             d.read_slice::<f64>(len).map(drop)

@@ -432,7 +432,7 @@ impl Preprocessor<'_> {
 
     fn enter(&mut self, path: PathBuf, identity: PathBuf, file: FileId) {
         let source = self.environment.sources.file(file);
-        let (text, base) = (Arc::clone(&source.text), source.start());
+        let (text, base) = (Arc::clone(&source.text), source.start_position());
         let (position, conditions, guard) = (ScanPosition::START, Vec::new(), Guard::Start);
         self.frames.push(Frame { path, identity, text, base, position, conditions, guard });
     }

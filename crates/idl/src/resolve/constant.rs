@@ -86,7 +86,7 @@ impl DeclarationResolver<'_> {
     ) -> ResolveResult<V> {
         match self
             .model
-            .resolved_definition(ty)
+            .unaliased_definition(ty)
             .filter(|id| matches!(self.model.get(*id).kind, DefinitionKind::Enum(_)))
         {
             Some(of) => self.evaluate_checked(expression, RequiredType::Label(of), at),
@@ -102,7 +102,7 @@ impl DeclarationResolver<'_> {
         place: Span,
         at: DeclarationSite,
     ) -> ResolveResult<V> {
-        let target = match self.model.resolved(ty) {
+        let target = match self.model.unaliased(ty) {
             Type::Faulty => return Err(ReportedError),
             Type::Basic(basic) => basic_target(*basic),
             Type::String(wide, bound) => Some(RequiredType::String { wide: *wide, bound: *bound }),
@@ -299,12 +299,12 @@ impl DeclarationResolver<'_> {
             },
             DefinitionKind::Constant(_, V::Faulty) => Err(ReportedError),
             DefinitionKind::Constant(ty, value) => {
-                let wide = match self.model.resolved(ty) {
+                let wide = match self.model.unaliased(ty) {
                     Type::String(wide, _) => *wide,
                     Type::Basic(basic) => *basic == BasicType::WChar,
                     _ => false,
                 };
-                let (value, ty) = (value.clone(), self.model.resolved(ty).clone());
+                let (value, ty) = (value.clone(), self.model.unaliased(ty).clone());
                 let found = match (&value, target) {
                     (V::Integer(_), RequiredType::Integer { .. })
                     | (V::Fixed(..), RequiredType::Fixed(_))

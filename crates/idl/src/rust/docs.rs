@@ -39,7 +39,7 @@ pub(super) fn of(compilation: &Compilation, first_token: usize) -> Vec<String> {
 fn line_of(compilation: &Compilation, position: u32) -> usize {
     let span = crate::source::Span { start: position, end: position };
     let file = compilation.sources.file(compilation.sources.file_of(span));
-    file.line_at((position - file.start()) as usize)
+    file.line_at((position - file.start_position()) as usize)
 }
 
 fn is_documentation(text: &str) -> bool {

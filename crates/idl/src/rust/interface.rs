@@ -39,7 +39,7 @@ pub(super) struct Call {
     /// True if the call sets an attribute.
     pub(super) sets: bool,
     /// Declared maximum processor time, in microseconds.
-    pub(super) worst_case: Option<u32>,
+    pub(super) wcet_microseconds: Option<u32>,
     /// The context properties sent after the arguments; empty without a `context` clause.
     pub(super) context: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl Generator<'_> {
                         parameters: named.collect(),
                         raises: operation.raises.clone(),
                         sets: false,
-                        worst_case: operation.worst_case,
+                        wcet_microseconds: operation.wcet_microseconds,
                         context: operation.context.clone(),
                     });
                 }
@@ -100,7 +100,7 @@ impl Generator<'_> {
                         parameters: Vec::new(),
                         raises: attribute.get_raises.clone(),
                         sets: false,
-                        worst_case: None,
+                        wcet_microseconds: None,
                         context: Vec::new(),
                     };
                     let set = self.names.setter.get(member).map(|method| {
@@ -762,8 +762,8 @@ impl Generator<'_> {
             false => hash.order.iter().map(|index| format!("{:?}", all[*index].name)).collect(),
         };
         let worst_cases: Vec<u32> = match interface.bases.is_empty() {
-            true => hash.order.iter().map(|index| calls[*index].worst_case.unwrap_or(0)).collect(),
-            false => hash.order.iter().map(|index| all[*index].worst_case).collect(),
+            true => hash.order.iter().map(|index| calls[*index].wcet_microseconds.unwrap_or(0)).collect(),
+            false => hash.order.iter().map(|index| all[*index].wcet_microseconds).collect(),
         };
         let is_timed = worst_cases.iter().any(|time| *time > 0);
         out.table("const NAMES: &[&str] = &[", &ordered, "];");
@@ -866,13 +866,13 @@ struct Slot {
     /// The operation's number in the dispatcher of the interface `of`.
     number: usize,
     /// Declared maximum processor time in microseconds; 0 if none.
-    worst_case: u32,
+    wcet_microseconds: u32,
 }
 
 fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     let slot = |(number, index): (usize, &usize)| {
         let call = &calls[*index];
-        Slot { name: call.wire.clone(), of: id, number, worst_case: call.worst_case.unwrap_or(0) }
+        Slot { name: call.wire.clone(), of: id, number, wcet_microseconds: call.wcet_microseconds.unwrap_or(0) }
     };
     table.order.iter().enumerate().map(slot).collect()
 }

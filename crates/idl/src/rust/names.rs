@@ -76,7 +76,7 @@ impl RustNames {
                 DefinitionKind::Constant(..) => screaming(text),
                 DefinitionKind::Typedef(_)
                     if model
-                        .resolved_definition(&crate::model::Type::Named(*id))
+                        .unaliased_definition(&crate::model::Type::Named(*id))
                         .is_some_and(|of| is_reference(model, of)) =>
                 {
                     upper_camel(text) + "Ref"

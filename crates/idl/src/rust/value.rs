@@ -281,7 +281,7 @@ impl Generator<'_> {
             parameters: named.collect(),
             raises: factory.raises.clone(),
             sets: false,
-            worst_case: None,
+            wcet_microseconds: None,
             context: Vec::new(),
         }
     }

@@ -150,11 +150,11 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets a value that [`env`](Decoder::env) returns to decoding code. The ORB passes itself, so
+    /// Sets a value that [`environment`](Decoder::environment) returns to decoding code. The ORB passes itself, so
     /// that decoded references know their ORB.
     #[must_use]
     #[inline]
-    pub fn with_env(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
+    pub fn with_environment(mut self, env: &'m (dyn Any + Sync)) -> Decoder<'m> {
         self.env = Some(env);
         self
     }
@@ -214,9 +214,9 @@ impl<'m> Decoder<'m> {
         self.rest = octets.get(from..to).unwrap_or_default();
     }
 
-    /// Returns the value that [`with_env`](Decoder::with_env) set.
+    /// Returns the value that [`with_environment`](Decoder::with_environment) set.
     #[must_use]
-    pub fn env(&self) -> Option<&'m (dyn Any + Sync)> {
+    pub fn environment(&self) -> Option<&'m (dyn Any + Sync)> {
         self.env
     }
 
@@ -690,7 +690,7 @@ impl<'m> Decoder<'m> {
     /// # Errors
     /// [`CdrError::NestingTooDeep`] at the limit, else the errors of `value`.
     #[inline]
-    pub fn nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
+    pub fn read_nested<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T, CdrError>) -> Result<T, CdrError> {
         self.enter_nesting()?;
         let result = value(self);
         self.leave_nesting();
@@ -816,11 +816,11 @@ mod tests {
     #[test]
     fn nesting_is_bounded_and_left_levels_can_be_entered_again() {
         fn deep(d: &mut Decoder<'_>) -> Result<(), CdrError> {
-            d.nested(deep)
+            d.read_nested(deep)
         }
         let mut d = Decoder::new(&[], Endian::Big);
         assert_eq!(deep(&mut d), Err(CdrError::NestingTooDeep));
-        assert_eq!(d.nested(|_| Ok(1)), Ok(1));
+        assert_eq!(d.read_nested(|_| Ok(1)), Ok(1));
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl<'a> Encoder<'a> {
     /// Makes the current position the alignment origin of a message that begins here. Bytes written
     /// earlier stay in front of the message.
     #[inline]
-    pub fn set_origin(&mut self) {
+    pub fn set_alignment_origin(&mut self) {
         self.bias = self.buffer.len().wrapping_neg();
     }
 
@@ -495,7 +495,7 @@ impl<'a> Encoder<'a> {
         // An indirection cannot lead out of an encapsulation, so the encapsulation needs its own
         // record of written values.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
-        self.set_origin();
+        self.set_alignment_origin();
         self.write_u8(self.endian.to_flag());
         let result = contents(self);
         let len = self.buffer.len() - start + self.segment_bytes - beside_before;
@@ -573,7 +573,7 @@ impl<'a> Encoder<'a> {
     /// Returns true if the contents begin with a GIOP header. Such contents leave the process;
     /// other contents are values that this process reads again.
     #[must_use]
-    pub fn is_message(&self) -> bool {
+    pub fn begins_with_giop_header(&self) -> bool {
         self.buffer.starts_with(b"GIOP")
     }
 
@@ -620,7 +620,11 @@ impl<'a> Encoder<'a> {
 
     /// Converts each of the [`slices`](Encoder::slices) with `make` into an entry of the caller's
     /// list. Returns the entries that were filled.
-    pub fn gather<'e, 'l, T>(&'e self, list: &'l mut [T; MAX_SLICES], make: impl Fn(&'e [u8]) -> T) -> &'l mut [T] {
+    pub fn gather_slices<'e, 'l, T>(
+        &'e self,
+        list: &'l mut [T; MAX_SLICES],
+        make: impl Fn(&'e [u8]) -> T,
+    ) -> &'l mut [T] {
         let mut count = 0;
         let mut add = |slice: &'e [u8]| {
             if let Some(place) = list.get_mut(count).filter(|_| !slice.is_empty()) {

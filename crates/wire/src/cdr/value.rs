@@ -41,7 +41,7 @@ pub trait Cdr: Sized {
     #[doc(hidden)]
     fn decode_many(len: usize, d: &mut Decoder<'_>) -> Result<Vec<Self>, CdrError> {
         d.charge_elements::<Self>(len)?;
-        d.nested(|d| {
+        d.read_nested(|d| {
             // All elements are charged already, but a peer may announce elements that never arrive.
             // Memory is therefore reserved only as elements arrive: in a process that locks its
             // memory, a reservation occupies memory at once.

@@ -382,7 +382,7 @@ impl Cdr for AnyValue {
     }
 
     fn decode(d: &mut Decoder<'_>) -> Result<AnyValue, CdrError> {
-        d.nested(|d| {
+        d.read_nested(|d| {
             let type_code = TypeCode::decode(d)?;
             AnyValue::decode_value(type_code, d)
         })

@@ -162,16 +162,16 @@ impl Transcoder<'_, '_> {
                 self.deeper(d, |walk, d| walk.members(view, d, out))
             }
             Kind::Union => self.deeper(d, |walk, d| walk.union(view, d, out)),
-            Kind::Sequence => d.nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
+            Kind::Sequence => d.read_nested(|d| self.deeper(d, |walk, d| walk.sequence(view, d, out))),
             Kind::Array => {
                 let element = view.content().ok_or(CdrError::BadTypeCode)?;
                 self.deeper(d, |walk, d| walk.elements(view.length() as usize, element, d, out))
             }
             Kind::Value | Kind::ValueBox | Kind::Event => {
-                d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
+                d.read_nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
             }
             Kind::AbstractInterface => self.either(view, d, out),
-            Kind::Any => d.nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
+            Kind::Any => d.read_nested(|d| self.deeper(d, |walk, d| walk.any(d, out))),
             _ => {
                 self.charge(1);
                 leaf(view, d, out, &mut self.purpose)
@@ -375,7 +375,11 @@ impl Transcoder<'_, '_> {
         if let Some(e) = out.as_deref_mut() {
             e.write_bool(is_object);
         }
-        if is_object { reference(d, out) } else { d.nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out))) }
+        if is_object {
+            reference(d, out)
+        } else {
+            d.read_nested(|d| self.deeper(d, |walk, d| walk.shared(view, d, out)))
+        }
     }
 
     fn any(&mut self, d: &mut Decoder<'_>, mut out: Option<&mut Encoder<'_>>) -> Result<(), CdrError> {

@@ -39,7 +39,7 @@ macro_rules! codes {
         }
 
         /// Every OMG code: its exception, the code, its name and its description.
-        pub static ALL: &[(SystemExceptionKind, u32, &str, &str)] =
+        pub static OMG_CODES: &[(SystemExceptionKind, u32, &str, &str)] =
             &[$($((SystemExceptionKind::$kind, $module::$name, stringify!($name), concat!($($doc),*)),)*)*];
     };
 }

@@ -144,7 +144,7 @@ impl Header {
     /// at most `max_size` bytes after the header. After `None` the caller uses `parse`.
     #[inline]
     #[must_use]
-    pub fn parse_whole(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
+    pub fn parse_complete(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
         let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*unread.first_chunk::<{ Header::LEN }>()?);
         let [1, 2, flags @ (0 | 1), number_of_kind] = middle else { return None };
         let endian = Endian::from_flag(flags);
@@ -197,7 +197,7 @@ pub(crate) fn begin(e: &mut Encoder<'_>, version: Version, kind: MessageKind) {
 /// the header.
 #[inline]
 pub(crate) fn begin_header(e: &mut Encoder<'_>, version: Version, kind: MessageKind) -> [u8; Header::LEN] {
-    e.set_origin();
+    e.set_alignment_origin();
     e.set_version(version);
     Header { version, endian: e.endian(), more_fragments: false, kind, size: 0 }.to_bytes()
 }

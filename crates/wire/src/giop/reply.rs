@@ -108,13 +108,13 @@ impl<'m> Reply<'m> {
     }
 
     /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
-    /// [`Header::parse_whole`], answers `request_id`, and has results and no service contexts. Its
+    /// [`Header::parse_complete`], answers `request_id`, and has results and no service contexts. Its
     /// body is at offset [`PLAIN_HEADER_LEN`](Self::PLAIN_HEADER_LEN). Returns `None` for every
     /// other reply, and for a malformed reply.
     #[inline]
     #[must_use]
     pub fn parse_plain_header(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
-        let header = Header::parse_whole(unread, MessageKind::Reply, max_size)?;
+        let header = Header::parse_complete(unread, MessageKind::Reply, max_size)?;
         let fixed = unread.get(Header::LEN..header.total_len())?.first_chunk::<12>()?;
         let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
         (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)

@@ -95,7 +95,7 @@ impl TypeCodeReader {
         let child = self.add(at, Node::new(kind), d)?;
         let Child::SameGraph(index) = child else { return Ok(child) };
         self.open.push(index);
-        let node = d.nested(|d| {
+        let node = d.read_nested(|d| {
             let mut inner = d.read_encapsulation()?;
             self.parameters(kind, &mut inner, end - d.remaining())
         })?;

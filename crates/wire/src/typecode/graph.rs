@@ -201,7 +201,7 @@ impl<'t> View<'t> {
 
     /// Returns true if a value of this type can be used as a value of type `expected`, and this
     /// type has state.
-    pub(crate) fn can_stand_for(self, expected: View<'_>) -> bool {
+    pub(crate) fn is_substitutable_for(self, expected: View<'_>) -> bool {
         if !matches!(self.kind(), Kind::Value | Kind::ValueBox | Kind::Event) || self.modifier() == ABSTRACT {
             return false;
         }

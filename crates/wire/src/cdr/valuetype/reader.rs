@@ -365,7 +365,7 @@ impl<'m> Decoder<'m> {
     /// Returns the TypeCode of the value type with a repository id, if it is known.
     pub(crate) fn find_value_type(&self, id: &[u8]) -> Option<TypeCode> {
         let space = self.value_read_state()?;
-        let asked = || space.lookup_type.zip(self.env()).and_then(|(ask, env)| ask(env, id));
+        let asked = || space.lookup_type.zip(self.environment()).and_then(|(ask, env)| ask(env, id));
         space.known_type(id).or_else(asked)
     }
 
