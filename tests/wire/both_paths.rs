@@ -252,7 +252,7 @@ fn decoder<'m>(
     (space, factories): (&'m ValueReadState, &'m ValueFactories),
 ) -> Decoder<'m> {
     let d = Decoder::new(octets, place.endian).at_position(place.before).with_code_sets(CodeSets::UTF8_UTF16);
-    d.with_value_read_state(space).with_env(factories)
+    d.with_value_read_state(space).with_environment(factories)
 }
 
 /// Compares generated code and the dynamic encoder for a type whose values have `==`.

@@ -308,7 +308,7 @@ fn own_type<'j>(
                 // An abstract type has no state, so the JSON must name a concrete type.
                 let is_concrete =
                     |own: &TypeCode| own.type_modifier() != Some(ABSTRACT) && own.kind() != Kind::AbstractInterface;
-                found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.can_stand_for(expected));
+                found.retain(|(_, own)| is_concrete(&own.unaliased()) && own.is_substitutable_for(expected));
                 if found.is_empty() {
                     return Err(format!("{} is no {expected}", excerpt(name)));
                 }

@@ -90,15 +90,15 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
             SniffEvent::Message { header, content, fragment_starts, code_sets } => {
                 return self.message(header, content, (*fragment_starts, *code_sets), seen.time_ns, members);
             }
-            SniffEvent::Lost(octets) => {
+            SniffEvent::MissingOctets(octets) => {
                 add("lost_octets", json!(octets));
                 format!("{octets} octets are not in the capture")
             }
-            SniffEvent::Dropped(octets) => {
+            SniffEvent::DroppedOctets(octets) => {
                 add("dropped_octets", json!(octets));
                 format!("{octets} octets were dropped: too many wait for the rest of their messages")
             }
-            SniffEvent::Unfinished(octets) => {
+            SniffEvent::UnfinishedMessage(octets) => {
                 add("unfinished_octets", json!(octets));
                 format!("the connection or the capture ends within a message, of which there are {octets} octets")
             }
