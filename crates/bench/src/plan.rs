@@ -21,8 +21,8 @@ struct PlanStep {
     name: String,
     /// Host of the run. `None` means this machine.
     host: Option<String>,
-    /// Path of the program on the host. `None` means that a sent program goes into a temporary
-    /// file, which is removed after the run.
+    /// Path of the program on the host. `None` occurs only if the plan sends this program: the copy
+    /// on the host is then a temporary file, which is removed after the run.
     program: Option<String>,
     /// True if the plan sends this program to the host before the run.
     send: bool,

@@ -204,7 +204,7 @@ fn operation_is_called_with_the_types_of_its_idl() {
     assert_eq!(json(told(&properties)).1["result"], r#"{"site.name": "north=1", "user": "ann"}"#);
     assert_eq!(json(told(&[])).1["result"], "{}");
     let other = told(&["--context", "other=1"]);
-    assert_eq!(other, (1, "error: `told` asks for no property `other`".to_owned()));
+    assert_eq!(other, (1, "error: the `context` clause of `told` has no property `other`".to_owned()));
     for wrong in ["user", "9=1"] {
         assert_eq!(told(&["--context", wrong]).0, 2);
     }

@@ -385,8 +385,8 @@ impl Client {
         }
     }
 
-    /// Compares the names with those of a restarted server. All acknowledged changes must be there.
-    /// The last change must be complete or absent.
+    /// Compares the names of this client with the names in a restarted server. All acknowledged
+    /// changes must be there. The last change must be complete or absent.
     fn check(&mut self, root: &NamingContextExtRef) {
         for index in 0..self.names.len() {
             let found = match root.resolve(&self.name(index)) {

@@ -37,7 +37,7 @@ fn folder(name: &str) -> PathBuf {
 struct Service(Child);
 
 impl Service {
-    /// Sends SIGTERM and returns whether the exit status is 0.
+    /// Sends SIGTERM. Returns true if the exit status is 0.
     fn stop(mut self) -> bool {
         let sent = Command::new("kill").arg(self.0.id().to_string()).status().expect("kill starts");
         sent.success() && self.0.wait().expect("the service ends").success()
@@ -112,7 +112,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let _ = fs::remove_file(&notify);
 }
 
-/// The syntax of the unit, where systemd's own tool is installed.
+/// Checks the syntax of the unit, if systemd's own tool is installed.
 #[test]
 fn systemd_accepts_the_unit() {
     let Ok(version) = Command::new("systemd-analyze").arg("--version").output() else {

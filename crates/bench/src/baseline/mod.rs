@@ -1,12 +1,13 @@
 //! Baseline for every ORB, called `floor` in results: messages of equal sizes without an ORB.
 //!
 //! A client and a server in two processes exchange messages of given sizes over bare sockets. The
-//! messages have no format, and each side makes the minimum of two system calls. A server whose
-//! threads wait in `epoll_wait` makes three. The difference to a call through an ORB is the ORB's
-//! own cost.
+//! messages have no format. For an exchange, each side makes two system calls, which is the
+//! minimum. A server whose threads wait in `epoll_wait` makes three. The time by which a call
+//! through an ORB exceeds the exchange is the ORB's own cost.
 //!
 //! Over shared memory, each side makes two copies and two futex calls, or spins instead of the
-//! futex calls. A side that spins over a socket polls the socket until a message comes.
+//! futex calls. A side that spins over a socket polls the socket for a limited time before it
+//! blocks.
 //!
 //! A baseline over the streams of `corelane_net` shows the cost that transports add to bare
 //! sockets.
@@ -154,7 +155,7 @@ enum Medium {
     Stream(BaselineTransport, StreamSpin),
 }
 
-/// Prefixes of addresses. An address without a prefix is that of a socket whose users do not spin.
+/// Prefixes of addresses. An address without a prefix names a socket on which neither side spins.
 const MEDIA: [(&str, Medium); 10] = [
     ("polling:", Medium::Socket { spins: true }),
     ("futex:", Medium::Memory { spins: false }),

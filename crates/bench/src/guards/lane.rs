@@ -1,4 +1,5 @@
-//! The benchmark `lane`: the additional cost of a lane over a plain pool with an equal thread.
+//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose
+//! thread has an equal priority.
 //!
 //! The benchmark also counts the work of other real-time features: changing a thread's priority,
 //! and a mutex with priority inheritance.
@@ -94,7 +95,7 @@ fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
         ("no lanes, priority changed", &in_pool, PRIORITY + 1, LEADER_FOLLOWERS + 2.0),
     ] {
         let target = target(&orb, reference)?;
-        // The thread changes its priority, so it is not this thread.
+        // The call changes its thread's priority, so it has a thread of its own.
         let tally = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 orb.real_time().current()?.set_priority(priority.into())?;

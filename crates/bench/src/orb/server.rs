@@ -176,8 +176,8 @@ pub(crate) fn serve_nested_poa(depth: usize, keys: KeyLifetime) -> Result<(), Fa
 }
 
 /// Serves an object for each native priority, in the lane of this priority (SERVER_DECLARED of
-/// Real-time CORBA). Each lane has threads of its priority and its own port. If `address` is a Unix
-/// socket, each lane has its own socket instead.
+/// Real-time CORBA). Each lane has threads of its priority, and a port of its own. If `address` is
+/// a Unix socket, each lane has a Unix socket of its own instead of a port.
 pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(address).build().map_err(failed)?;
@@ -186,7 +186,7 @@ pub(crate) fn serve_lanes(priorities: &[u8], address: &str) -> Result<(), Failur
     lanes.dedup();
     let lanes = lanes.iter().map(|&priority| {
         let listen = address.starts_with("unix:").then(|| format!("{address}-{priority}"));
-        // Accepts any priority from other machines too.
+        // The ceiling permits clients to ask for any priority.
         let ceiling = Some(i16::MAX);
         let mut lane = LaneConfig::default().priority(priority.into()).ceiling(ceiling);
         lane.listen.extend(listen);

@@ -100,8 +100,8 @@ pub(crate) fn papers(bench: &str) -> String {
     text
 }
 
-/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. They name
-/// the run if `several`.
+/// Returns the tables beneath a figure: times with comparisons, then the cost of a call. `several`
+/// is true if the page has several runs. Each row then names its run.
 pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> String {
     let columns = |numbers: &[&str]| {
         let texts = several.then_some("run").into_iter().chain(["peer", "config"]).map(Column::text);

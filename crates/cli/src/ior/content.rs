@@ -13,8 +13,8 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Names of the components whose content is not decoded (CORBA 3.0.3 section 13.6.6, and those of
-/// other ORBs).
+/// Names of the components whose content is not decoded: components of CORBA 3.0.3 section 13.6.6,
+/// and components of other ORBs.
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),

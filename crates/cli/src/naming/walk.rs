@@ -133,7 +133,7 @@ impl<V> ObjectMap<V> {
     }
 }
 
-/// The addresses of one server, by which its contexts are distinguished from those of other
+/// The addresses of one server. They distinguish the server's contexts from the contexts of other
 /// servers.
 pub(super) struct ServerAddresses {
     addresses: Vec<ServerLocation>,

@@ -49,7 +49,7 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to those
+    /// Returns the design's bounds of the mean and of the 99th percentile, as ratios to the values
     /// without load.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
@@ -78,7 +78,8 @@ pub(crate) fn saturation(
     let rounds = rounds_for(WORK);
     for transport in [BaselineTransport::Tcp, BaselineTransport::Unix] {
         let mut served = vec![laned(&priorities, transport, options)?];
-        // omniORB's threads have one priority for all clients: the highest, or that of the load.
+        // omniORB's threads have one priority for all clients: the highest priority, or the
+        // priority of the load.
         for priority in [TOP_PRIORITY, LOW] {
             served.extend(report.or_report_missing(
                 "saturation",

@@ -10,7 +10,7 @@ pub(super) struct ListeningAddress {
     /// The option as it is written.
     pub(super) shown: String,
     pub(super) address: String,
-    /// The address that references carry instead.
+    /// The address that references carry, if it is not `address`.
     pub(super) published: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
-    /// The address with the value of the option `hostname_in_ior`.
+    /// The address that references carry, with the host of the option `hostname_in_ior`.
     pub(super) published: Option<String>,
     /// True if the endpoint has a version or further options, which are not carried over.
     pub(super) has_more: bool,

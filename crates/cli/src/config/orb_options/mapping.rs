@@ -131,7 +131,7 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
         None => omniorb().or_else(tao),
     };
     match (found.unwrap_or(Without(UNKNOWN)), service) {
-        // A service of its own has these options only for itself.
+        // In another service of TAO, these options apply to this service alone.
         (InitialReference | DefaultInitialReference | Endpoints, Some(service)) if service != NAMING_LOADER => {
             Without("the commands do not have this service")
         }
@@ -140,7 +140,8 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
 }
 
 impl Imported {
-    /// Carries an option over, or lists it among those that are not carried over.
+    /// Adds the counterpart of an option to the configuration, or records that the option is not
+    /// carried over.
     pub(super) fn apply(
         &mut self,
         place: Place,
@@ -202,7 +203,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes one of TAO's endpoints, which may have several addresses.
+    /// Adds the addresses of one of TAO's endpoints.
     fn take_tao_endpoint(&mut self, place: Place, shown: &str, endpoint: &str) -> Result<(), Malformed> {
         let addresses = match endpoints::tao(endpoint) {
             Ok(addresses) => addresses,
@@ -221,7 +222,8 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes a time-out of calls. Text after `#` is a comment, because omniORB reads only the number.
+    /// Sets the time-out of calls, in milliseconds. Text after `#` is a comment, because omniORB
+    /// reads only the number.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {
