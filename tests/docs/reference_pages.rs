@@ -125,7 +125,7 @@ fn every_option_has_its_row() {
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("## `")?.strip_suffix('`'));
     assert!(
         sections.eq(SECTIONS.iter().map(|(section, ..)| *section)),
-        "the sections of docs/options.md are not those of this test"
+        "docs/options.md and this test have different sections"
     );
 }
 

@@ -252,7 +252,7 @@ impl Skeleton for Holding {
         let attack = number.and_then(|number| ATTACKS.get(number)).ok_or_else(SystemException::bad_operation)?;
         let meanwhile = || {
             self.holding.fetch_add(1, Ordering::SeqCst);
-            until("the values may go", || self.released.load(Ordering::SeqCst));
+            until("the test releases the values", || self.released.load(Ordering::SeqCst));
         };
         (attack.read)(call.arguments(), &meanwhile)?;
         Ok(())

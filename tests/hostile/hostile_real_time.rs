@@ -130,7 +130,11 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
         }
     }
     assert_eq!(orb.event_counts().requests_refused, told.lock().len() as u64);
-    assert_eq!((reporter.order.lock().len(), orb.event_counts().deadlines_passed), (12, 0), "what was refused has run");
+    assert_eq!(
+        (reporter.order.lock().len(), orb.event_counts().deadlines_passed),
+        (12, 0),
+        "a refused request has run"
+    );
 }
 
 #[test]
@@ -357,7 +361,7 @@ fn invalid_lists_of_lanes_and_policies_are_ignored() {
     let mut no_model = model(1, 10);
     no_model[0].1[4..8].fill(7);
     let who = answered(&saying(&object, list(&good), &no_model)).unwrap();
-    assert_eq!(who.priority, 10, "without a model nothing is propagated");
+    assert_eq!(who.priority, 10, "without a priority model, the client propagates no priority");
     let who = answered(&saying(&object, list(&good[..1]), &model(1, -5))).unwrap();
     assert_eq!(who.priority, 10);
     let many: Vec<(i16, i16)> = (0..20_000).map(|_| (0, i16::MAX)).collect();
@@ -422,5 +426,5 @@ fn invalid_configurations_are_refused_before_a_thread_or_listener_is_made() {
         assert_eq!(made.unwrap_err().kind(), Kind::NoResources, "{stack}");
     }
     assert!(make(&lane.static_threads(1).dynamic_threads(4095)).is_ok());
-    assert_eq!(threads(), 3, "a keeper, and a thread of each lane");
+    assert_eq!(threads(), 3, "an overload thread, and a thread of each lane");
 }

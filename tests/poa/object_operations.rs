@@ -198,7 +198,7 @@ fn undeclared_exception_is_unknown() {
         let said = (unknown.kind(), unknown.minor() & 0xfff, unknown.completed());
         assert_eq!(said, (Kind::Unknown, 1, Completion::Yes));
         assert!(unknown.to_string().contains("IDL:corelane.test/Test/Refused:1.0"), "{unknown}");
-        assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare none");
+        assert_eq!(probe.level().unwrap_err(), unknown, "an attribute's operations declare no exceptions");
         // A declared exception arrives unchanged.
         let RefuseError::Refused(refused) = probe.refuse(1).unwrap_err() else { panic!("another exception") };
         assert_eq!((refused.code, refused.why.as_str()), (3, "because"));

@@ -38,7 +38,8 @@ fn lanes(orb: &Orb, cores: &[usize]) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&config).unwrap()
 }
 
-/// Connects one client to the endpoint of the low lane, and another to that of the high lane.
+/// Connects one client to the endpoint of the low lane, and another client to the endpoint of the
+/// high lane.
 fn at_both_lanes(object: &ObjectRef) -> [RawClient; 2] {
     let ports = decode_reference(object).lanes;
     [ports[0].0, ports[1].0].map(|port| RawClient::connect(object, port))

@@ -33,7 +33,8 @@ pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
 
 /// Makes a TCP transport whose listeners are at loopback and report the address that was requested.
 ///
-/// Accepted connections seem to come from another machine, like those of [`tcp_with_remote_peers`].
+/// Accepted connections seem to come from another machine, like the connections of
+/// [`tcp_with_remote_peers`].
 #[must_use]
 pub fn tcp_with_remote_addresses() -> (Arc<dyn Transport>, Arc<RemoteListeners>) {
     let listeners = Arc::new(RemoteListeners(Mutex::new("listeners elsewhere", LockScope::Orb, Vec::new())));

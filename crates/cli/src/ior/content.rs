@@ -60,7 +60,7 @@ pub(super) struct Content<'d> {
     pub(super) name: &'static str,
     /// The content in one line. `None` if its format is unknown or the content is malformed.
     pub(super) text: Option<String>,
-    /// Further lines. A line about unknown content has its octets.
+    /// Further lines: each has a text, and for unknown content also the octets.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,
     /// The content as JSON. Null if `text` is `None`.
     pub(super) json: Json,
