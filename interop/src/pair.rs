@@ -17,7 +17,7 @@ const LIFE: Duration = Duration::from_secs(180);
 /// Maximum number of runs until a capture is complete.
 const CAPTURES: usize = 5;
 
-/// The choice if the traffic of a run is captured and checked by Wireshark's dissector.
+/// Determines if Wireshark's dissector checks the traffic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Only the client's checks count.
@@ -27,7 +27,7 @@ pub enum Traffic {
     Dissected,
 }
 
-/// Options of one run, in addition to those of its variant.
+/// Options of one run, in addition to the options of its variant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraOptions<'o> {
     /// A part of the name of the run's folder.
@@ -37,7 +37,7 @@ pub struct ExtraOptions<'o> {
     /// The client's options.
     pub client: &'o [&'o str],
     /// If set, the client gets a corbaloc URL with the server's plain key and this GIOP version. If
-    /// not, it gets the published reference.
+    /// `None`, the client gets the published reference.
     pub corbaloc: Option<CorbalocVersion>,
 }
 

@@ -187,7 +187,6 @@ fn big_endian(version: Version, code_sets: CodeSets) -> Encoder<'static> {
 }
 
 // ---- The peer as a client
-// ------------------------------------------------------------------------------------------
 
 struct RawClient {
     socket: TcpStream,
@@ -320,7 +319,6 @@ fn corelane_serves_a_big_endian_client_that_sends_fragments() {
 }
 
 // ---- The peer as a server
-// ------------------------------------------------------------------------------------------
 
 /// Answers an echo operation: decodes the arguments `a` and `b`, and encodes `a`, `a`, `b`.
 fn answer<T: Cdr>(arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Result<(), CdrError> {

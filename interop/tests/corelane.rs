@@ -84,7 +84,7 @@ pairs! {
 
 const NOTHING: ExtraOptions<'_> = ExtraOptions { name: "", server: &[], client: &[], corbaloc: None };
 
-/// Options for fragmented replies, small enough to split most messages of the suite.
+/// Options for replies in fragments of 256 octets, which split most replies of the suite.
 const FRAGMENTS: ExtraOptions<'_> = ExtraOptions { name: "-fragments", server: &["--fragment", "256"], ..NOTHING };
 
 #[test]

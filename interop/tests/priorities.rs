@@ -77,7 +77,8 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
 }
 
 fn at_every_model(client: Peer) {
-    // The client may use any lane's endpoint in the reference, with one result.
+    // The client may use the endpoint of any lane in the reference. The result does not depend on
+    // its choice.
     for model in [PriorityModel::ServerDeclared, PriorityModel::ClientPropagated] {
         assert_eq!(served(client, lanes, Some(model)), BTreeSet::from([(50, 1)]), "lanes, {model:?}");
         assert_eq!(served(client, no_lanes, Some(model)), BTreeSet::from([(50, 0)]), "no lanes, {model:?}");

@@ -51,10 +51,9 @@ fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, s
 }
 
 // ---- corbaloc
-// ------------------------------------------------------------------------------------------------------
 
 /// Runs the checks with the plain key "Interop", and checks the messages on the wire. The URL of
-/// one run has GIOP 1.2, and that of the other no version, which means GIOP 1.0.
+/// the first run has GIOP 1.2. The URL of the second run has no version, which means GIOP 1.0.
 fn by_corbaloc(server: Peer, client: Peer) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
@@ -85,7 +84,6 @@ fn corelane_reaches_plain_keys_of_all_servers() {
 }
 
 // ---- Unix sockets
-// --------------------------------------------------------------------------------------------------
 
 /// Returns a path for a Unix socket. A socket's address has room for at most 107 octets.
 fn socket(name: &str) -> PathBuf {
@@ -266,13 +264,16 @@ fn corelane_follows_forwards_of_requests_and_locate_requests() {
         located.as_object().validate_connection().unwrap();
         assert_eq!(located.implementation().unwrap(), "Corelane");
         client.shutdown(true).unwrap();
-        assert_eq!(server.join().unwrap(), 2, "each reference asks once and then knows");
+        assert_eq!(
+            server.join().unwrap(),
+            2,
+            "each reference sends one request to this server, and later ones to the forwarded address"
+        );
     }
     orb.shutdown(true).unwrap();
 }
 
 // ---- Oneways
-// -------------------------------------------------------------------------------------------------------
 
 #[test]
 fn oneways_that_wait_for_the_server_work_with_every_server() {

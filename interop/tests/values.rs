@@ -37,7 +37,6 @@ fn peers() -> &'static Peers {
 }
 
 // ---- values
-// --------------------------------------------------------------------------------------------------------
 
 /// The implementation of `Note`, whose description is its text.
 struct MyNote(String);
@@ -161,7 +160,6 @@ fn assert_extended(found: &BaseRef, expected: &Extended) {
 }
 
 // ---- Corelane calls
-// ------------------------------------------------------------------------------------------------
 
 /// Number of runs of each check. Each run has other values.
 const ROUNDS: u64 = 20;
@@ -603,7 +601,6 @@ fn repacked(suite: &ValueSuiteRef, random: &mut Random) {
 }
 
 // ---- Corelane serves
-// -----------------------------------------------------------------------------------------------
 
 struct MyThing;
 

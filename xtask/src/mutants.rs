@@ -72,7 +72,8 @@ fn installed() -> Outcome {
 fn mutate(root: &Path, options: &Options) -> Outcome {
     let output = target(root).join("mutants");
     let results = output.join("mutants.out");
-    // If the run failed to begin, results of an earlier run would otherwise be read as its own.
+    // Removes the results of an earlier run. If this run failed to begin, they would be taken for
+    // its results.
     match std::fs::remove_dir_all(&results) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}

@@ -1,6 +1,6 @@
 //! The client's checks. They call every operation of interop.idl and verify all results.
 //!
-//! The names of the checks and their order are those of interop/peers/omniorb/client.cc.
+//! The checks have the names and the order of the checks in interop/peers/omniorb/client.cc.
 
 mod dynamics;
 mod echoes;
@@ -155,7 +155,7 @@ pub(crate) fn same(place: &str, expected: Option<&ObjectRef>, got: Option<&Objec
     if equal { String::new() } else { format!("{place} is another object ") }
 }
 
-/// Returns the untyped reference in a typed one that may be nil.
+/// Returns the untyped reference inside a typed reference. `None` means nil.
 pub(crate) fn plain<R: Reference>(reference: Option<&R>) -> Option<&ObjectRef> {
     reference.map(Reference::as_object)
 }

@@ -1,4 +1,5 @@
-//! The command lines of Corelane's two programs, compatible with those of the peers.
+//! The command lines of Corelane's two programs, compatible with the command lines of the peers'
+//! programs.
 
 use std::collections::HashSet;
 use std::fs;
