@@ -6,7 +6,7 @@
 //! prints one line for each check, which [`report`] reads. [`skips`] lists the failures that the
 //! peers' limits cause, with reasons.
 //!
-//! - [`process`]: programs with a bounded life, whose output is kept.
+//! - [`process`]: programs with a bounded life, whose output is saved.
 //! - [`peers`]: the commands that build and start each ORB's programs.
 //! - [`capture`]: the traffic on the wire, checked by Wireshark's dissector.
 //! - [`expected_traffic`]: the expected version and fragments of the messages.

@@ -7,10 +7,10 @@ use crate::report::Report;
 /// The list, read at compile time.
 const LIST: &str = include_str!("../skips");
 
-/// The prefix of an entry that gives an option for the client, not a check.
+/// The prefix of an entry with an option for the client instead of a check.
 const OPTION: &str = "--";
 
-/// The prefix of an entry that gives a preference for the dissector, not a check.
+/// The prefix of an entry with a preference for the dissector instead of a check.
 const PREFERENCE: &str = "dissector ";
 
 /// One line of the list.

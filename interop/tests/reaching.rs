@@ -1,5 +1,6 @@
-//! Objects that are reached in other ways than by their published reference: plain keys in corbaloc
-//! URLs, forwards, other addressing modes, Unix sockets. Also oneways that wait for the server.
+//! Objects that clients reach in other ways than by the published reference: plain keys in corbaloc
+//! URLs, forwards, other addressing modes, Unix sockets. The tests also cover oneways that wait for
+//! the server.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -25,7 +25,7 @@ fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The numbers of the requests that ran, in their order, and the gate that holds the servant.
+/// The numbers of the requests that ran, in their order, and the gate at which the servant waits.
 struct Log {
     ran: Mutex<Vec<u32>>,
     /// Called by the upcall of each request for the operation `feed`.
@@ -149,8 +149,8 @@ fn is_waiting_for_events(name: &str) -> bool {
     let stat = fs::read_to_string(task.join("stat")).unwrap();
     let syscall = fs::read_to_string(task.join("syscall")).unwrap();
     let number = syscall.split(' ').next().unwrap_or_default();
-    // The numbers of the system calls are those of epoll_wait, epoll_pwait and epoll_pwait2 on
-    // x86-64, and of the latter two on other machines.
+    // The system calls are epoll_wait (232), epoll_pwait (281) and epoll_pwait2 (441) on x86-64,
+    // and epoll_pwait (22) and epoll_pwait2 (441) on other machines.
     stat.contains(") S ") && ["232", "281", "441", "22"].contains(&number)
 }
 
@@ -264,7 +264,7 @@ fn full_queue_makes_room_for_a_connection_with_fewer_queued_requests() {
 
 /// Checks that the reading thread takes turns between connections that all have many requests.
 ///
-/// The test holds the thread until all requests have arrived. Then the thread must reach the last
+/// The test blocks the thread until all requests have arrived. Then the thread must reach the last
 /// connection before it has read the requests of more than two turns from any other connection.
 #[test]
 fn reading_thread_takes_turns_between_connections() {

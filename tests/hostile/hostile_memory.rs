@@ -441,8 +441,8 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// Checks that the arguments of a nested request count in addition to those of the outer requests.
-/// Nested requests are collocated, or run on a thread whose own call waits.
+/// Checks that the arguments of a nested request count in addition to the arguments of the outer
+/// requests. Nested requests are collocated, or run on a thread whose own call waits.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();

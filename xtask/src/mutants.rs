@@ -42,7 +42,7 @@ fn package(root: &Path, file: &str) -> Result<String, String> {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
-    /// Files to change. An empty list stands for all files in [`CONFIG`].
+    /// Files to change. An empty list means all files in [`CONFIG`].
     files: Vec<String>,
     /// Number of mutants that are built and tested at a time.
     jobs: Option<u16>,

@@ -100,8 +100,8 @@ pub(crate) struct Ratio {
     pub(crate) with: FigureLabel,
     /// Median of the other variant, in microseconds.
     pub(crate) p50_us: f64,
-    /// Time of this variant divided by that of the other one, over all repetitions. A ratio below 1
-    /// means that this variant is faster.
+    /// Time of this variant divided by the time of the other variant, over all repetitions. A ratio
+    /// below 1 means that this variant is faster.
     pub(crate) ratio: f64,
     /// The smallest and the largest ratio of a single repetition.
     pub(crate) range: (f64, f64),

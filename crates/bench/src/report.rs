@@ -21,7 +21,7 @@ use crate::value::SingleValue;
 /// member does not change it.
 pub(crate) const SCHEMA_VERSION: u64 = 1;
 
-/// File name that stands for the standard output.
+/// File name that means the standard output.
 pub(crate) const STANDARD_OUTPUT: &str = "-";
 
 /// Writes results as soon as they are available. Its methods fail if the output cannot be written.

@@ -1,7 +1,7 @@
 //! Goals of the hot path: limits on Corelane's calls relative to bare sockets and other ORBs of the
 //! same run.
 //!
-//! This module only judges figures. A missed goal is not a failure of the run.
+//! This module judges figures and measures nothing. A missed goal is not a failure of the run.
 
 use crate::harness::{Figure, FigureLabel, Ratio};
 use crate::placement::CoreChoice;
@@ -180,8 +180,8 @@ pub(crate) mod floods {
     /// two turns of 16 requests of each of 4 floods, one queued request of each of 8 connections,
     /// and 4 running requests.
     pub(crate) const MAX_HALF_SYNC_REQUESTS: f64 = 140.0;
-    /// Maximum 99th percentile of the good clients, relative to that with leader/followers beside
-    /// the same floods.
+    /// Maximum 99th percentile of the good clients, relative to the percentile with
+    /// leader/followers beside the same floods.
     pub(crate) const MAX_HALF_SYNC_P99_RATIO: f64 = 2.0;
 }
 

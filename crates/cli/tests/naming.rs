@@ -178,8 +178,8 @@ fn naming_commands_work_as_documented() {
     assert!(server.refused(&["unbind", "shop"]).starts_with("error: NO_PERMISSION"));
 }
 
-/// Returns true if a line is equal to the line of the page. In the page a final `...` stands for
-/// any text.
+/// Returns true if a line is equal to the line of the page. In the page a final `...` matches any
+/// text.
 fn is_shown(line: &str, shown: &str) -> bool {
     shown.strip_suffix("...").map_or(line == shown, |start| line.starts_with(start))
 }

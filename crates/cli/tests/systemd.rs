@@ -97,7 +97,7 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
         String::from_utf8_lossy(&state[..length]).into_owned()
     };
     let reference = folder.join("RUNTIME_DIRECTORY").join(settings["RuntimeDirectory"]).join("names.ior");
-    // The second start shows that the store is in the folder that systemd keeps.
+    // The second start shows that the store is in the folder that systemd preserves.
     for expected in ["", "shop/\n"] {
         let service = start(&settings, &folder, &notify);
         assert_eq!(receive(), "READY=1\n");

@@ -89,8 +89,8 @@ pub(crate) enum WaitStrategy {
     Blocking,
     /// A thread for each connection spins before it sleeps, and so does the client.
     SpinThenSleep,
-    /// Both sides wait as with `SpinThenSleep` and copy one message at the same time, part by part. Only
-    /// for shared memory.
+    /// Both sides wait as with `SpinThenSleep`. The reader copies a part of a message while the writer
+    /// copies the next part. Only for shared memory.
     Pipelined,
     /// A thread for each connection waits on a stream of `corelane_net`.
     Stream(StreamSpin),

@@ -30,7 +30,7 @@ const OBJECTS: [usize; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 const SAME: usize = 64;
 
 /// Number of references that the `random` variant calls in turn. They exceed the caches of one
-/// core, and are the same for every server.
+/// core. Each server gets an equal list.
 const RANDOM: usize = 16_384;
 
 /// Maximum memory in bytes of an active object without its servant.

@@ -80,8 +80,8 @@ pub(crate) fn lane(options: &BenchOptions, report: &mut Report<'_>, progress: &m
 
 /// Counts the server thread's work for a call, in a lane and in a pool without lanes.
 ///
-/// The pool's thread either already has the request's priority or must change to it. The work of an
-/// uncontended mutex is counted too.
+/// The pool's thread has the request's priority in one case, and must change to it in another. The
+/// function also counts the work of an uncontended mutex.
 fn counted(placement: &Placement) -> Result<Vec<SingleValue>, Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).build().map_err(|error| Failure::new(error.to_string()))?;

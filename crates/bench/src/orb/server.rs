@@ -38,7 +38,8 @@ pub(crate) fn serve_non_polling_echo(architecture: ServerArchitecture, address: 
 }
 
 /// Serves one object of a real-time POA that declares one priority for all calls. Threads of the
-/// ORB's pool run the calls and keep their priority. Clients may use one band for all priorities.
+/// ORB's pool run the calls without a change of the threads' priority. Clients may use one band for
+/// all priorities.
 pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<(), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).pool(architecture.pool()).limits(limits()).listen(LOOPBACK);
@@ -240,7 +241,7 @@ pub(crate) fn serve_bands(priorities: &[i16]) -> Result<(), Failure> {
 }
 
 /// Serves one object in a pool without lanes. The only thread of the pool waits at this native
-/// priority and takes the priority of each request.
+/// priority. For each request, it changes to the request's priority.
 pub(crate) fn serve_without_lanes(priority: u8) -> Result<(), Failure> {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativeRange::FIXED_PRIORITIES)));
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;

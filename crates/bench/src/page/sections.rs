@@ -123,8 +123,8 @@ fn of_results(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
 /// Unit of bars that show call times.
 pub(crate) const CALL_TIMES_UNIT: &str = "us: bar to the median, thin line to p99";
 
-/// Returns the title and the bars of an operation's calls over TCP. The calls are those of the
-/// first group of `cubit`, or else of `call`, without dynamic invocation.
+/// Returns the title and the bars of an operation's calls over TCP. The calls are from the first
+/// group of `cubit`, or else of `call`, without dynamic invocation.
 pub(crate) fn panel(runs: &[RecordedRun], operation: &str) -> Option<(String, Vec<Bar>)> {
     let calls = |bench: &'static str| {
         numbered(runs, |run| &run.results).filter(move |(_, _, line)| {

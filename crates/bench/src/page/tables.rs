@@ -171,7 +171,7 @@ pub(crate) fn values(rows: &[(&RecordedRun, &ValueLine)], several: bool) -> Stri
         };
         rows.iter().find(of_cell).map_or(String::new(), |(_, line)| number(line))
     };
-    // A unit that all numbers share goes into the corner of the table.
+    // The corner of the table shows a unit that all numbers share.
     let shared = whats.first().map_or("", |(_, unit)| *unit);
     let shared = if whats.iter().all(|(_, unit)| *unit == shared) { shared } else { "" };
     let what_name = |(quantity, unit): &(&str, &str)| {

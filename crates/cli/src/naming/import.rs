@@ -182,7 +182,7 @@ impl Importer<'_, '_> {
     }
 
     /// Copies a context of the source server. If the context belongs to another server or has
-    /// already been copied, only binds it.
+    /// already been copied, binds the name to the existing context instead.
     fn copy_context(&mut self, work: &ContextCopy, name: &[NameComponent]) -> Result<(), String> {
         let object = work.from.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
         if self.made.get(&object).is_some() {
@@ -231,8 +231,8 @@ impl Importer<'_, '_> {
     }
 }
 
-/// Returns the reference that a Corelane server gives for a context. Returns `context` itself for
-/// other servers.
+/// Returns the server's own reference to a context, if the server is Corelane's. For other servers,
+/// returns `context`.
 fn own_reference(context: &NamingContextRef) -> NamingContextRef {
     let watched = WatchedContextRef::narrow(context.as_object()).ok().flatten();
     let own = watched.and_then(|watched| watched.own_reference().ok().flatten());

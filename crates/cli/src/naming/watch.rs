@@ -272,7 +272,8 @@ fn print(
         // The last reading already contains this change.
         return Ok(false);
     }
-    // The name may have been bound to a context. If so, the names below the context are gone too.
+    // The name may have been bound to a context. If so, the names below the context do not exist
+    // any more either.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()

@@ -1,5 +1,5 @@
-//! Values of every type in `any`, and in `any` in `any`. Also TypeCodes, and values that the server
-//! itself inserts and extracts.
+//! Checks of values of every type in `any`, and in `any` in `any`, of TypeCodes, and of values that
+//! the server itself inserts and extracts.
 
 use std::fmt::Debug;
 

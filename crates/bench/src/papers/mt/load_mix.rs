@@ -127,7 +127,7 @@ struct PacedClient {
 /// Number of calls of each client before the start.
 const FIRST: usize = 5;
 
-/// Makes calls at the client's pace while `more` returns true for the number of calls made. Keeps
+/// Makes calls at the client's pace while `more` returns true for the number of calls made. Records
 /// the times of the first `room` calls.
 fn paced(
     mut member: impl GroupClient,

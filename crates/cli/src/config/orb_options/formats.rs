@@ -29,7 +29,7 @@ pub(super) struct OrbOption {
 pub(super) enum OptionContent {
     /// An option of an ORB, without `-ORB`.
     Option { name: String, value: Option<String> },
-    /// Anything else, with the reason why it is not carried over.
+    /// A word or directive that is no option of an ORB, with the reason why it is not carried over.
     Other(&'static str),
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting that only programs have.
+    /// A setting that programs can make in their code, and that the commands lack.
     Setting(&'static str),
     /// None, for this reason.
     None(&'static str),
@@ -40,7 +40,7 @@ const NO_RIR: &str = "the reference depends on another initial reference";
 const WIDE_TEXT: &str = "wide text is always UTF-16";
 /// Longest time-out of the commands, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 1_000_000_000;
-/// TAO's service whose options are those of a name server.
+/// TAO's service whose options configure a name server.
 const NAMING_LOADER: &str = "Naming_Loader";
 
 /// Options of omniORB.
