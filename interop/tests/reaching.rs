@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Orb, SyncScope};
+use corelane_interop::client_server_run::{self, CorbalocVersion, ExtraOptions, TrafficCheck};
 use corelane_interop::interop::*;
-use corelane_interop::pair::{self, CorbalocVersion, ExtraOptions, Traffic};
 use corelane_interop::peers::Orb::{self as Peer, Corelane, JacOrb, OmniOrb};
 use corelane_interop::peers::{Peers, Variant};
 use corelane_interop::process::{self, Server};
@@ -42,10 +42,10 @@ fn peers() -> &'static Peers {
 /// pair.
 fn judged(mut client: Command, reference: &str, folder: &Path, server: Server, skips: &Skips) {
     client.arg(reference).args(["--shutdown", "--big", "10000", "--rounds", "3"]);
-    client.args(skips.options());
+    client.args(skips.client_options());
     let finished = process::run(client, "client", folder, Duration::from_secs(120)).unwrap();
     let report = Report::parse(&finished.output).unwrap_or_else(|trouble| panic!("{trouble}\n{}", finished.output));
-    let found = skips.differences(&report, Traffic::Unchecked);
+    let found = skips.differences(&report, TrafficCheck::Unchecked);
     assert!(found.is_empty(), "{}\nserver:\n{}", found.join("\n"), server.output());
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
     server.wait_for_exit().unwrap();
@@ -60,7 +60,7 @@ fn by_corbaloc(server: Peer, client: Peer) {
     for (name, version) in [("-1.2", CorbalocVersion::Giop12), ("", CorbalocVersion::Absent)] {
         let extra =
             ExtraOptions { name, server: &[], client: &["--big", "10000", "--rounds", "3"], corbaloc: Some(version) };
-        match pair::run_with(&folder, server, client, Variant::CORBALOC, Traffic::Dissected, extra) {
+        match client_server_run::run_with(&folder, server, client, Variant::CORBALOC, TrafficCheck::Dissected, extra) {
             Ok(report) => assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len()),
             Err(trouble) => panic!("{version:?}: {trouble}"),
         }

@@ -131,7 +131,7 @@ fn invalid_contexts_are_refused_with_an_event_and_extremes_accepted() {
     }
     assert_eq!(orb.event_counts().requests_refused, told.lock().len() as u64);
     assert_eq!(
-        (reporter.order.lock().len(), orb.event_counts().deadlines_passed),
+        (reporter.priorities_run.lock().len(), orb.event_counts().deadlines_passed),
         (12, 0),
         "a refused request has run"
     );
@@ -148,7 +148,7 @@ fn zero_deadline_is_timeout_and_does_not_bypass_a_refusal() {
     assert_eq!(client.receive_reply().2, RawReply::Raised(Kind::Timeout, OMG | 2));
     let both = [(REMAINING_DEADLINE, &now[..]), (RT_CORBA_PRIORITY, &above)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::NoPermission, 0));
-    assert_eq!((reporter.order.lock().len(), orb.event_counts().deadlines_passed), (0, 1));
+    assert_eq!((reporter.priorities_run.lock().len(), orb.event_counts().deadlines_passed), (0, 1));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn buffer_is_ordered_by_the_effective_priority() {
     reporter.release();
     let answered = [(); 5].map(|()| client.receive_reply_id());
     assert_eq!(answered, [by_name, middle, declared, none, above]);
-    assert_eq!(*reporter.order.lock(), [10, 60, 50, 20, 10]);
+    assert_eq!(*reporter.priorities_run.lock(), [10, 60, 50, 20, 10]);
     assert_eq!(told.lock().len(), 1);
 }
 

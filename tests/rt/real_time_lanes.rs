@@ -397,7 +397,7 @@ fn calls_within_the_process_run_on_a_thread_of_the_objects_pool() {
     {
         let reporter = Reporter::new(&orb);
         let from = poa(&orb, name, &policies).activate(&reporter.servant()).unwrap();
-        reporter.other.set(object.clone()).unwrap();
+        reporter.pass_target.set(object.clone()).unwrap();
         let mut client = RawClient::for_object(&from);
         client.send("pass", None, None);
         let who = client.receive_reply().2.who();

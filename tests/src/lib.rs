@@ -11,9 +11,9 @@ use corelane::poa::{IdAssignment, IdUniqueness, ImplicitActivation, PoaPolicies,
 use corelane::{Completion, Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, SystemExceptionKind};
 use corelane_sys::counters;
 
-pub mod elsewhere;
 pub mod pipe;
 pub mod real_time;
+pub mod remote_peers;
 pub mod scripted;
 pub mod stream_wrapper;
 

@@ -216,7 +216,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
             let (Some(plan), Some(json)) = (options.names.first(), &options.json) else {
                 return wrong_usage(&Failure::new("`plan` takes one plan, and --json FILE for the results"), out);
             };
-            return match plan::carry_out(Path::new(plan), json, &options.remote_shell, out) {
+            return match plan::run_plan(Path::new(plan), json, &options.remote_shell, out) {
                 Ok(_) => EXIT_SUCCESS,
                 Err(failure) => failed(&failure, out),
             };

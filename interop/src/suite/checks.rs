@@ -64,8 +64,8 @@ pub(crate) struct Client {
 
 impl Client {
     fn random(&self, round: u64) -> Random {
-        let ClientOptions { characters, plain_unions, .. } = self.options;
-        Random::new(round, SampleOptions { characters, plain_unions })
+        let ClientOptions { characters, only_labelled_discriminators, .. } = self.options;
+        Random::new(round, SampleOptions { characters, only_labelled_discriminators })
     }
 }
 
@@ -75,7 +75,7 @@ impl Client {
 ///
 /// The client could not start.
 pub fn run_all(options: ClientOptions) -> Result<bool, String> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let client = match Client::new(&orb, options) {
         Ok(client) => client,
         Err(trouble) => {
@@ -89,7 +89,7 @@ pub fn run_all(options: ClientOptions) -> Result<bool, String> {
     client.failures();
     client.the_rest();
     let mut size = 1000;
-    while size <= client.options.big {
+    while size <= client.options.max_message_octets {
         client.big_messages(size);
         size *= 10;
     }
@@ -112,7 +112,7 @@ pub fn run_all(options: ClientOptions) -> Result<bool, String> {
 ///
 /// The client could not start.
 pub fn run_echo_checks(options: ClientOptions) -> Result<(usize, usize), String> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let client = Client::new(&orb, options)?;
     client.echoes();
     Ok(client.report.counts())

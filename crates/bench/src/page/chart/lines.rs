@@ -192,6 +192,6 @@ mod tests {
     fn long_line_has_few_marks() {
         let points: Vec<(f64, f64)> = (1..=100).map(|x| (f64::from(x), f64::from(x))).collect();
         let svg = lines(LINEAR, LINEAR, &[line("a", &points)]);
-        assert_eq!(svg.matches("class=\"f0\"").count(), FEW + 1, "{svg}");
+        assert_eq!(svg.matches("class=\"f0\"").count(), LONG_LINE_MARKS + 1, "{svg}");
     }
 }
