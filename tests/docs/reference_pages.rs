@@ -217,7 +217,8 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
 fn every_default_matches_the_code() {
     check("CallPolicies", &CallPolicies::NONE, &[]);
     check("OnewayBatch", &OnewayBatch::default(), &[]);
-    // The `Debug` output of `connection_limits` spans several lines.
+    // The `Debug` output of `connection_limits` spans several lines, so the test compares its
+    // fields separately.
     check("PoolConfig", &PoolConfig::default(), &["dispatch", "connection_limits"]);
     check("ConnectionLimits", &ConnectionLimits::default(), &[]);
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);

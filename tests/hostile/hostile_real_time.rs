@@ -206,8 +206,8 @@ fn invalid_bands_are_refused_with_an_event_and_bind_nothing() {
     // have it.
     client.send(BIND, None, None);
     assert_eq!(client.receive_void_reply().map(|(kind, _)| kind), Some(Kind::BadOperation));
-    // A refused context has no effect on later requests. With another operation the context has no
-    // meaning.
+    // A refused context has no effect on later requests. In a request for another operation than
+    // `_bind_priority_band`, the context has no meaning.
     let (between, all) = (encode_priority_context(15), encode_range_context(0, i16::MAX));
     let both = [(RT_CORBA_PRIORITY, &between[..]), (RT_CORBA_PRIORITY_RANGE, &all)];
     assert_eq!(refused(&mut client, &told, "who", &both), (Kind::Transient, OMG | 2));

@@ -345,7 +345,7 @@ fn thread_without_a_corba_priority_is_not_refused() {
     let apart = object_of("apart", Some(vec![(0, 10_000), (20_001, 32_767), (14_990, 15_010)]));
     let client = Orb::builder().build().unwrap();
     let current = client.real_time().current().unwrap();
-    // Collocated calls are made through the server's ORB.
+    // Collocated calls go through the server's ORB, so the test sets the priority there, too.
     let servers = server.real_time().current().unwrap();
     let far = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (far, near) = ([&exact, &banded, &apart].map(far), [&exact, &banded, &apart].map(ObjectRef::clone));

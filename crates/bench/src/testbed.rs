@@ -368,7 +368,7 @@ impl Testbed {
             }
         }
         if self.transport == BaselineTransport::SharedMemory {
-            // A group with two transports has the transport in each configuration's name.
+            // In a group with two transports, each configuration's name begins with the transport.
             let named = variants.iter_mut().filter(|variant| variant.label.transport != "none");
             named.for_each(|variant| prefix_transport(&mut variant.label));
         }

@@ -288,7 +288,8 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap names an option as `--at <REFERENCE>`. The message has only the option.
+        // clap names an option as `--at <REFERENCE>`. The message shows the option without the
+        // value's name.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,

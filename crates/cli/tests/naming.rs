@@ -130,7 +130,7 @@ fn naming_commands_work_as_documented() {
     let tree = "a\\/b\\.c\nshop/\n  old.ctx/\n  orders.obj\n  up/\n    a\\/b\\.c\n    shop/ (a context above)\n";
     assert_eq!(server.done(&["tree"]), tree);
     assert_eq!(server.done(&["resolve", r"shop/up/a\/b\.c"]), fs::read_to_string(&ior).unwrap());
-    // A corbaname URL can be used as a reference, and a context of another server as a name server.
+    // A corbaname URL can name the server in `--at`, and the object in `rebind`.
     let name = format!("corbaname::1.2@127.0.0.1:{}#shop", server.port());
     assert_eq!(
         String::from_utf8(corelane(&["naming", "list", "--at", &name]).stdout).unwrap(),

@@ -302,7 +302,7 @@ fn doctor_reports_that_a_working_object_can_be_called() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("\nNO "), "{said}");
-    // One reachable address is enough.
+    // An object can be called if one of its addresses is reachable.
     let url = format!("corbaloc::1.2@{},:1.2@127.0.0.1:{}/NameService", refused(), server.port);
     let (status, found) = finding(&url, "route");
     assert_eq!((status, &found["profile"], &found["verdict"]), (0, &1.into(), &"no".into()));

@@ -64,7 +64,7 @@ fn start(settings: &BTreeMap<&str, &str>, folder: &Path, notify: &Path) -> Servi
     assert!(!command.contains(['$', '%', '"']), "the test does not expand all of {command}");
     let mut words = command.split(' ');
     assert_eq!(words.next(), Some(INSTALLED));
-    // The unit's EnvironmentFile changes the address in the same way.
+    // The test sets the address by an environment variable, as the unit's EnvironmentFile can.
     assert!(settings["EnvironmentFile"].starts_with(OPTIONAL));
     environment.push(("CORELANE_NAMING_SERVE_LISTEN", PathBuf::from("tcp:127.0.0.1:0")));
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
@@ -86,7 +86,8 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
     let settings = service(&unit);
     assert_eq!(settings["Type"], "notify");
     let folder = folder("systemd");
-    // The path of a socket has a maximum length.
+    // The path of a socket has a maximum length, so the socket is in the folder for temporary
+    // files.
     let notify = std::env::temp_dir().join(format!("corelane-notify-{}", std::process::id()));
     let _ = fs::remove_file(&notify);
     let socket = UnixDatagram::bind(&notify).expect("a socket");

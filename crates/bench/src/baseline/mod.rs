@@ -52,14 +52,14 @@ impl MessageSizes {
     /// the bodies.
     #[cfg(test)]
     pub(crate) const fn giop(key: usize, operation: usize, arguments: usize, results: usize) -> MessageSizes {
-        // Header 12, request id 4, flags and reserved 4, addressing disposition 2, padding 2,
-        // length of the object key 4.
+        // In bytes: header 12, request id 4, flags and reserved 4, addressing disposition 2,
+        // padding 2, length of the object key 4.
         let name = (28 + key).next_multiple_of(4) + 4;
         // The name ends with a NUL. The number of service contexts follows.
         let contexts = (name + operation + 1).next_multiple_of(4) + 4;
         let request = if arguments == 0 { contexts } else { contexts.next_multiple_of(8) + arguments };
-        // Header 12, request id 4, status 4, number of service contexts 4: together a multiple of
-        // 8.
+        // In bytes: header 12, request id 4, status 4, number of service contexts 4: together a
+        // multiple of 8.
         MessageSizes { request, reply: 24 + results }
     }
 

@@ -257,8 +257,8 @@ fn distributions(lines: &[RunLine<'_, ResultLine>], several: bool) -> String {
                 .cdf
                 .iter()
                 .zip(&run.cdf_parts)
-                // The slowest thousandth of the calls would dominate the picture. The table
-                // contains it.
+                // The picture leaves out the slowest thousandth of the calls, which would dominate
+                // it. The table includes these calls.
                 .filter(|(_, part)| **part <= 0.999)
                 .map(|(time, part)| (*time, 100.0 * part))
                 .collect(),

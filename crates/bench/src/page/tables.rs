@@ -272,7 +272,7 @@ fn compared<'r, T: 'r>(
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
             // Several lines of a run may have one key, for example for several files or settings.
-            // They are compared in their order.
+            // The first of them is compared with the first in another run, and so on.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);

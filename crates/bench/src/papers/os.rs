@@ -126,7 +126,7 @@ impl<'o> OsVariants<'o> {
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let group = Group { title: title.to_owned(), compare: ComparedQuantity::Median, variants: self.variants };
-        // Each variant enters its own placement.
+        // Each variant enters its own placement, so the group has none.
         report.measure(group, run_length, &Placement::default(), progress).map(drop)
     }
 }

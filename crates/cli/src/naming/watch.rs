@@ -237,7 +237,7 @@ fn follow(
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // A removed context may still have another name.
+                // Another name may still lead to a removed context.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }

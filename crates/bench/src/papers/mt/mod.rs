@@ -540,7 +540,7 @@ mod tests {
         assert_eq!((Ranks::Equal.priority(0), Ranks::Equal.priority(400)), (EQUAL, EQUAL));
         different.sort_unstable();
         different.dedup();
-        // The high-priority client has one further level.
+        // The high-priority client has the remaining level.
         assert_eq!(different.len() + 1, 98);
     }
 

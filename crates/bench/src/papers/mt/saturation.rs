@@ -72,7 +72,8 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // One client saturates the core, whether both sides or only the server run there.
+    // One client saturates the server's core. If the kernel chooses the cores, the load has two
+    // clients.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);

@@ -159,7 +159,8 @@ impl SwitchTest {
             value("jitter", with.summary.sd_us.hypot(self.works * alone.summary.sd_us) / self.switches),
         ];
         if self.name == YIELD {
-            // The papers' table of yields subtracts no work.
+            // The papers' table of yields has the whole time of a yield, without subtraction of the
+            // single thread's work.
             values.push(value("a yield that switches", with.summary.p50_us / self.switches));
         }
         values

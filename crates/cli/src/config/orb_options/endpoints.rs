@@ -52,7 +52,8 @@ pub(super) struct ConvertedEndpoint {
 /// Converts an endpoint of TAO, which may have several addresses.
 pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     let (protocol, rest) = endpoint.split_once("://").ok_or(Malformed(TAO_FORM))?;
-    // Paths contain the character that separates the options of other protocols.
+    // Paths contain `/`, which separates address and options in other protocols. Options after a
+    // path follow a `|`.
     let separator = if protocol == "uiop" { '|' } else { '/' };
     let (addresses, options) = rest.split_once(separator).unwrap_or((rest, ""));
     let mut has_more = false;

@@ -192,7 +192,8 @@ impl Imported {
             PublishedEndpoints => {
                 for part in value.split(',').map(str::trim) {
                     match part.starts_with("giop:").then(|| endpoints::omniorb(part)) {
-                        // omniORB puts an address of the machine for an empty host.
+                        // For an empty host, omniORB publishes an address of the machine, which
+                        // this command does not know.
                         Some(Ok(address)) if !address.starts_with("tcp::") => self.publish.push(address),
                         Some(Err(refusal)) => self.refuse(place, shown, refusal)?,
                         Some(Ok(_)) | None => self.leave_out(place, shown, LISTS_ALL),
@@ -266,7 +267,7 @@ fn reference(text: &str) -> Result<String, Refusal> {
         Ok(ObjectUrl::Corbaloc(corbaloc)) if is_rir(&corbaloc) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(ObjectUrl::Corbaname(corbaname)) if is_rir(&corbaname.context) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(_) => Ok(text.to_owned()),
-        // The protocol of an address is reported as a scheme, too.
+        // The parser reports an unknown protocol in an address as an unknown scheme.
         Err(UrlError::Scheme) if text.starts_with("corba") => {
             Err(Refusal::NoCounterpart("Corelane has no such protocol in a corbaloc"))
         }
