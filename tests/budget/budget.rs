@@ -234,8 +234,8 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert!((1000..=locks).contains(&cost.server_locks), "{what}: {} locks of the server", cost.server_locks);
 }
 
-/// Checks that text in ISO 8859-1 costs no more: the server converts it to `str` in the thread's
-/// arena.
+/// Checks that text in ISO 8859-1 costs no more than text in UTF-8: the server converts it to `str`
+/// in the thread's arena.
 #[test]
 fn text_in_another_code_set_costs_no_more() {
     let latin = || sleeping().native_char_set(CharSet::Latin1);
@@ -251,8 +251,8 @@ fn text_in_another_code_set_costs_no_more() {
     }
 }
 
-/// Checks that numbers in the other byte order cost no more: the server swaps them in the thread's
-/// arena.
+/// Checks that numbers in the other byte order cost no more than numbers in the server's own byte
+/// order: the server swaps them in the thread's arena.
 #[test]
 fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     let server = serve(Dispatch::LeaderFollowers { threads: 1 });

@@ -383,7 +383,7 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
 }
 
 /// Checks that a connection has room for its requests while another connection sends many large
-/// ones.
+/// requests.
 #[test]
 fn one_connection_leaves_half_of_the_memory_to_others() {
     let _alone = alone();

@@ -62,8 +62,8 @@ struct ServerPair {
     /// For a pair that shares connections, the index of the pair whose calls have a connection
     /// each.
     each: Option<usize>,
-    /// Maximum ratio of two medians: beside floods at the first server, to beside floods at the
-    /// second server.
+    /// Maximum ratio of the median beside floods at the first server to the median beside floods at
+    /// the second server.
     most: Option<f64>,
     seen: [Observations; LOADS.len()],
 }

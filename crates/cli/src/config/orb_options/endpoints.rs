@@ -95,7 +95,7 @@ pub(super) fn tao(endpoint: &str) -> Result<Vec<ConvertedEndpoint>, Refusal> {
     addresses.split(',').map(convert).collect()
 }
 
-/// Splits `1.2@ADDRESS`.
+/// Splits `1.2@ADDRESS` into version and address. An address without `@` has no version.
 fn without_version(address: &str) -> (Option<&str>, &str) {
     match address.split_once('@') {
         Some((version, address)) => (Some(version), address),
