@@ -56,8 +56,8 @@ impl Random {
 const NARROW: [char; 4] = ['a', 'Z', '~', ' '];
 const WIDE: [char; 4] = ['a', 'é', '€', 'π'];
 
-/// Makes a random value of a type. `depth` is the present depth of nesting, at which values of
-/// recursive types end.
+/// Makes a random value of a type. `depth` is the present depth of nesting, which bounds values of
+/// recursive types.
 fn value(type_code: &TypeCode, random: &mut Random, depth: usize) -> Value {
     let type_code = type_code.unaliased();
     let number = random.bits();

@@ -147,8 +147,8 @@ impl<'a, 'o> MessagePrinter<'a, 'o> {
         Some(format!("{} {} {text}", header.version, name_of(header.kind)).trim_end().to_owned())
     }
 
-    /// Returns `None` if a filter leaves out messages of this operation. Without an operation, any
-    /// filter does.
+    /// Returns `None` if a filter leaves out messages of this operation. Any filter leaves out
+    /// messages without an operation.
     fn unless_filtered(&self, operation: Option<&str>) -> Option<()> {
         let wanted = &self.arguments.operations;
         let is_wanted = wanted.is_empty() || operation.is_some_and(|name| wanted.iter().any(|one| one == name));
