@@ -13,7 +13,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::fault::PeerFault;
 use crate::server::connection::Connection;
 
-/// The information in a request's service contexts.
+/// The content of the service contexts of a request.
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
@@ -35,7 +35,7 @@ impl RequestContexts {
         self.refused.get_or_insert_with(|| why.into());
     }
 
-    /// Reads the priority context of a request, and no other context.
+    /// Reads the service context of a request that carries its priority, and ignores all others.
     pub(super) fn of_priority(connection: &Connection, request: &Request<'_>) -> Self {
         let mut contexts = RequestContexts::default();
         if let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) {
@@ -50,7 +50,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // TAO sends -1 for a request without a priority.
+            // Clients with TAO send -1 in a request without a priority.
             if number == -1 {
                 self.reply_priority = Some(number);
             } else {
@@ -155,5 +155,5 @@ pub(super) fn record_code_sets(connection: &Connection, data: &[u8]) -> Result<(
     Ok(())
 }
 
-/// The implicit operation that binds a connection to a priority band.
+/// The implicit operation by which a client binds a connection to a priority band.
 pub(super) const BIND_BAND: &[u8] = b"_bind_priority_band";

@@ -125,7 +125,8 @@ fn handle_request(
     call.arguments().set_fragment_starts(breaks);
     call.begin(ReplyStatus::NoException);
     if wanted == ResponseExpected::Server {
-        // With SyncScope::Server the client waits only until the server has received the request.
+        // With SyncScope::Server, the client waits until the server has received the request, and
+        // not for its execution. So the reply is sent before the upcall.
         send_slow(adapter, connection, call.reply(), request.request_id, wait);
         call.restart(ReplyStatus::NoException);
     }
@@ -190,8 +191,8 @@ fn handle_request(
     Ok(())
 }
 
-/// Dispatches a request between the calls of the interceptors. An exception of an interceptor
-/// refuses the request.
+/// Calls the interceptors, dispatches the request, and calls the interceptors with the outcome. If
+/// an interceptor raises an exception before the dispatch, the request is refused with it.
 #[cold]
 fn dispatch_intercepted(
     adapter: &ObjectAdapter,
@@ -224,7 +225,7 @@ fn show_refused(
     request: &Request<'_>,
     outcome: &DispatchOutcome,
 ) {
-    // The request is already refused, so an exception of the interceptors changes nothing.
+    // The request has been refused, so an exception of an interceptor changes nothing.
     if points.receive_request(info, &RequestServiceContexts(request.contexts)).is_ok() {
         points.send_reply(info, &shown_outcome(outcome, false));
     }
@@ -403,7 +404,7 @@ pub(super) fn park_message(
     };
     match until.park(ParkedRequest { bytes: octets, resume: Box::new(resume) }) {
         ParkResult::Parked => Ok(()),
-        // The event has already happened, so the request continues now.
+        // The event happened before the request was parked, so the request continues at once.
         ParkResult::AlreadySignalled(held) => {
             held.release();
             Ok(())
@@ -412,8 +413,8 @@ pub(super) fn park_message(
     }
 }
 
-/// Binds a connection to a priority band, if the object's POA has a lane in the band or accepts any
-/// priority.
+/// Binds a connection to the priority band from `low` to `high`, if requests with these priorities
+/// can run in the POA of the object `key`.
 #[cold]
 fn bind_band(
     adapter: &ObjectAdapter,
@@ -438,8 +439,7 @@ fn bind_band(
     Ok(())
 }
 
-/// Reports a request that is refused because of its priority, its band, its deadline or a lack of
-/// memory.
+/// Reports that the ORB refuses a request with `exception`.
 #[cold]
 fn report_refused(adapter: &ObjectAdapter, connection: &Connection, operation: &[u8], exception: &SystemException) {
     let peer = connection.stream.peer().clone();

@@ -173,7 +173,7 @@ impl ClientConnection {
             && (awaits || self.ensure_monitored())
     }
 
-    /// Returns true if the connection's band must still be declared.
+    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared
     }
@@ -323,7 +323,8 @@ impl ClientConnection {
         }
     }
 
-    /// Sends the buffered oneways, then the message.
+    /// Sends the buffered oneways and then the message, by one operation of the transport if
+    /// possible.
     #[cold]
     fn send_behind_oneways(
         &mut self,
@@ -400,7 +401,7 @@ impl ClientConnection {
     /// thread must run other requests while it waits.
     ///
     /// # Errors
-    /// The reason why no bytes were received.
+    /// The reason why the read failed. The call then has no reply.
     #[inline(always)]
     pub(crate) fn read_reply_fast(
         &mut self,
@@ -555,7 +556,7 @@ impl ClientConnection {
     fn drop_received(&mut self) {
         self.is_broken = true;
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a smaller share cannot fail.
+        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 

@@ -33,7 +33,8 @@ const PRUNE_THRESHOLD: usize = 256;
 /// settings of its connections.
 type ServerKey = (Vec<Endpoint>, SocketSettings);
 
-/// The interface through which the client calls the layers of the ORB above it.
+/// The interface through which the client layer calls the layers above it, which it does not know:
+/// lanes and POAs.
 pub(crate) trait UpperLayers: Send + Sync {
     /// Runs the periodic maintenance of the layers above the client.
     fn run_maintenance(&self);
@@ -64,9 +65,10 @@ pub(crate) struct ClientContext {
     /// The connection pools that one reference uses alone (PrivateConnectionPolicy).
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
-    /// The object adapter of the ORB, for calls within the process.
+    /// The object adapter of the ORB, which collocated calls use. Its type is erased, because this
+    /// layer must not name it.
     adapter: OnceLock<ErasedArc>,
-    /// The factories for received values.
+    /// The registry of the factories that make received values. Its type is erased.
     #[cfg(feature = "valuetype")]
     value_factories: OnceLock<ErasedArc>,
     #[cfg(all(feature = "any", feature = "valuetype"))]
@@ -286,8 +288,8 @@ impl Maintained for ClientContext {
         if self.has_ended() {
             return;
         }
-        // The pools are collected first: closing a connection is a system call, which must not run
-        // under the lock.
+        // The pools are copied to a list first, because their maintenance closes connections, which
+        // are system calls, and must not run under the lock.
         let mut servers: Vec<Arc<ServerPools>> = self.server_pools.lock().values().cloned().collect();
         servers.extend(self.private_pools.lock().iter().filter_map(Weak::upgrade));
         let now = Monotonic::now();

@@ -1,10 +1,10 @@
 //! The hang-up monitor notices when servers close connections, so that the next request is not
 //! written to a closed connection.
 //!
-//! One thread per ORB, started with the first connection, waits for hang-ups on all connections.
-//! Replies do not wake the thread. It runs in the ordinary scheduling class, on the cores of the
-//! thread that made the ORB. While callers may wait for the thread's work, it runs at their
-//! priority.
+//! Each ORB has one monitor thread, which starts with the first connection and waits for hang-ups
+//! on all connections. Replies do not wake it. It runs in the ordinary scheduling class, on the
+//! cores of the thread that built the ORB. While it holds a connection for which callers may wait,
+//! it runs at their priority.
 //!
 //! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored
 //! connection, in the time of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a
@@ -63,7 +63,7 @@ pub(crate) trait Maintained: Send + Sync {
     /// function again.
     fn send_batches(&self) -> Option<Monotonic>;
 
-    /// Runs the periodic maintenance.
+    /// Runs the periodic maintenance of the ORB.
     fn run_maintenance(&self);
 }
 

@@ -268,7 +268,7 @@ impl Multiplexed {
         let _ = self.registration.set(registration);
     }
 
-    /// Returns true if the connection's band must still be declared.
+    /// Returns true if the band must be declared to the server before the first request.
     pub(crate) fn needs_band_declaration(&self) -> bool {
         !self.is_band_declared.load(Ordering::Acquire)
     }
@@ -694,7 +694,7 @@ impl ReceiveHalf {
     #[cold]
     fn drop_received(&mut self) {
         (self.received, self.framer) = (ReceiveBuffer::new(), Framer::new());
-        // Setting a smaller share cannot fail.
+        // Setting a share to 0 needs no memory, so it cannot fail.
         let _ = self.share.set(0);
     }
 }

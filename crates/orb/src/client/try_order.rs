@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(attempts.next(), Some((0, AttemptTime::Brief(3))));
         attempts.record_timeout(0);
         assert_eq!(attempts.next(), Some((1, AttemptTime::Brief(3))));
-        // Candidate 2 refuses the connection.
+        // Candidate 1 has refused the connection: the test calls `next` without `record_timeout`.
         assert_eq!(attempts.next(), Some((2, AttemptTime::Brief(2))));
         attempts.record_timeout(2);
         assert_eq!(attempts.next(), Some((0, AttemptTime::Share(2))));

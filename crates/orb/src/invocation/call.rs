@@ -81,7 +81,7 @@ pub(crate) type ResultReader<'c> = &'c mut dyn FnMut(&mut Decoder<'_>) -> Result
 /// results in the connection's buffer, and this function returns `None`. Otherwise it returns the
 /// reply, from which the caller reads the results or the user exception.
 ///
-/// The function is always inlined into its only caller, which nearly every stub shares.
+/// The function is always inlined into its one caller, a function that most stubs call.
 #[inline(always)]
 pub(crate) fn call<'r, 'a>(
     callee: &'r Callee,
@@ -206,7 +206,7 @@ impl Drop for ReplyGuard<'_> {
 
 /// The outcome of an attempt that has neither results nor a user exception.
 pub(super) enum AttemptError {
-    /// The object has moved to this reference.
+    /// The reply is LOCATION_FORWARD to the reference in the field.
     Forward(Ior),
     /// The reply is a system exception.
     Raised(SystemException),
@@ -530,8 +530,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     pub(super) fn code_sets_to_announce(&self, route: CallRoute<'_>, announced: Option<CodeSets>) -> Option<CodeSets> {
         match &self.request {
             RequestSpec::Call { .. } if announced.is_none() => route.profile.code_sets,
-            // The code sets are announced already, or the message is a LocateRequest, which has no
-            // service contexts.
+            // An earlier request has announced the code sets, or the message is a LocateRequest,
+            // which has no service contexts.
             _ => None,
         }
     }
@@ -634,7 +634,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     }
 
     /// Reads messages until the reply to the request `id` arrives. `first` is false if the call has
-    /// already read from the connection, so that it must not begin its relative time anew.
+    /// read from the connection before: a relative deadline then becomes absolute.
     fn await_reply(
         &mut self,
         route: CallRoute<'_>,

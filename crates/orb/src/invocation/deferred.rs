@@ -27,8 +27,8 @@ pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Resul
 /// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
 /// value before that abandons the reply.
 ///
-/// A collocated call has already run when
-/// [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred) returns.
+/// A collocated call runs within [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred),
+/// before this method returns.
 pub struct DeferredCall {
     callee: Callee,
     operation: Box<str>,

@@ -18,7 +18,7 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::caller_priority;
 use crate::rt::client_policies::{ClientPolicies, ProfilePolicies};
 
-/// Selects the connection pool, by lane and priority band, for calls through one profile.
+/// The selector of connection pools for calls through one profile.
 #[derive(Debug)]
 pub(crate) struct LaneSelector {
     model: Option<PriorityModel>,

@@ -5,7 +5,7 @@
 //!   priority of the lane.
 //! * `policies` has the real-time policies of POAs and references. `poa` has the real-time state of
 //!   one POA, and decides which lane runs its requests.
-//! * `current` is `RTCORBA::Current`.
+//! * `current` has `RTCORBA::Current`, and `mutex` has `RTCORBA::Mutex`.
 //!
 //! # Invariants
 //! * In a pool with lanes, the priority of a request does not change the priority of the thread
@@ -199,7 +199,8 @@ impl RtOrb {
         Ok(self.adapter()?.server().rt().mutexes.lock().get(name).cloned())
     }
 
-    /// Removes the name of a mutex from the ORB. Clones of the mutex can still be used.
+    /// Removes the name of a mutex from the ORB. Threads can continue to use the mutex through its
+    /// clones.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

@@ -58,7 +58,7 @@ impl RtRegistry {
         }
     }
 
-    /// Records that this ORB has a thread pool or a POA with priorities. Returns true at the first
+    /// Records that a thread pool or a POA with priorities is created. Returns true at the first
     /// call.
     pub(crate) fn mark_used(&self) -> bool {
         !self.is_used.swap(true, Ordering::AcqRel)

@@ -90,7 +90,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Arms a listener in the epoll instance of the lane that accepts for it, so that epoll reports
-    /// peers that wait already.
+    /// the peers that wait at the listener at present.
     fn watch_listener(&self, index: u64, listener: &dyn Listener) {
         let interest = Interest::READABLE | Interest::EDGE;
         let delegate = self.delegation.to.get().filter(|_| !listener.local_endpoint().is_local());

@@ -29,7 +29,7 @@ pub enum Dispatch {
     /// short requests arrive on one connection in a millisecond, and ends when the thread falls
     /// behind. Pools with priorities have no burst mode.
     LeaderFollowers {
-        /// Number of threads.
+        /// Number of threads that serve the pool.
         threads: usize,
     },
     /// One thread reads requests into a bounded queue, and other threads run them. Needs the

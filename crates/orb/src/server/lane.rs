@@ -101,7 +101,7 @@ pub(crate) struct Lane<S> {
     pub(super) closing: AtomicBool,
     /// True if the threads that run the lane's loop may poll before they sleep.
     may_spin: bool,
-    /// True after the lane's threads have been told to end.
+    /// True after [`stop`](Self::stop) was called, which makes the lane's threads end.
     stop: AtomicBool,
     /// The lane with the lowest priority in the lane's real-time pool.
     lowest: OnceLock<Weak<Lane<S>>>,

@@ -49,7 +49,7 @@ pub(crate) struct MemoryUse {
     input: AtomicUsize,
     /// Number of bytes that unread replies hold.
     output: AtomicUsize,
-    /// Number of bytes of [`MemoryBudget::running`] that the connection's running requests use.
+    /// Number of bytes that the connection's running requests hold in [`MemoryBudget::running`].
     running: AtomicUsize,
 }
 

@@ -27,13 +27,13 @@ pub(super) const SERVER: usize = 1;
 /// the number of the server or its run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AgendaEvent {
-    /// The bytes arrive at this end of the link.
+    /// The bytes in the field arrive at this end of the link.
     Octets(usize, usize, Vec<u8>),
-    /// This end notices that the other end has shut down writing.
+    /// This end of the link notices that the other end has shut down writing.
     End(usize, usize),
-    /// This end notices that the link is lost.
+    /// This end of the link notices that the link is lost.
     Reset(usize, usize),
-    /// This end can write again.
+    /// This end of the link can write, after a write had found no room.
     Room(usize, usize),
     /// A server accepts the link.
     Accept(usize),
@@ -136,7 +136,7 @@ pub(super) struct State {
     pub(super) stuck: u64,
     /// Mean delay of the network in nanoseconds.
     pub(super) latency: u64,
-    /// The link to which a client wrote last.
+    /// The number of the link to which a client wrote last.
     pub(super) written_to: Option<usize>,
     /// The last events, as text.
     pub(super) trace: VecDeque<String>,

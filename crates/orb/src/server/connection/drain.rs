@@ -91,7 +91,7 @@ impl Connection {
         self.state.set(Flag::PeerHalfClosed);
     }
 
-    /// Records that the last thread has left the retired connection.
+    /// Records that the last thread that used the retired connection has left it.
     #[cold]
     pub(crate) fn mark_vacated(&self) {
         self.state.apply(Transition::Vacate);

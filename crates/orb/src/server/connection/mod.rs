@@ -1,4 +1,4 @@
-//! The server's side of a connection: its state, its input, its output, and its close.
+//! The server's side of a connection: state, input, output and close.
 //!
 //! Reading and writing have separate locks. One thread at a time reads ([`PendingLock`]), until one
 //! request is complete. Another thread may then read the next request while the first one runs.
@@ -177,7 +177,7 @@ impl Connection {
     }
 
     /// Makes packets that are sent from now on carry the DSCP code point of `priority`. Makes no
-    /// system call if they already do.
+    /// system call if `priority` was set last.
     #[cold]
     pub(crate) fn set_dscp(&self, context: &OrbContext, priority: Priority) {
         if self.dscp_priority.swap(priority.get(), Ordering::Relaxed) != priority.get() {

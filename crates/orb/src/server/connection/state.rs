@@ -86,7 +86,7 @@ impl ConnectionState {
 const STATE: u32 = 7;
 /// Bit that is set in the states in which the stream is shut down.
 const SHUT_DOWN: u32 = 1;
-/// Bit that is set in the states of a retired connection that no thread uses.
+/// Bit that is set in the states in which the connection is retired and no thread uses it.
 const VACATED: u32 = 2;
 /// Bit that is set in the states of a connection that is retired because its peer is idle. `Vacate`
 /// clears the bit, if the last message was queued before, after a fault of the peer. The connection
