@@ -348,7 +348,8 @@ pub(super) fn reject_overloaded(
             exception.encode(&mut reply);
         } else {
             // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception. The reply ObjectHere
-            // makes the client send its request, which is then rejected with the exception.
+            // makes the client send its request, and a reply to this request can carry the
+            // exception.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
         send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);

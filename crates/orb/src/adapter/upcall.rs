@@ -177,8 +177,8 @@ fn dispatch_implicit(
         b"_component" => ObjectRef::encode(None, call.reply())?,
         b"_interface" => return Err(not_implemented("there is no interface repository")),
         b"_domain_managers" => return Err(not_implemented("there are no domains")),
-        // The servant locator chose this servant for this operation, so the fault that the servant
-        // does not have it is the locator's.
+        // The servant locator supplied this servant for this operation. If the servant does not
+        // have the operation, the locator is at fault.
         _ if target.is_from_locator() => {
             let code = minor::obj_adapter::WRONG_SERVANT_TYPE;
             let wrong = SystemException::new(Kind::ObjAdapter, code, Completion::No);

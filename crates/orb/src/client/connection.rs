@@ -580,7 +580,7 @@ impl ClientConnection {
             // The next reply is probably as large, so memory for it is allocated now.
             self.received.room(length, &self.spares);
         }
-        // Cannot fail: the buffer is smaller than before.
+        // This cannot fail, because the buffer holds fewer bytes than before.
         let _ = self.account_memory();
         taken
     }
@@ -590,7 +590,7 @@ impl ClientConnection {
     pub(crate) fn consume(&mut self, length: usize) {
         self.received.consume(length);
         if self.share.octets() > 0 {
-            // Cannot fail: the buffer is smaller than before.
+            // This cannot fail, because the buffer holds fewer bytes than before.
             let _ = self.account_memory();
         }
     }

@@ -25,8 +25,8 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of known servers from which on the client removes the servers that no reference uses,
-/// before it adds another.
+/// Number of known servers at which the client, before it adds a server, removes the servers that
+/// no reference uses.
 const PRUNE_THRESHOLD: usize = 256;
 
 /// The key of a server in the table of known servers: the addresses of a profile, and the socket

@@ -8,10 +8,10 @@
 //!
 //! Monitoring costs time: for each reply, the kernel checks the epoll instance of the monitored
 //! connection, in the time of the reply's sender. A caller that makes [`BUSY_CALLS`] calls within a
-//! [`USAGE_PERIOD`] therefore suspends the monitoring of its connection. Its next call soon notices
-//! a hang-up itself. Every period, the thread samples the unmonitored connections and resumes the
-//! monitoring of idle ones. A oneway does not notice a hang-up, so a connection that carries
-//! oneways is always monitored.
+//! [`USAGE_PERIOD`] therefore suspends the monitoring of its connection. On a busy connection, the
+//! next call soon notices a hang-up. Every period, the thread samples the unmonitored connections
+//! and resumes the monitoring of idle ones. A oneway does not notice a hang-up, so a connection
+//! that carries oneways is always monitored.
 
 use std::fmt;
 use std::io;

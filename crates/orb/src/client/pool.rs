@@ -773,7 +773,7 @@ mod tests {
         assert!(fixture.pool.slots[0].try_checkout_for_maintenance().unwrap().is_none());
     }
 
-    /// Counts 1,000 calls within no time, which makes the connection busy.
+    /// Counts 1,000 calls while the test's clock stands still, which makes the connection busy.
     fn call(checkout: &mut Checkout<'_>) {
         crate::clock::set(Some(Monotonic::now()));
         for _ in 0..1000 {

@@ -298,9 +298,9 @@ impl InvocationMachine {
         MachineAction::Deliver
     }
 
-    /// Handles a failure of the current target by which the request did not run. If an object was
-    /// forwarded to this target, reverts to the original target, once in an invocation. Otherwise
-    /// raises the exception `otherwise`.
+    /// Handles a failure of the current target after which the request certainly did not run. If
+    /// calls were forwarded to this target, reverts to the original target, once in an invocation.
+    /// Otherwise raises the exception `otherwise`.
     fn fall_back(&mut self, otherwise: SystemException) -> MachineAction {
         if self.forwarded && !self.has_fallen_back { self.revert_to_original() } else { MachineAction::Fail(otherwise) }
     }

@@ -58,7 +58,8 @@ impl Drop for LateRequest {
 
 /// Size in bytes of the buffer into which input is read to discard it.
 const DISCARD_BYTES: usize = 16 * 1024;
-/// Maximum number of such reads of one connection in a row, before the thread does other work.
+/// Maximum number of reads in a row that discard input of one connection, before the thread does
+/// other work.
 const MAX_DISCARD_READS: usize = 64;
 
 /// The progress of a connection's drain.
@@ -77,7 +78,8 @@ pub(crate) enum DrainProgress {
 }
 
 impl DrainProgress {
-    /// Returns true if the connection has ended, for either reason.
+    /// Returns true if the connection has ended: for [`Finished`](Self::Finished) and
+    /// [`WriteTimedOut`](Self::WriteTimedOut).
     pub(crate) fn is_over(self) -> bool {
         matches!(self, DrainProgress::Finished | DrainProgress::WriteTimedOut)
     }

@@ -12,8 +12,8 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// The function that makes a handle to a part of a message, for the time after the message itself
-/// is dropped. The handle shares the memory of the part, or is a copy.
+/// The function that makes a handle to a part of a message. The handle may outlive the message: it
+/// shares the memory of the part, or is a copy.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
 /// Maximum number of pieces that one send operation of the transport gets.

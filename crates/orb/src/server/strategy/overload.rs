@@ -527,8 +527,9 @@ impl<S: HasOverloadThread> Lane<S> {
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Borrows an idle thread of the lane `lower`. Returns false if this lane has none, and true if
-    /// this lane's ready list has no request.
+    /// Borrows an idle thread of the lane `lower` for a request of the calling lane. Returns false
+    /// if `lower` has no idle thread. Returns true without borrowing if the calling lane's ready
+    /// list has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();
