@@ -27,7 +27,7 @@ impl ObjectAdapter {
 
     /// Registers this object adapter with the client context, so that the client's maintenance
     /// thread runs the maintenance of lanes and POAs, too.
-    pub(crate) fn introduce_to_client(self: &Arc<Self>) {
+    pub(crate) fn register_with_client(self: &Arc<Self>) {
         self.client.set_upper_layers(Box::new(AdapterHandle(Arc::downgrade(self))));
     }
 

@@ -151,7 +151,7 @@ fn upcall(
         Ok(Ok(())) => Ok(()),
         Ok(Err(exception)) if exception.is_unknown_operation() => dispatch_implicit(target, operation, call, exception),
         Ok(Err(exception)) => Err(exception),
-        Err(panic) => Err(panicked(orb, target, operation, &*panic)),
+        Err(panic) => Err(handle_servant_panic(orb, target, operation, &*panic)),
     };
     target.finish(operation).and(result)
 }
@@ -195,7 +195,7 @@ fn not_implemented(why: &'static str) -> SystemException {
 }
 
 #[cold]
-pub(crate) fn panicked(
+pub(crate) fn handle_servant_panic(
     orb: &OrbContext,
     target: &UpcallTarget<'_>,
     operation: &[u8],

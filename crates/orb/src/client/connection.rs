@@ -253,7 +253,7 @@ impl ClientConnection {
     /// itself does not notice that the peer has hung up. Returns false if the peer has hung up.
     #[inline]
     pub(crate) fn ensure_monitored(&mut self) -> bool {
-        self.monitored.pin()
+        self.monitored.ensure_monitored()
     }
 
     /// Returns how long a transport operation may wait for a call with the deadline `due`. An

@@ -133,11 +133,11 @@ impl HangupMonitor {
         let epoll = Epoll::new()?;
         let wake = EventFd::new()?;
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE | Interest::EDGE)?;
-        let entries = GenerationalSlab::new("watched connections", LockScope::Orb, max_streams);
+        let entries = GenerationalSlab::new("monitored connections", LockScope::Orb, max_streams);
         let (stop, maintained) = (AtomicBool::new(false), OnceLock::new());
-        let unmonitored = PiMutex::new("connections not watched", LockScope::Orb, Vec::new());
+        let unmonitored = PiMutex::new("unmonitored connections", LockScope::Orb, Vec::new());
         let shared = Arc::new(MonitorInner { stamp, epoll, wake, stop, maintained, entries, unmonitored });
-        Ok(HangupMonitor { shared, cores, thread: Mutex::new("watcher thread", LockScope::Orb, None) })
+        Ok(HangupMonitor { shared, cores, thread: Mutex::new("monitor thread", LockScope::Orb, None) })
     }
 
     /// Monitors `stream`: permanently if `always` is true, else while the connection is not busy. A
@@ -384,7 +384,7 @@ impl MonitoredStream {
     /// Makes sure that the connection is monitored. Called before a oneway is sent on it. Returns
     /// false if the peer has hung up.
     #[inline]
-    pub(crate) fn pin(&mut self) -> bool {
+    pub(crate) fn ensure_monitored(&mut self) -> bool {
         self.pinned_at = self.calls();
         match self.state.mode.load(Ordering::Acquire) {
             UNMONITORED => self.resume_pinned(),
@@ -560,38 +560,38 @@ pub(super) mod tests {
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), UNMONITORED);
         for _ in 0..3 {
-            assert!(fixture.monitored.pin());
+            assert!(fixture.monitored.ensure_monitored());
             fixture.call(ONEWAY_COOLDOWN_CALLS, USAGE_PERIOD);
             assert_eq!(fixture.state(), PINNED);
         }
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), MONITORED);
-        assert!(fixture.monitored.pin());
+        assert!(fixture.monitored.ensure_monitored());
         assert_eq!(fixture.state(), PINNED);
         fixture.call(ONEWAY_COOLDOWN_CALLS + 2 * BUSY_CALLS, USAGE_PERIOD);
         assert_eq!(fixture.state(), UNMONITORED);
     }
 
     #[test]
-    fn pin_detects_a_closed_peer() {
+    fn ensure_monitored_detects_a_closed_peer() {
         let mut fixture = MonitorFixture::alone(false);
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         fixture.peer.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&fixture.peer);
         assert!(!fixture.monitored.has_hung_up());
-        assert!(!fixture.monitored.pin());
+        assert!(!fixture.monitored.ensure_monitored());
         assert!(fixture.monitored.has_hung_up());
     }
 
     #[test]
-    fn pin_detects_a_peer_that_closed_before_monitoring_resumed() {
+    fn ensure_monitored_detects_a_peer_that_closed_before_monitoring_resumed() {
         let mut fixture = MonitorFixture::alone(false);
         fixture.call(BUSY_CALLS, USAGE_PERIOD);
         fixture.peer.shutdown(Shutdown::Write).unwrap();
         wait_for_end(&fixture.peer);
         assert!(fixture.look() && !fixture.look());
         assert_eq!(fixture.state(), MONITORED);
-        assert!(!fixture.monitored.pin());
+        assert!(!fixture.monitored.ensure_monitored());
     }
 
     /// Waits until the socket that is connected to `peer` is in the state CLOSE_WAIT. Both sockets
@@ -658,7 +658,7 @@ pub(super) mod tests {
     fn always_monitored_connection_is_never_unmonitored() {
         let mut fixture = MonitorFixture::alone(true);
         fixture.call(9 * BUSY_CALLS, Duration::ZERO);
-        assert!(fixture.monitored.pin() && !fixture.look());
+        assert!(fixture.monitored.ensure_monitored() && !fixture.look());
         assert_eq!(fixture.state(), ALWAYS);
     }
 

@@ -39,7 +39,7 @@ const MAX_READ_BYTES: usize = 256 << 10;
 
 /// A multiplexed connection, with the table of its outstanding requests.
 #[derive(Debug)]
-pub(crate) struct Multiplexed {
+pub(crate) struct MultiplexedConnection {
     stream: Box<dyn Stream>,
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
@@ -92,7 +92,7 @@ pub(crate) struct SendGuard<'m> {
 
 /// A guard whose drop asks the reader to send the remainder of a message when the transport has
 /// room.
-struct RemainderGuard<'m>(&'m Multiplexed);
+struct RemainderGuard<'m>(&'m MultiplexedConnection);
 
 impl Drop for RemainderGuard<'_> {
     fn drop(&mut self) {
@@ -225,7 +225,7 @@ impl From<CloseCause> for ExchangeError {
     }
 }
 
-impl Multiplexed {
+impl MultiplexedConnection {
     /// Makes a multiplexed connection from a stream that has carried no request. Messages that
     /// exceed 64 KiB take their memory from `spares`, and are charged to `replies`.
     pub(crate) fn new(
@@ -234,7 +234,7 @@ impl Multiplexed {
         (spares, replies): (&RegionCache, &Arc<ByteBudget>),
         is_band_declared: bool,
     ) -> Self {
-        let send_gate = Arc::new(EventCount::new("shared connection"));
+        let send_gate = Arc::new(EventCount::new("sending half of a connection"));
         let idle_since = Monotonic::from_nanos(0);
         let memory = Vec::with_capacity(1024);
         let sending =
@@ -242,10 +242,10 @@ impl Multiplexed {
         let waiting = RequestTable::new(ConnectionSide::Initiator, MAX_PENDING);
         let reading =
             ReceiveHalf { framer: Framer::new(), received: ReceiveBuffer::new(), share: MemoryShare::new(replies) };
-        Multiplexed {
+        MultiplexedConnection {
             stream,
             endpoint: endpoint.clone(),
-            sending: CheckoutCell::new("sending end", LockScope::Connection, sending)
+            sending: CheckoutCell::new("sending half of a connection", LockScope::Connection, sending)
                 .with_event_count(Arc::clone(&send_gate)),
             send_gate,
             requests: PiMutex::new(
@@ -253,7 +253,7 @@ impl Multiplexed {
                 LockScope::Connection,
                 PendingTable { waiting, is_fault_reported: false, is_closed: false, is_used: true, idle_since },
             ),
-            reading: CheckoutCell::new("replies", LockScope::Connection, reading),
+            reading: CheckoutCell::new("receiving half of a connection", LockScope::Connection, reading),
             has_remainder: AtomicBool::new(false),
             registration: OnceLock::new(),
             is_band_declared: AtomicBool::new(is_band_declared),
@@ -699,7 +699,7 @@ impl ReceiveHalf {
     }
 }
 
-impl Drop for Multiplexed {
+impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
         // In a forked child process this object is a copy, and the parent process uses the
         // connection.
@@ -833,7 +833,7 @@ mod tests {
     fn endless_sender_does_not_starve_other_connections() {
         let calls = 40_000;
         let first = 1 << 17;
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(first.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -856,7 +856,7 @@ mod tests {
     /// ignored the flag, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(0.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -874,7 +874,7 @@ mod tests {
 
     #[test]
     fn connection_full_of_abandoned_requests_closes() {
-        let connection = Multiplexed::new(
+        let connection = MultiplexedConnection::new(
             Box::new(Endless(0.into())),
             &Endpoint::tcp("127.0.0.1", 1),
             (&RegionCache::new(), &unbounded()),
@@ -892,7 +892,7 @@ mod tests {
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {
-            Arc::new(Multiplexed::new(
+            Arc::new(MultiplexedConnection::new(
                 Box::new(Endless(0.into())),
                 &Endpoint::tcp("127.0.0.1", 1),
                 (&RegionCache::new(), &unbounded()),

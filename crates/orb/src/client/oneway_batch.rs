@@ -53,7 +53,7 @@ fn send(slot: &Weak<PoolSlot>, now: Monotonic, delay: Duration, all: bool, event
 
 impl PendingBatches {
     pub(crate) fn new(delay: Duration) -> Self {
-        PendingBatches { list: Mutex::new("connections that hold oneways", LockScope::Orb, Vec::new()), delay }
+        PendingBatches { list: Mutex::new("connections with buffered oneways", LockScope::Orb, Vec::new()), delay }
     }
 
     /// Adds the connection of a slot to the list, when it buffers its first oneway. Returns true if

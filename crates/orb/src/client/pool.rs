@@ -20,7 +20,7 @@ use corelane_sys::process;
 use super::connection::{BufferResult, ClientConnection, PoolSlot};
 use super::context::ClientContext;
 use super::hangup_monitor::HangupHandler;
-use super::multiplexed::Multiplexed;
+use super::multiplexed::MultiplexedConnection;
 use super::try_order::{Attempts, BRIEF_ATTEMPT, MAX_TRIED, TryOrder};
 use crate::orb_context::OrbContext;
 use crate::policy::CallDeadline;
@@ -71,7 +71,7 @@ enum MultiplexedState {
     None,
     /// A thread is making the connection.
     Connecting,
-    Open(Arc<Multiplexed>),
+    Open(Arc<MultiplexedConnection>),
 }
 
 /// Exclusive use of a connection by one call. The drop returns the connection to the pool.
@@ -117,9 +117,9 @@ impl ConnectionPool {
             )
         };
         let slots = (0..max.max(1)).map(slot).collect();
-        let usage_samples = Mutex::new("looks at a pool's slots", LockScope::Orb, Vec::new());
-        let multiplexed = PiMutex::new("shared connection of a pool", LockScope::Lane, MultiplexedState::None);
-        let multiplexed_ready = EventCount::new("shared connection");
+        let usage_samples = Mutex::new("usage samples of a pool", LockScope::Orb, Vec::new());
+        let multiplexed = PiMutex::new("multiplexed connection of a pool", LockScope::Lane, MultiplexedState::None);
+        let multiplexed_ready = EventCount::new("multiplexed connection of a pool");
         let (used, last_answered) = (AtomicUsize::new(0), AtomicUsize::new(0));
         ConnectionPool {
             endpoints,
@@ -313,7 +313,7 @@ impl ConnectionPool {
         &self,
         context: &ClientContext,
         until: Option<Monotonic>,
-    ) -> Result<Arc<Multiplexed>, AcquireError> {
+    ) -> Result<Arc<MultiplexedConnection>, AcquireError> {
         let look = || {
             let mut shared = self.multiplexed.lock();
             match &*shared {
@@ -331,7 +331,7 @@ impl ConnectionPool {
             None => return Err(AcquireError::TimedOut),
         }
         let made = self.connect_stream(context, until).and_then(|(stream, endpoint)| {
-            let connection = Arc::new(Multiplexed::new(
+            let connection = Arc::new(MultiplexedConnection::new(
                 stream,
                 endpoint,
                 (context.spares(), context.reply_memory()),

@@ -16,7 +16,7 @@ use corelane_sys::slab::GenerationalSlab;
 use corelane_sys::thread::{self, JoinHandle, Scheduling};
 use corelane_wire::Limits;
 
-use super::multiplexed::{CloseCause, Multiplexed, ReadOutcome};
+use super::multiplexed::{CloseCause, MultiplexedConnection, ReadOutcome};
 use crate::event::Event;
 use crate::orb_context::OrbContext;
 use crate::rt::band::ConnectionBand;
@@ -57,13 +57,13 @@ struct ReplyReader {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    connections: GenerationalSlab<Weak<Multiplexed>>,
+    connections: GenerationalSlab<Weak<MultiplexedConnection>>,
     limits: Limits,
 }
 
 impl ReplyReaders {
     pub(crate) fn new(limits: Limits) -> Self {
-        ReplyReaders { limits, threads: Mutex::new("readers of replies", LockScope::Orb, ReaderThreads::default()) }
+        ReplyReaders { limits, threads: Mutex::new("reply readers", LockScope::Orb, ReaderThreads::default()) }
     }
 
     /// Makes the reader of `band` read `connection` until the connection ends. Starts the reader
@@ -72,7 +72,7 @@ impl ReplyReaders {
         &self,
         orb: &OrbContext,
         band: ConnectionBand,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> io::Result<()> {
         let Some(fd) = connection.stream().readiness() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the transport has no descriptor to wait for"));
@@ -107,7 +107,7 @@ impl ReplyReaders {
         }
         let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
         epoll.add(std::os::fd::AsFd::as_fd(&wake), STOP_TOKEN, Interest::READABLE)?;
-        let connections = GenerationalSlab::new("shared connections", LockScope::Lane, MAX_CONNECTIONS);
+        let connections = GenerationalSlab::new("multiplexed connections", LockScope::Lane, MAX_CONNECTIONS);
         let reader = Arc::new(ReplyReader {
             epoll,
             wake,
@@ -219,7 +219,7 @@ impl ReplyReader {
     }
 
     /// Returns the connection with this epoll token, or `None` if the connection has been dropped.
-    fn connection(&self, token: u64) -> Option<Arc<Multiplexed>> {
+    fn connection(&self, token: u64) -> Option<Arc<MultiplexedConnection>> {
         self.connections.get((token >> 32) as u32, token as u32).and_then(|connection| connection.upgrade())
     }
 

@@ -15,7 +15,7 @@ use super::Operation;
 use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead, RequestSpec, refuse};
 use super::machine::{LastMessage, MachineInput};
 use crate::client::connection::ReceivedMessage;
-use crate::client::multiplexed::Multiplexed;
+use crate::client::multiplexed::MultiplexedConnection;
 use crate::client::pool::Checkout;
 use crate::exception::{CallPhase, Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::BytesSent;
@@ -105,7 +105,7 @@ impl<'r> Invocation<'r, '_, '_> {
     pub(super) fn declare_band_multiplexed(
         &self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
         range: (i16, i16),
     ) -> Result<(), Box<AttemptError>> {
         let outcome: AttemptResult<'_> = self.band_invocation(range).exchange_multiplexed(route, connection);
@@ -133,8 +133,8 @@ fn refuses_band(exception: &SystemException) -> bool {
 /// The result says that the call's request was not sent.
 fn before_request(error: AttemptError) -> Box<AttemptError> {
     Box::new(match error {
-        AttemptError::Failed(MachineInput::Lost { .. }, detail) => AttemptError::Failed(
-            MachineInput::Lost { bytes_sent: BytesSent::None, last_message: LastMessage::None },
+        AttemptError::Failed(MachineInput::ConnectionLost { .. }, detail) => AttemptError::Failed(
+            MachineInput::ConnectionLost { bytes_sent: BytesSent::None, last_message: LastMessage::None },
             detail,
         ),
         AttemptError::Failed(MachineInput::DeadlinePassed(_), detail) => {

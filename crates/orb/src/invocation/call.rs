@@ -788,7 +788,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             }
             _ => None,
         };
-        let last_message = LastMessage::before(final_message, connection.has_begun_reply(id));
+        let last_message = LastMessage::about_request(final_message, connection.has_begun_reply(id));
         let error = self.attempt_failed(connection.endpoint(), bytes_sent, &broken, last_message);
         if let ExchangeError::Fault(fault) = broken {
             self.context.events().fault_of_server(connection.peer(), fault);
@@ -845,7 +845,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
         let input = match broken {
             ExchangeError::TimedOut => MachineInput::DeadlinePassed(phase),
-            _ => MachineInput::Lost { bytes_sent, last_message },
+            _ => MachineInput::ConnectionLost { bytes_sent, last_message },
         };
         Box::new(AttemptError::Failed(input, detail))
     }

@@ -40,7 +40,7 @@ impl Callee {
     /// Returns true if calls can be collocated: the object may belong to this ORB, and its
     /// reference has not been forwarded.
     #[inline]
-    pub(crate) fn stays_in_process(&self) -> bool {
+    pub(crate) fn may_be_collocated(&self) -> bool {
         self.binding.may_be_local(&self.context) && self.binding.forwarded().is_none()
     }
 

@@ -125,7 +125,7 @@ impl DeferredCall {
     /// Makes the ORB notify `bell` when [`is_ready`](Self::is_ready) becomes true. Returns false if
     /// it is already true.
     #[cfg(feature = "any")]
-    pub(crate) fn ring(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
+    pub(crate) fn notify_when_ready(&self, bell: &Arc<corelane_sys::eventfd::EventFd>) -> bool {
         match &self.state {
             DeferredState::Sent { sent, .. } => sent.notify_on_reply(bell),
             DeferredState::Local(_) | DeferredState::Finished => false,
@@ -133,7 +133,7 @@ impl DeferredCall {
     }
 
     /// Waits for the reply until the call's deadline. The reply has the results or a user
-    /// exception, which [`Reply::exception`] tells apart.
+    /// exception, which [`Reply::exception_id`] tells apart.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised. BAD_INV_ORDER 12 if the reply has

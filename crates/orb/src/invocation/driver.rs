@@ -18,7 +18,7 @@ use super::machine::{self, InvocationMachine, MachineAction, MachineInput};
 use super::multiplexed::SentRequest;
 use super::reply::Reply;
 use super::target::{TargetProfiles, UsableProfile};
-use crate::client::multiplexed::Multiplexed;
+use crate::client::multiplexed::MultiplexedConnection;
 use crate::client::pool::{AcquireError, Checkout, ConnectionPool};
 use crate::client::try_order::AttemptTime;
 use crate::clock;
@@ -31,7 +31,7 @@ enum CallConnection {
     /// A pooled connection that the call has checked out.
     Exclusive(Checkout<'static>),
     /// The pool's multiplexed connection, which several calls use at the same time.
-    Multiplexed(Arc<Multiplexed>),
+    Multiplexed(Arc<MultiplexedConnection>),
 }
 
 /// The driver's next step, which may block. [`apply_action`](Driver::apply_action) derives it from
@@ -191,7 +191,9 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
                 self.follow();
                 (self.profile, self.attempt_time) = (profile, attempt_time);
             }
-            MachineAction::Deliver => return self.last_exception.take().map_or(NextAction::Nothing, NextAction::Raise),
+            MachineAction::RaiseReported => {
+                return self.last_exception.take().map_or(NextAction::Nothing, NextAction::Raise);
+            }
             MachineAction::Fail(exception) => return NextAction::Raise(self.with_last_failure(exception)),
         }
         NextAction::Connect
@@ -477,7 +479,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             AttemptError::Refused(exception) => Err(exception),
             AttemptError::Failed(input, detail) => {
                 self.last_failure = detail;
-                if matches!(input, MachineInput::Lost { .. }) {
+                if matches!(input, MachineInput::ConnectionLost { .. }) {
                     // If the server has ended, the other connections to it are lost, too. The next
                     // attempt therefore uses only a connection that was made after the call began
                     // or, from the second loss on, after the loss before.

@@ -53,7 +53,7 @@ impl Invocation<'_, '_, '_> {
     ) {
         let outcome = match outcome {
             Ok(None) => RequestOutcome::Sent,
-            Ok(Some(reply)) if reply.exception().is_some() => RequestOutcome::UserException,
+            Ok(Some(reply)) if reply.exception_id().is_some() => RequestOutcome::UserException,
             Ok(Some(_)) => RequestOutcome::Returned,
             Err(error) => match &**error {
                 AttemptError::Forward(_) | AttemptError::NeedsAddressing(_) => RequestOutcome::Forwarded,

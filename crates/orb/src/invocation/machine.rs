@@ -36,7 +36,7 @@ pub(crate) enum MachineInput {
     NoAnswer,
     /// The connection failed before the request was sent completely, or before the reply was
     /// complete.
-    Lost {
+    ConnectionLost {
         /// How much of the request the transport accepted.
         bytes_sent: BytesSent,
         /// The server's last message about the request before the connection ended.
@@ -77,7 +77,7 @@ pub(crate) enum LastMessage {
 impl LastMessage {
     /// Returns the last message about the request. `final_message` is the kind of the last message
     /// on the connection. `reply_begun` is true if a part of the reply arrived before that message.
-    pub(crate) fn before(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
+    pub(crate) fn about_request(final_message: Option<MessageKind>, reply_begun: bool) -> Self {
         match final_message {
             _ if reply_begun => LastMessage::PartialReply,
             Some(MessageKind::CloseConnection) => LastMessage::CloseConnection,
@@ -123,7 +123,7 @@ pub(crate) enum MachineAction {
         attempt_time: AttemptTime,
     },
     /// Raise the system exception that the driver reported last.
-    Deliver,
+    RaiseReported,
     /// Raise the exception in the field.
     Fail(SystemException),
 }
@@ -228,7 +228,9 @@ impl InvocationMachine {
                 self.attempts.record_timeout(self.profile);
                 self.next_profile()
             }
-            MachineInput::Lost { bytes_sent, last_message } => self.on_connection_lost(bytes_sent, last_message),
+            MachineInput::ConnectionLost { bytes_sent, last_message } => {
+                self.on_connection_lost(bytes_sent, last_message)
+            }
             MachineInput::Raised { kind, completed } => self.on_exception(kind, completed),
             MachineInput::Forwarded { order } => self.follow(order),
             MachineInput::NeedsAddressing if self.has_readdressed => MachineAction::Fail(
@@ -283,7 +285,7 @@ impl InvocationMachine {
 
     fn on_exception(&mut self, kind: Kind, completed: Completion) -> MachineAction {
         if completed != Completion::No {
-            return MachineAction::Deliver;
+            return MachineAction::RaiseReported;
         }
         if kind == Kind::Transient && self.max_transient_retries > 0 {
             self.max_transient_retries -= 1;
@@ -295,7 +297,7 @@ impl InvocationMachine {
         if moved && self.forwarded && !self.has_fallen_back {
             return self.revert_to_original();
         }
-        MachineAction::Deliver
+        MachineAction::RaiseReported
     }
 
     /// Handles a failure of the current target after which the request certainly did not run. If
@@ -338,7 +340,7 @@ mod tests {
     use super::*;
 
     fn lost(bytes_sent: BytesSent, last_message: LastMessage) -> MachineInput {
-        MachineInput::Lost { bytes_sent, last_message }
+        MachineInput::ConnectionLost { bytes_sent, last_message }
     }
 
     /// Makes a machine that has returned its first action. The current target has `profiles`
@@ -445,7 +447,7 @@ mod tests {
         let gone = MachineInput::Raised { kind: Kind::ObjectNotExist, completed: Completion::No };
         let attempt_time = AttemptTime::Brief(2);
         assert_eq!(machine.step(gone.clone()), MachineAction::ConnectOriginal { profile: 0, attempt_time });
-        assert_eq!(machine.step(gone), MachineAction::Deliver);
+        assert_eq!(machine.step(gone), MachineAction::RaiseReported);
         let mut machine = started(1, true, 1, 0);
         let attempt_time = AttemptTime::Share(1);
         assert_eq!(
@@ -467,7 +469,7 @@ mod tests {
     #[test]
     fn transient_is_retried_by_policy_only() {
         let busy = MachineInput::Raised { kind: Kind::Transient, completed: Completion::No };
-        assert_eq!(started(1, false, 1, 0).step(busy.clone()), MachineAction::Deliver);
+        assert_eq!(started(1, false, 1, 0).step(busy.clone()), MachineAction::RaiseReported);
         let mut patient = started(1, false, 1, 2);
         for attempt in 0..2 {
             assert_eq!(
@@ -475,7 +477,7 @@ mod tests {
                 MachineAction::Retry { attempt, attempt_time: AttemptTime::Share(1) }
             );
         }
-        assert_eq!(patient.step(busy), MachineAction::Deliver);
+        assert_eq!(patient.step(busy), MachineAction::RaiseReported);
     }
 
     #[test]

@@ -26,5 +26,5 @@ pub(crate) use reply::ReplyBody;
 pub use thread_policies::with_client_policies;
 
 /// Size in bytes of a reference's binding, without the memory to which it has pointers.
-pub(crate) const BINDING: usize = size_of::<target::Binding>();
+pub(crate) const BINDING_BYTES: usize = size_of::<target::Binding>();
 pub use reply::Reply;

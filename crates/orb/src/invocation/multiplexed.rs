@@ -10,7 +10,7 @@ use super::call::{AttemptError, AttemptResult, CallRoute, Invocation, ReplyHead,
 use super::interception::InterceptedAttempt;
 use super::machine::LastMessage;
 use super::reply::ReplyBody;
-use crate::client::multiplexed::{Multiplexed, PendingReply, RegisterError, ReplyError};
+use crate::client::multiplexed::{MultiplexedConnection, PendingReply, RegisterError, ReplyError};
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
 use crate::exchange::{BytesSent, ExchangeError};
 use crate::fault::PeerFault;
@@ -18,7 +18,7 @@ use crate::fault::PeerFault;
 /// A request that was sent on a multiplexed connection and waits for its reply.
 #[derive(Debug)]
 pub(super) struct SentRequest {
-    connection: Arc<Multiplexed>,
+    connection: Arc<MultiplexedConnection>,
     id: u32,
     pending: Arc<PendingReply>,
     announced: Option<corelane_wire::CodeSets>,
@@ -35,7 +35,7 @@ impl<'r> Invocation<'r, '_, '_> {
     pub(super) fn attempt_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> AttemptResult<'r> {
         match self.send_multiplexed(route, connection)? {
             Some(sent) => self.await_multiplexed(route, &sent),
@@ -49,7 +49,7 @@ impl<'r> Invocation<'r, '_, '_> {
     pub(super) fn exchange_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> AttemptResult<'r> {
         match self.send_once(route, connection, &[])? {
             Some(sent) => self.await_multiplexed(route, &sent),
@@ -62,7 +62,7 @@ impl<'r> Invocation<'r, '_, '_> {
     pub(super) fn send_multiplexed(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         let Some(begun) = self.begin_interception(route, connection.stream().peer())? else {
             return self.send_once(route, connection, &[]);
@@ -84,7 +84,7 @@ impl<'r> Invocation<'r, '_, '_> {
     fn send_once(
         &mut self,
         route: CallRoute<'_>,
-        connection: &Arc<Multiplexed>,
+        connection: &Arc<MultiplexedConnection>,
         added: &[(u32, Vec<u8>)],
     ) -> Result<Option<SentRequest>, Box<AttemptError>> {
         self.due = self.due.to_absolute();
@@ -181,7 +181,7 @@ impl<'r> Invocation<'r, '_, '_> {
                     endpoint,
                     sent.bytes_sent,
                     &broken,
-                    LastMessage::before(final_message, reply_begun),
+                    LastMessage::about_request(final_message, reply_begun),
                 );
                 if let ExchangeError::Fault(fault) = broken
                     && sent.connection.claim_fault_report()

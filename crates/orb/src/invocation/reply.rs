@@ -102,7 +102,7 @@ impl<'r> Reply<'r> {
     /// exception, the first [`read`](Self::read) begins at the exception's members.
     #[must_use]
     #[inline]
-    pub fn exception(&self) -> Option<&str> {
+    pub fn exception_id(&self) -> Option<&str> {
         self.answer.exception.as_deref()
     }
 

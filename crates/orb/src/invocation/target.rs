@@ -39,7 +39,7 @@ pub(crate) struct Binding {
     /// The object key, if the object may belong to this ORB.
     local: OnceLock<Option<Box<[u8]>>>,
     /// The object's entry in the object adapter of this ORB, after a collocated call has found it.
-    home: OnceLock<ErasedArc>,
+    local_entry: OnceLock<ErasedArc>,
     /// The effective real-time policies.
     policies: ClientPolicies,
     /// The real-time policies that are set on the reference.
@@ -117,7 +117,7 @@ impl Binding {
             forwarded: RcuCell::new("forwarded target", LockScope::Orb, None),
             has_forwarded: AtomicBool::new(false),
             local: OnceLock::new(),
-            home: OnceLock::new(),
+            local_entry: OnceLock::new(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Binding {
     }
 
     /// Returns the real-time policies that are set on the reference.
-    pub(crate) fn own(&self) -> &ClientPolicies {
+    pub(crate) fn own_policies(&self) -> &ClientPolicies {
         &self.own_policies
     }
 
@@ -189,7 +189,7 @@ impl Binding {
     /// There may be no profile with the index.
     #[inline]
     pub(crate) fn preferred_profile(&self) -> Option<usize> {
-        if self.has_moved() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
+        if self.is_forwarded() { None } else { Some(usize::from(self.bound_index.load(Ordering::Relaxed) & !UNBOUND)) }
     }
 
     /// Returns true if `profile` has equal policies to the profile that answered last.
@@ -199,7 +199,7 @@ impl Binding {
 
     /// Returns true if a server has forwarded the calls to another target.
     #[inline]
-    pub(crate) fn has_moved(&self) -> bool {
+    pub(crate) fn is_forwarded(&self) -> bool {
         self.has_forwarded.load(Ordering::Acquire)
     }
 
@@ -207,7 +207,7 @@ impl Binding {
     /// before the original target.
     #[inline]
     pub(crate) fn forwarded(&self) -> Option<Arc<TargetProfiles>> {
-        if self.has_moved() { self.load_forwarded() } else { None }
+        if self.is_forwarded() { self.load_forwarded() } else { None }
     }
 
     #[cold]
@@ -230,19 +230,19 @@ impl Binding {
     /// Returns the object's entry in the object adapter of this ORB if it has the type `T`. Returns
     /// `None` until a collocated call has found the entry.
     #[inline]
-    pub(crate) fn home<T: 'static>(&self) -> Option<&T> {
-        self.home.get()?.get()
+    pub(crate) fn local_entry<T: 'static>(&self) -> Option<&T> {
+        self.local_entry.get()?.get()
     }
 
     /// Records the object's entry in the object adapter of this ORB, which `home` returns. Does
     /// nothing if the entry is recorded already.
     #[inline]
-    pub(crate) fn settle(&self, home: impl FnOnce() -> Option<ErasedArc>) {
-        if self.home.get().is_none()
+    pub(crate) fn record_local_entry(&self, home: impl FnOnce() -> Option<ErasedArc>) {
+        if self.local_entry.get().is_none()
             && let Some(home) = home()
         {
             // `set` fails if another thread has recorded the same entry first.
-            let _ = self.home.set(home);
+            let _ = self.local_entry.set(home);
         }
     }
 

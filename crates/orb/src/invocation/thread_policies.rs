@@ -82,7 +82,7 @@ pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
         let binding = callee.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
             let wider = policies.clone().or(&callee.context().config().client_policies);
-            let under = Binding::new(binding.ior().clone(), binding.own().clone(), &wider);
+            let under = Binding::new(binding.ior().clone(), binding.own_policies().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });
         callee.with_binding(Arc::clone(under))

@@ -107,7 +107,7 @@ impl<T> InsertionOrderedMap<T> {
 
 impl DrainingConnections {
     pub(super) fn new() -> Self {
-        DrainingConnections(PiMutex::new("ending connections", LockScope::Lane, InsertionOrderedMap::new()))
+        DrainingConnections(PiMutex::new("draining connections", LockScope::Lane, InsertionOrderedMap::new()))
     }
 
     /// Returns the number of draining connections.

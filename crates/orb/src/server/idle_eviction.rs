@@ -42,7 +42,7 @@ pub(crate) struct IdleTracker {
 
 impl IdleTracker {
     pub(super) fn new(now: Monotonic) -> Self {
-        let candidates = PiMutex::new("silent connections", LockScope::Lane, Vec::new());
+        let candidates = PiMutex::new("candidates for eviction", LockScope::Lane, Vec::new());
         IdleTracker { started_at: now, now: AtomicU32::new(1), candidates }
     }
 

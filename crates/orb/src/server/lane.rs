@@ -114,9 +114,9 @@ pub(crate) struct Lane<S> {
 #[must_use = "the connection may end when the guard is dropped"]
 pub(crate) enum ConnectionGuard<'l> {
     /// The lane serves the connection.
-    InService(#[expect(dead_code, reason = "held for its end")] SlabGuard<'l, Arc<Connection>>),
+    InService(#[expect(dead_code, reason = "the field is held until its drop")] SlabGuard<'l, Arc<Connection>>),
     /// The connection was retired before the request started.
-    Retired(#[expect(dead_code, reason = "held for its end")] LateRequest),
+    Retired(#[expect(dead_code, reason = "the field is held until its drop")] LateRequest),
 }
 
 /// A request that waited and is about to run.
@@ -373,7 +373,7 @@ impl<S: Architecture<S>> Lane<S> {
                     lane.run_waiting(handler, worker, waiting, message);
                 }
             }
-            LaneTask::RunLocal(held) => (held.resume)(ResumeOn::CurrentThread),
+            LaneTask::RunCollocated(held) => (held.resume)(ResumeOn::CurrentThread),
         }
     }
 

@@ -154,7 +154,7 @@ mod tests {
                         reply.notify();
                     }
                 });
-                lane.push(LaneTask::RunLocal(ParkedRequest { bytes: 0, resume }));
+                lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume }));
             }
             assert!(wait_or_dispatch(reply.as_fd(), Some(late), None).unwrap());
             assert_eq!(done.load(Ordering::Relaxed), count);

@@ -30,7 +30,7 @@ pub(crate) enum LaneTask {
     /// Run a request that was parked, deferred, or handed over by another lane.
     Dispatch(WaitingRequest, Message),
     /// Run a collocated call of a thread outside the lane, which waits for its end.
-    RunLocal(ParkedRequest),
+    RunCollocated(ParkedRequest),
     /// Run a request that the overload thread has buffered.
     DispatchBuffered {
         /// The CORBA priority by which buffered requests are ordered, the highest first.
@@ -53,7 +53,7 @@ impl LaneTask {
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),
-            LaneTask::RunLocal(held) => held.bytes,
+            LaneTask::RunCollocated(held) => held.bytes,
             _ => 0,
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     fn held(bytes: usize) -> LaneTask {
-        LaneTask::RunLocal(ParkedRequest { bytes, resume: Box::new(|_| {}) })
+        LaneTask::RunCollocated(ParkedRequest { bytes, resume: Box::new(|_| {}) })
     }
 
     #[test]

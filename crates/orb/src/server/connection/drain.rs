@@ -30,7 +30,7 @@ pub(crate) struct CloseTerms {
 /// A request that starts after its connection was retired. The connection does not end before this
 /// value is dropped.
 #[derive(Debug)]
-#[must_use = "its connection may end when this is dropped"]
+#[must_use = "the connection may end when the value is dropped"]
 pub(crate) struct LateRequest(WaitingRequest);
 
 impl WaitingRequest {

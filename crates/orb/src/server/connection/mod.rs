@@ -152,7 +152,7 @@ impl Connection {
             last_message_at: AtomicU32::new(eviction_rank::NO_MESSAGE),
             accepted_at: origin.accepted_at,
             has_partial_message: AtomicBool::new(false),
-            stall_detector: PiMutex::new("unfinished messages", LockScope::Connection, StallDetector::default()),
+            stall_detector: PiMutex::new("incomplete messages", LockScope::Connection, StallDetector::default()),
             memory_use: MemoryUse::new(memory_budget),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),
