@@ -11,7 +11,7 @@
 //! [`USAGE_PERIOD`] therefore suspends the monitoring of its connection. On a busy connection, the
 //! next call soon notices a hang-up. Every period, the thread samples the unmonitored connections
 //! and resumes the monitoring of idle ones. A oneway does not notice a hang-up, so a connection
-//! that carries oneways is always monitored.
+//! that recently carried a oneway stays monitored.
 
 use std::fmt;
 use std::io;

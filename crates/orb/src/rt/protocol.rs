@@ -14,7 +14,7 @@ pub struct TcpProperties {
     /// True if the kernel probes idle connections, so that it notices a peer that is gone
     /// (`SO_KEEPALIVE`).
     pub keep_alive: bool,
-    /// True if packets may go to hosts of directly attached networks, and through no gateway
+    /// True if packets go through no gateway, so that hosts must be on directly attached networks
     /// (`SO_DONTROUTE`).
     pub dont_route: bool,
     /// True if the kernel sends small messages without delay (`TCP_NODELAY`).

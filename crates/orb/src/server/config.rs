@@ -13,8 +13,8 @@ pub enum Dispatch {
     /// Each connection has a thread, which runs the requests of the connection one after the other.
     ///
     /// In two cases a connection moves to the pool's four shared threads until it is closed. The
-    /// first case is a client that sends a request before it has the reply to the one before. The
-    /// second case is a servant that makes a remote call, because a callback may arrive on the
+    /// first case is a client that sends a request before it has the reply to its previous request.
+    /// The second case is a servant that makes a remote call, because a callback may arrive on the
     /// connection of its request. If clients share connections, or servants make calls, use
     /// leader/followers.
     ThreadPerConnection {
@@ -41,9 +41,9 @@ pub enum Dispatch {
     /// - If one connection has an eighth of the maximum number of requests or bytes in the queue,
     ///   the pool does not read from this connection until one of its requests runs. So no peer can
     ///   fill the queue alone.
-    /// - If the queue is full and a request arrives, the connection with the most requests in the
-    ///   queue loses its last one to make room, provided that the connection of the new request has
-    ///   fewer.
+    /// - If the queue is full and a request arrives, the connection with the largest share of the
+    ///   queue loses its last request, provided that the connection of the new request has a
+    ///   smaller share.
     /// - The request that lost its place, or otherwise the new request, is refused with TRANSIENT
     ///   1.
     #[cfg(feature = "half-sync")]
@@ -62,8 +62,8 @@ pub enum NestedWait {
     Block,
     /// The thread runs other requests of its lane until the reply arrives.
     Serve {
-        /// Maximum number of upcalls on one thread that wait for replies at the same time. At the
-        /// maximum, the thread blocks.
+        /// Maximum number of nested upcalls on one thread, in addition to its first upcall. If a
+        /// servant waits at this maximum, the thread blocks.
         max_depth: u8,
     },
 }
@@ -86,9 +86,9 @@ pub struct ConnectionLimits {
     /// connection that has been idle for ten seconds: its client gets CloseConnection, and connects
     /// again for its next call. The last choice is the connection that has been draining longest
     /// ([`Event::DrainingConnectionEvicted`](crate::Event::DrainingConnectionEvicted)). A
-    /// connection with waiting requests is never chosen. If there is no choice, the new connection
-    /// is refused. The pool chooses in the same order when the process has no descriptors left.
-    /// Default: 20,000.
+    /// connection with waiting requests is never chosen. If no connection can be chosen, the new
+    /// connection is refused. The pool chooses in the same order when the process has no
+    /// descriptors left. Default: 20,000.
     pub max_connections: usize,
     /// Maximum number of bytes that all connections of a lane hold together: incomplete messages,
     /// and replies that the peers have not read. A reply whose memory the servant gave to the ORB

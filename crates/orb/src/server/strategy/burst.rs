@@ -6,9 +6,9 @@
 //! puts the connection on the ready list for the next thread. During a burst, one thread, the
 //! *runner*, does all work of the lane. A second thread, the *supervisor*, checks every [`TICK`] if
 //! the burst is useful, and ends it if the runner stays in one upcall or is too slow. The other
-//! threads sleep in the burst roles and not in epoll. After a burst, all threads wait in epoll.
-//! Therefore a request waits at most three ticks for the upcall of another request. Lanes of
-//! real-time pools have no burst mode.
+//! threads sleep outside of epoll, so that no arrival wakes them. After a burst, all threads wait
+//! in epoll. Therefore a request waits at most three ticks for the upcall of another request. Lanes
+//! of real-time pools have no burst mode.
 
 use std::io;
 use std::sync::Arc;
