@@ -134,7 +134,7 @@ impl ObjectRef {
     #[must_use]
     pub fn with_spin_policy(&self, policy: SpinPolicy) -> Self {
         let wider = &self.client().config().client_policies;
-        let own = ClientPolicies { spin: Some(policy), ..self.binding().own().clone() };
+        let own = ClientPolicies { spin: Some(policy), ..self.binding().own_policies().clone() };
         let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
         ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() }
     }
@@ -150,7 +150,7 @@ impl ObjectRef {
     /// [`validate_connection`](Self::validate_connection).
     pub fn with_rt_policies(&self, policies: &RtClientPolicies) -> Result<Self, SystemException> {
         let wider = &self.client().config().client_policies;
-        let own = ClientPolicies { spin: self.binding().own().spin, ..policies.check()? };
+        let own = ClientPolicies { spin: self.binding().own_policies().spin, ..policies.check()? };
         let binding = Arc::new(Binding::new(self.ior().clone(), own, wider));
         Ok(ObjectRef { callee: self.callee.with_binding(binding), ..self.clone() })
     }
@@ -254,7 +254,7 @@ impl ObjectRef {
             return Ok(None);
         }
         let client = client_of(decoder).ok_or(CdrError::Unsupported)?;
-        decoder.charge(crate::invocation::BINDING)?;
+        decoder.charge(crate::invocation::BINDING_BYTES)?;
         Ok(Some(ObjectRef::new(Arc::clone(client), ior)))
     }
 }

@@ -34,7 +34,7 @@ fn invoke<'r, 'a>(
     operation: &Operation<'_>,
     arguments: ArgumentWriter<'_, 'a>,
 ) -> Result<Reply<'r>, SystemException> {
-    if callee.stays_in_process() {
+    if callee.may_be_collocated() {
         return crate::poa::invoke_local(callee.context(), callee, operation, arguments);
     }
     call::invoke(callee, operation, arguments)
@@ -50,7 +50,7 @@ fn call_and_read<'r, 'a>(
     arguments: ArgumentWriter<'_, 'a>,
     results: ResultReader<'_>,
 ) -> Result<Option<Reply<'r>>, SystemException> {
-    if callee.stays_in_process() || has_thread_policies() {
+    if callee.may_be_collocated() || has_thread_policies() {
         return invoke(callee, operation, arguments).map(Some);
     }
     call::call(callee, operation, arguments, results)
@@ -64,7 +64,7 @@ fn send_deferred(
 ) -> Result<DeferredCall, SystemException> {
     callee.context().check_usable()?;
     let callee = with_thread_policies(callee);
-    if !callee.stays_in_process() {
+    if !callee.may_be_collocated() {
         return DeferredCall::send(callee, operation, arguments);
     }
     let reply = crate::poa::invoke_local(callee.context(), &callee, &Operation::new(operation), &*arguments);
@@ -95,7 +95,7 @@ impl ObjectRef {
     pub fn non_existent(&self) -> Result<bool, SystemException> {
         static OPERATION: Operation = Operation::new("_non_existent");
         let ask = || self.invoke(&OPERATION, &|_| Ok(()))?.read(|decoder| decoder.read_bool());
-        let had_moved = self.binding().has_moved();
+        let had_moved = self.binding().is_forwarded();
         let mut answer = ask();
         if had_moved && answer == Ok(true) {
             // The object no longer exists at the target of a forward. As after OBJECT_NOT_EXIST,
@@ -306,7 +306,7 @@ impl ObjectRef {
         arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
     ) -> Result<(), SystemException> {
         let callee = self.callee();
-        if callee.stays_in_process() {
+        if callee.may_be_collocated() {
             return crate::poa::send_local(callee, operation, arguments);
         }
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)

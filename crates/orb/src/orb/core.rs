@@ -64,7 +64,7 @@ impl OrbCore {
         });
         #[cfg(feature = "valuetype")]
         core.set_value_factories(ErasedArc::new(Arc::clone(&core.value_factories)));
-        core.adapter.introduce_to_client();
+        core.adapter.register_with_client();
         Ok(core)
     }
 

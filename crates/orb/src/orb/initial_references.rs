@@ -166,7 +166,7 @@ impl OrbCore {
             }
             Ok(())
         })?;
-        match reply.exception() {
+        match reply.exception_id() {
             None => reply.read(read_reference),
             Some(_) => Err(unresolved(text, &mut reply)),
         }
@@ -176,7 +176,7 @@ impl OrbCore {
 /// Makes the exception for a name that the name service cannot resolve.
 #[cold]
 fn unresolved(text: &str, reply: &mut Reply<'_>) -> SystemException {
-    let id = reply.exception().unwrap_or_default().to_owned();
+    let id = reply.exception_id().unwrap_or_default().to_owned();
     let name = id.trim_start_matches("IDL:omg.org/CosNaming/NamingContext/").trim_end_matches(":1.0");
     let why = match name {
         "NotFound" => reply.read(read_not_found).unwrap_or_else(|_| "NotFound".to_owned()),

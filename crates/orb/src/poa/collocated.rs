@@ -20,7 +20,7 @@ use super::lookup_result::{LocateResult, LookupResult, UpcallTarget, WaitFor};
 use super::parked::ParkResult;
 use super::table::is_outside_rt;
 use super::{ObjectKey, PoaCore, PoaTable, SlotId};
-use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, panicked};
+use crate::adapter::upcall::{DispatchOutcome, dispatch_out_of_line, handle_servant_panic};
 use crate::client::context::ClientContext;
 use crate::current::UpcallScope;
 use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind};
@@ -126,7 +126,7 @@ fn try_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn DirectInvoca
         direct.set_error(unusable);
         return true;
     }
-    if let Some(home) = call.object.binding().home::<CollocatedTarget>()
+    if let Some(home) = call.object.binding().local_entry::<CollocatedTarget>()
         && let Some(over) = home.call(call, direct)
     {
         return over;
@@ -192,7 +192,7 @@ fn look_up_and_call(call: &CollocatedCall<'_>, key: &[u8], direct: &mut dyn Dire
     table.look_up(wanted, |found| match found {
         LookupResult::Servant(target) => {
             if call.is_original {
-                call.object.binding().settle(|| CollocatedTarget::from_target(target));
+                call.object.binding().record_local_entry(|| CollocatedTarget::from_target(target));
             }
             if call_servant(call, target, direct) { DirectCallResult::Completed } else { DirectCallResult::Marshal }
         }
@@ -234,7 +234,7 @@ fn call_servant(call: &CollocatedCall<'_>, target: &UpcallTarget<'_>, direct: &m
         return true;
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| direct.run(servant))) {
-        direct.set_error(panicked(client, target, operation, &*panic));
+        direct.set_error(handle_servant_panic(client, target, operation, &*panic));
     }
     if let Err(exception) = target.finish(operation) {
         direct.set_error(exception);

@@ -146,7 +146,7 @@ impl WaitFor {
                 if listed { ParkResult::Parked } else { ParkResult::Full }
             }
             WaitFor::Lane(lane) => {
-                if lane.hand_over(LaneTask::RunLocal(held)) {
+                if lane.hand_over(LaneTask::RunCollocated(held)) {
                     ParkResult::Parked
                 } else {
                     ParkResult::Full
