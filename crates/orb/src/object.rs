@@ -37,16 +37,16 @@ pub struct ObjectRef {
     callee: Callee,
     /// Properties for operations with a context clause in their IDL.
     properties: Context,
-    /// Servants that calls reach without the POA. The first call through each interface adds a
-    /// servant.
+    /// The object's servant, for calls that bypass the POA. The first call through each interface
+    /// adds an entry. `None` if calls go through the POA.
     bypass: Option<Arc<BypassServants>>,
     /// True if this ORB made the reference and does not listen, so that other processes cannot call
     /// the object.
     has_no_address: bool,
 }
 
-/// The servant that calls reach without the POA, as a list with an entry for each interface that
-/// was called.
+/// The servant of an object, for calls that bypass the POA: a linked list with one entry for each
+/// interface through which the servant was called.
 #[derive(Default)]
 struct BypassServants(OnceLock<BypassServant>);
 
@@ -120,15 +120,15 @@ impl ObjectRef {
         &self.ior().type_id
     }
 
-    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
-    /// are.
+    /// Returns a copy on which `policies` are set. A policy that is not set in `policies` keeps its
+    /// value.
     #[must_use]
     pub fn with_policies(&self, policies: CallPolicies) -> Self {
         ObjectRef { callee: self.callee.with_policies(policies), ..self.clone() }
     }
 
-    /// Returns a reference to the same object with its own spin policy: how long callers poll for a
-    /// reply before they sleep. This policy replaces the ORB's policy
+    /// Returns a reference to the same object with this spin policy, which decides how long callers
+    /// poll for a reply before they sleep. It replaces the ORB's policy
     /// ([`OrbBuilder::spin_policy`](crate::OrbBuilder::spin_policy)). The new reference shares
     /// connections only with references of the same policy.
     #[must_use]
@@ -179,9 +179,9 @@ impl ObjectRef {
     /// report them, and a panic of the servant unwinds into the caller. The servant lives at least
     /// as long as the copy and its clones.
     ///
-    /// The copy calls some objects through the POA all the same: remote and forwarded objects,
-    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and servants of a
-    /// servant locator.
+    /// Calls of some objects never bypass the POA: remote and forwarded objects, objects with
+    /// dynamic servants, objects called by a [plain key](crate::Orb::bind_key), and objects whose
+    /// servants a servant locator supplies.
     ///
     /// # Examples
     /// ```
@@ -291,7 +291,7 @@ impl fmt::Display for ObjectRef {
         }
         let ior = self.ior();
         let untyped = || Ior { type_id: String::new(), profiles: ior.profiles.clone() }.to_text();
-        // The only other error is an exceeded message size, which is impossible here.
+        // `to_text` has only one further error, an exceeded message size, which is impossible here.
         f.write_str(&ior.to_text().or_else(|_| untyped()).unwrap_or_else(|_| "IOR:".to_owned()))
     }
 }

@@ -72,8 +72,8 @@ pub trait Reference: Clone + Sized {
         Self::from_object(self.as_object().with_context(context))
     }
 
-    /// Returns a copy on which `policies` are set. Policies that `policies` leaves out stay as they
-    /// are.
+    /// Returns a copy on which `policies` are set. A policy that is not set in `policies` keeps its
+    /// value.
     #[must_use]
     fn with_policies(&self, policies: CallPolicies) -> Self {
         Self::from_object(self.as_object().with_policies(policies))

@@ -64,16 +64,17 @@ pub struct OrbBuilder {
     required: Vec<Guarantee>,
     preconnects: Vec<Preconnect>,
     /// Checks the required guarantees. [`OrbBuilder::require_guarantee`] sets the pointer, so that
-    /// other programs are linked without the check's code. `preconnect` is a pointer for the same
-    /// reason.
+    /// programs without this call are linked without the check's code.
     check_guarantees: Option<GuaranteeCheck>,
+    /// Makes the connections in `preconnects`. [`OrbBuilder::preconnect`] sets the pointer, so that
+    /// programs without this call are linked without this code.
     preconnect: Option<PreconnectFn>,
     /// Starts the monitor of processor-time budgets. [`OrbBuilder::real_time`] sets the pointer, so
-    /// that other programs are linked without the monitor's code.
+    /// that programs without this call are linked without the monitor's code.
     start_cpu_monitor: Option<CpuMonitorStart>,
     on_event: Option<Callback>,
-    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that other programs are
-    /// linked without the code of interceptors.
+    /// The interceptors. [`OrbBuilder::interceptor`] sets the field, so that programs without this
+    /// call are linked without the code of interceptors.
     interceptors: Option<Box<dyn InterceptionPoints>>,
     initial_references: InitialReferences,
     /// The first error of a setter, which `build` returns.
@@ -224,16 +225,16 @@ impl OrbBuilder {
     /// pools without a policy of their own
     /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
     /// connections never poll. By default threads poll sockets for at most 50 us, while polling
-    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); for shared memory its transport decides. Threads
-    /// with a fixed priority poll only with [`SpinPolicy::Always`].
+    /// saves wake-ups ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long
+    /// they poll. Threads with a fixed priority poll only with [`SpinPolicy::Always`].
     pub fn spin_policy(mut self, policy: SpinPolicy) -> Self {
         self.spin_policy = Some(policy);
         self
     }
 
-    /// Sets the maximum time for which a graceful close waits for the peer to read its last
-    /// messages and to close; 2 s by default. After this time the connection is shut down. The drop
-    /// of an ORB waits at most this time for servants to return.
+    /// Sets the maximum time for which a graceful close waits for the peer to read the ORB's last
+    /// messages and to close; 2 s by default. After this time the ORB closes the connection without
+    /// waiting. The drop of an ORB waits at most this time for servants to return.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self
@@ -347,10 +348,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the beginning of the text for initial references without a text of their own. `/` and
-    /// the name are appended to it: with `corbaloc::host:2809`, the reference `NameService` has the
-    /// text `corbaloc::host:2809/NameService`. By default there is no such text. If the result is
-    /// not a stringified reference, [`build`](Self::build) fails.
+    /// Sets the beginning of the text for all initial references for which no text is set. The ORB
+    /// appends `/` and the name to it: with `corbaloc::host:2809`, the reference `NameService` has
+    /// the text `corbaloc::host:2809/NameService`. By default there is no such text. If the result
+    /// is not a stringified reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());

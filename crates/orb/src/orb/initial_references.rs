@@ -18,7 +18,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Maximum length of a chain of initial references whose texts refer to the next one.
+/// Maximum number of initial references in a chain, in which the text of each reference refers to
+/// the next reference (`corbaloc:rir:`).
 const MAX_LINKS: u32 = 8;
 /// Maximum number of name components that are read from an exception of a name service.
 const MAX_SHOWN: u32 = 64;

@@ -255,7 +255,7 @@ impl DynAny {
     /// Replaces the value by the value of another `DynAny` with an equivalent type (`assign`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`].
+    /// [`DynAnyError::TypeMismatch`] for a value of another type.
     pub fn assign(&mut self, other: &DynAny) -> Result<(), DynAnyError> {
         if !self.type_code().equivalent(other.type_code()) {
             return Err(DynAnyError::TypeMismatch);
@@ -275,7 +275,8 @@ impl DynAny {
     /// Replaces the value by the value of an `any` with an equivalent type (`from_any`).
     ///
     /// # Errors
-    /// [`DynAnyError::TypeMismatch`], and the errors of [`new`](DynAny::new).
+    /// [`DynAnyError::TypeMismatch`] for a value of another type, and the errors of
+    /// [`new`](DynAny::new).
     pub fn assign_any(&mut self, any: &Any) -> Result<(), DynAnyError> {
         self.assign(&DynAny::new(any)?)
     }
@@ -293,7 +294,6 @@ impl DynAny {
     }
 
     // ---- components
-    // --------------------------------------------------------------------------------
 
     /// Returns the number of components: members or elements. A union has 2, or 1 without an active
     /// member; a value box has 1. All other types, and null, have 0.
@@ -370,8 +370,8 @@ impl DynAny {
 
     /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items of this value's own table keep their identity. Items of another table are copied,
-        // and values that are shared in it stay shared in the copy.
+        // Items in the table of this value keep their identity. Items in another table are copied,
+        // and values that several parts of that table share are shared in the copy, too.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;
