@@ -22,7 +22,7 @@ use crate::text;
 /// the event happened, so it must be quick.
 ///
 /// `Display` prints one line. Control characters in operation names, which peers sent, are escaped.
-/// A name of more than 256 bytes is cut, and its length is printed.
+/// A name of more than 256 bytes is truncated to 256 bytes, and its full length is added.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -53,9 +53,9 @@ pub enum Event {
         /// Bytes that the connection held.
         bytes: usize,
     },
-    /// An idle connection was closed, for one of two reasons. Either the pool was full or the
-    /// process had no descriptors left, so it made room for a new connection. Or no request arrived
-    /// within the pool's `first_request_timeout`.
+    /// An idle connection was closed, for one of two reasons. Either it made room for a new
+    /// connection, because the pool was full or the process had no descriptors left. Or no request
+    /// arrived on it within the pool's `first_request_timeout`.
     IdleConnectionClosed {
         /// The peer.
         peer: Peer,
@@ -109,8 +109,8 @@ pub enum Event {
         error: String,
     },
     /// A reference to an object of this ORB was converted to text although the ORB does not listen,
-    /// so no other process can call the object. Reported once. Sending such a reference in a call
-    /// raises BAD_PARAM.
+    /// so no other process can call the object. Reported once for each ORB. Sending such a
+    /// reference in a call raises BAD_PARAM.
     ReferenceWithoutAddress {
         /// The repository id of the object's interface.
         type_id: String,
@@ -172,7 +172,7 @@ pub enum Event {
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
-        /// Time until the client's deadline, when the request was sent.
+        /// Time that remained until the deadline when the client sent the request.
         remaining: Duration,
     },
     /// An operation used more processor time than it declares (`@wcet`).
@@ -400,7 +400,7 @@ enum Source {
     /// The process itself, with the kind of the event. Kinds are counted separately, so that events
     /// that peers can cause do not hide other events.
     Own(Discriminant<Event>),
-    /// All peers of the second after the first [`Log::MAX_SOURCES`] peers.
+    /// All further peers, once [`Log::MAX_SOURCES`] peers are counted in the current second.
     Others,
 }
 
@@ -589,8 +589,8 @@ impl Events {
         }
     }
 
-    /// Reports a POA manager that was never activated. Without a callback the line is printed all
-    /// the same, because the error is in the program.
+    /// Reports a POA manager that was never activated. Without a callback, prints a line on
+    /// standard error, because the error is in the program.
     #[cold]
     pub(crate) fn never_activated(&self, manager: &str) {
         if self.callback.is_none() {
@@ -680,7 +680,8 @@ mod tests {
             log.line(&stalled(address, flood), now)
         });
         assert_eq!(printed.count(), 100);
-        // Clients can cause this event.
+        // Clients can cause `DeadlinePassed`. A flood of this event must not hide the panic of a
+        // servant.
         let passed = || {
             let (waited, remaining) = (Duration::ZERO, Duration::ZERO);
             Event::DeadlinePassed { operation: "op".into(), waited, remaining }
@@ -701,7 +702,8 @@ mod tests {
         for other in ["2001:db8:0:1::1", "::1", "10.0.0.1"] {
             assert!(log.line(&stalled(other.to_owned()), now).is_some(), "{other}");
         }
-        // The address is the IPv4-mapped form of an address for which lines were already printed.
+        // The address is the IPv4-mapped form of 10.0.0.1, for which one line has been printed in
+        // this second.
         let mapped = (0..500).filter_map(|_| log.line(&stalled("::ffff:10.0.0.1".to_owned()), now)).count();
         assert_eq!(mapped, 9);
         let later = log.line(&stalled("10.0.0.2".to_owned()), now + Duration::from_secs(1)).unwrap();

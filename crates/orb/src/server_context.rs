@@ -79,8 +79,8 @@ impl ServerContext {
         }
     }
 
-    /// Returns freed memory to the kernel, if large messages arrived before the last call of this
-    /// method and none since.
+    /// Returns freed memory to the kernel, if large messages used memory before the previous call
+    /// of this method and no large message has used memory since.
     pub(crate) fn trim_memory(&self, lanes: &[Arc<Lane>]) {
         let used = lanes.iter().fold(self.reply_memory().was_used(), |used, lane| lane.was_used() | used);
         if !self.memory_was_high.swap(used, Ordering::Relaxed) || used {
@@ -127,8 +127,9 @@ impl Deref for ServerContext {
     }
 }
 
-/// Waits at `gate` until `look` returns a value; [`notify`] makes the thread call `look` again. The
-/// main thread of `orb` waits at its own queue instead, and runs deactivations meanwhile.
+/// Waits at `gate` until `look` returns a value or `deadline` has passed; [`notify`] makes the
+/// thread call `look` again. The main thread of `orb` waits at the main thread's queue instead of
+/// `gate`, and runs queued deactivations during the wait.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

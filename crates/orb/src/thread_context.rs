@@ -111,7 +111,7 @@ impl LaneIdentity {
         self.pool == pool && usize::try_from(self.lane).is_ok_and(|own| own == lane)
     }
 
-    /// Returns true if a thread of this lane runs requests for POAs that have no pool of their own.
+    /// Returns true if a thread of this lane runs requests for POAs without a thread pool.
     pub(crate) fn serves_default_pool(self) -> bool {
         self.pool == DEFAULT_POOL || self.pool == NO_POOL
     }
@@ -121,13 +121,13 @@ impl LaneIdentity {
     }
 }
 
-/// The visit of a borrowed thread to another lane, at this lane's priority. Dropping the visit
-/// restores the thread's own lane and priority.
+/// The visit of a borrowed thread to another lane, at the priority of that lane. Dropping the visit
+/// restores the lane and priority that the thread had before.
 pub(crate) struct LaneVisit(LaneIdentity, SavedScheduling);
 
 impl LaneVisit {
-    /// Begins a visit to `lane`, whose threads have the scheduling `native`. With `None` the thread
-    /// keeps its own scheduling.
+    /// Begins a visit to `lane`, whose threads have the scheduling `native`. With `None` the
+    /// calling thread keeps its present scheduling.
     pub(crate) fn begin(lane: LaneIdentity, native: Option<Scheduling>) -> Self {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());

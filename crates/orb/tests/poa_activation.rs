@@ -245,7 +245,7 @@ struct Keeper {
 
 impl Keeper {
     fn only_one(&self) {
-        assert!(!self.inside.swap(true, Ordering::SeqCst), "incarnate and etherealize never overlap for an object");
+        assert!(!self.inside.swap(true, Ordering::SeqCst), "incarnate and etherealize must never overlap for one object");
     }
 }
 

@@ -120,7 +120,7 @@ struct Maker {
 
 impl ServantActivator for Maker {
     fn incarnate(&self, id: &ObjectId, poa: &Poa) -> ServantResult<Option<Servant>> {
-        assert!(current().is_none(), "incarnate runs for no object");
+        assert!(current().is_none(), "`current` must return nothing in `incarnate`");
         self.told.lock().unwrap().push(format!("incarnate {id:?} {}", poa.name()));
         match &*self.answer.lock().unwrap() {
             Some(answer) => answer.clone(),
@@ -596,7 +596,7 @@ fn current_returns_the_innermost_upcall() {
         assert_eq!(before.poa, root);
         assert_eq!(call(&inner)? + call_marshalled(&inner)?, 2);
         look(&before.poa, &before.object_id);
-        assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "another thread has no context");
+        assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "`current` must return nothing on another thread");
         // The object is deactivated while its servant still runs. `current` still returns the
         // servant.
         before.poa.deactivate_object(&before.object_id).unwrap();

@@ -26,7 +26,7 @@ impl Alone {
         let me = std::thread::current().id();
         {
             let mut owner = self.owner.lock().unwrap();
-            assert!(owner.is_none_or(|owner| owner == me), "one thread at a time");
+            assert!(owner.is_none_or(|owner| owner == me), "only one thread at a time may be inside");
             *owner = Some(me);
         }
         self.depth.fetch_add(1, Ordering::SeqCst);
@@ -298,7 +298,7 @@ fn call_without_a_main_thread_ends_at_its_deadline() {
     let answer = std::thread::spawn(move || call(&local)).join().unwrap().unwrap_err();
     assert_eq!((answer.kind(), answer.completed()), (Kind::Timeout, Completion::No));
     assert!(world.server.perform_work());
-    assert!(!ran.load(Ordering::SeqCst), "COMPLETED_NO is kept");
+    assert!(!ran.load(Ordering::SeqCst), "the operation must not run after the caller got COMPLETED_NO");
 }
 
 #[test]

@@ -60,9 +60,9 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
 }
 
 /// Nil is `None`. An object is inserted with the TypeCode of the interface, a value with the
-/// TypeCode of its own type. An `any` to extract from may have the TypeCode of a value type, of an
-/// object (as JacORB inserts it) or of the interface. The TypeCode does not state that the object
-/// or value has the interface.
+/// TypeCode of its own type. An object or value can be extracted from an `any` with the TypeCode of
+/// a value type, of an object (as JacORB inserts it) or of the interface. Extraction does not check
+/// that the object has the interface.
 impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()

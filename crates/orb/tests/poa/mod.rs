@@ -112,7 +112,7 @@ impl World {
         World { server, client: build(Orb::builder()), root }
     }
 
-    /// Returns the same reference in the client's ORB.
+    /// Returns the reference of the client's ORB to the same object.
     pub(crate) fn remote(&self, object: &ObjectRef) -> ObjectRef {
         self.client.string_to_object(&object.to_string()).unwrap().unwrap()
     }
