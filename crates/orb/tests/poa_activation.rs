@@ -245,7 +245,10 @@ struct Keeper {
 
 impl Keeper {
     fn only_one(&self) {
-        assert!(!self.inside.swap(true, Ordering::SeqCst), "incarnate and etherealize must never overlap for one object");
+        assert!(
+            !self.inside.swap(true, Ordering::SeqCst),
+            "incarnate and etherealize must never overlap for one object"
+        );
     }
 }
 

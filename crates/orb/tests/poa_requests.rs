@@ -596,7 +596,10 @@ fn current_returns_the_innermost_upcall() {
         assert_eq!(before.poa, root);
         assert_eq!(call(&inner)? + call_marshalled(&inner)?, 2);
         look(&before.poa, &before.object_id);
-        assert!(std::thread::spawn(|| current().is_none()).join().unwrap(), "`current` must return nothing on another thread");
+        assert!(
+            std::thread::spawn(|| current().is_none()).join().unwrap(),
+            "`current` must return nothing on another thread"
+        );
         // The object is deactivated while its servant still runs. `current` still returns the
         // servant.
         before.poa.deactivate_object(&before.object_id).unwrap();
