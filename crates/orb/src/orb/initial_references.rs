@@ -143,7 +143,7 @@ impl OrbCore {
         let refused =
             |why: &str| bad_url(minor::bad_param::URL_OTHER, format!("the initial reference \"{name}\" {why}"));
         let Some(links) = links.checked_sub(1) else {
-            return Err(refused("refers to itself, or to a chain of too many others"));
+            return Err(refused("refers to itself, or to a chain of too many initial references"));
         };
         let found = self.initial_references().lock().find(name);
         match found.ok_or_else(|| refused("is not known to this ORB (OrbBuilder::initial_reference, -ORBInitRef)"))? {

@@ -16,7 +16,7 @@ use super::task_id::Secrets;
 /// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
-    /// The targets of live tasks.
+    /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
     /// Number of the last token.
     last_token: u64,
@@ -97,7 +97,7 @@ impl SharedBooks {
         self.shared.pending.notify_one();
     }
 
-    /// Returns the target of a live task.
+    /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
         let mut state = self.shared.state.lock();
         state.forget_ended(self.shared.now());

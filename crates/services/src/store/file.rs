@@ -5,8 +5,9 @@
 //! its revision, and the kind and format of the records.
 //!
 //! After a disk error redb refuses further use of an open file. The next use of the store reopens
-//! the file, so that the store works again as soon as the disk does. The revision in the file shows
-//! whether the failed commit was kept. Relaxed commits that the file has lost are written again.
+//! the file, so that the store works again as soon as the disk works again. The revision in the
+//! file shows whether the failed commit was kept. Relaxed commits that the file has lost are
+//! written again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -31,8 +32,8 @@ const FILE_FORMAT: u64 = 1;
 /// Size of the page cache in bytes. It is small, because a service reads the records once, at its
 /// start, and keeps them in memory.
 const CACHE_SIZE: usize = 16 << 20;
-/// Maximum size in bytes of the relaxed commits between two syncs. A commit that exceeds it is
-/// synced.
+/// Maximum size in bytes of the relaxed commits between two syncs. A relaxed commit that would
+/// exceed it is synced.
 const MAX_RELAXED_SIZE: usize = 16 << 20;
 
 /// Number of files that this process has begun to create. The number only makes names unique, so
@@ -66,7 +67,7 @@ pub struct FileStore {
 struct Commits {
     /// Revision of the last commit.
     revision: Revision,
-    /// Relaxed commits since the last synced one, the oldest first. They are written again if an
+    /// Relaxed commits since the last synced commit, the oldest first. They are written again if an
     /// error closes the file before they are synced.
     relaxed: Vec<RelaxedCommit>,
     /// Size of the keys and values of `relaxed` in bytes.
@@ -124,7 +125,7 @@ impl Drop for OpenDatabase {
 /// The source from which the database is opened and reopened.
 enum StoreSource {
     Path(PathBuf),
-    /// A backend of the caller.
+    /// A function of the caller that opens a database.
     Backend(Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>),
 }
 
@@ -162,7 +163,7 @@ impl FileStore {
     }
 
     /// Opens a store over a backend of redb, for example one that simulates failures. `backend`
-    /// creates the backend, and creates a new one after each error.
+    /// creates the backend. The store calls it again after each error.
     ///
     /// # Errors
     /// The reason why the contents cannot be used.
@@ -219,7 +220,7 @@ impl FileStore {
     /// Reopens the file after an error. Returns its revision.
     fn reopen(&self) -> Result<Revision, StoreError> {
         let mut database = self.database.write();
-        // Closing also releases the lock on the file.
+        // The drop of the database releases the lock on the file.
         *database = None;
         let opened = self.source.open()?;
         let path = self.source.path();
@@ -228,7 +229,8 @@ impl FileStore {
         Ok(revision)
     }
 
-    /// Reopens the file if an error has closed it, and writes the relaxed commits that it has lost.
+    /// Reopens the file if an error has closed it, and writes the relaxed commits that the file has
+    /// lost.
     fn restore(&self, commits: &mut Commits) -> Result<(), StoreError> {
         if self.database.read().is_some() {
             return Ok(());
@@ -237,7 +239,8 @@ impl FileStore {
         commits.relaxed.retain(|commit| commit.revision > found);
         let first = commits.relaxed.first().map(|commit| commit.revision);
         let last = commits.relaxed.last().map(|commit| commit.revision);
-        // Another process may have changed the file while it was closed.
+        // The relaxed commits are written only if they directly follow the file's revision.
+        // Otherwise another process has changed the file while it was closed.
         if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
             let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
             let batch: Vec<Write<'_>> = changes
@@ -359,7 +362,8 @@ fn create(path: &Path, kind: RecordKind) -> Result<(), StoreError> {
 
 /// Creates a store file under a temporary name, fills it with `fill`, and renames it. The file gets
 /// its final name once it is on the disk, so no process sees it half written. If a file with the
-/// final name exists by then, the function returns false and leaves that file unchanged.
+/// final name exists by then, an empty file is replaced; for any other file the function returns
+/// false and leaves the file unchanged.
 fn create_with(
     path: &Path,
     kind: RecordKind,
@@ -372,7 +376,8 @@ fn create_with(
     name.push(format!(".new-{}-{}", std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed)));
     let unfinished = PathBuf::from(name);
     let made = (|| {
-        // An earlier process with this id left the file when it was killed.
+        // A file of this name was left by an earlier process with the same process id, which was
+        // killed.
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(|error| failed(&error))?;
         }
@@ -396,8 +401,8 @@ fn create_with(
             Err(error) => Err(failed(&error)),
         }
     })();
-    // Removes the file if it was not renamed. After a rename the call fails, because the temporary
-    // name no longer exists.
+    // Removes the temporary name; the hard link keeps the file under its final name. After a rename
+    // the call fails, because the temporary name no longer exists.
     let _ = fs::remove_file(&unfinished);
     made
 }
@@ -595,7 +600,8 @@ mod tests {
 
     const KIND: RecordKind = RecordKind { service: "test", format: 1 };
 
-    /// Writes a copy, and writes another copy to the same file at the same time.
+    /// Begins a copy, and completes another copy to the same file before the first copy ends. The
+    /// first copy must fail, and must not change the other copy.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));

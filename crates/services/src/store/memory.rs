@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for services that share nothing on disk.
+//! A store in memory, for tests and for services whose records end with the process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
