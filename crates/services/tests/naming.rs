@@ -301,7 +301,7 @@ fn iterators_return_the_bindings_that_a_list_leaves() {
         assert_eq!(listed, expected);
         assert!(bindings.iter().all(|binding| binding.binding_type == BindingType::Nobject));
     }
-    // At the maximum, a new iterator ends the least recently used one.
+    // At the maximum, a new iterator ends the least recently used iterator.
     let iterators: Vec<_> = (0..4).map(|_| root.list(1).unwrap().1.unwrap()).collect();
     let alive: Vec<bool> = iterators.iter().map(|iterator| iterator.next_one().is_ok()).collect();
     assert_eq!(alive, [false, true, true, true]);
@@ -609,7 +609,7 @@ fn names_that_lead_into_another_server_are_resolved_there() {
     assert_eq!(root.rebind(&n("second/far"), None), Err(RebindError::NotFound(not_object("far"))));
     root.unbind(&n("second/far/o")).unwrap();
     assert_eq!(second.root.resolve(&n("far/o")), Err(RebindError::NotFound(missing("o"))));
-    // The name of a foreign context is unbound in this server, without a call to the other one.
+    // The name of a foreign context is unbound in this server, without a call to the other server.
     root.unbind(&n("second")).unwrap();
     assert_eq!(root.resolve(&n("second/far")), Err(RebindError::NotFound(missing("second/far"))));
 }

@@ -46,7 +46,7 @@ fn read(store: &dyn Store) -> (Revision, Records) {
     let mut last: Option<Vec<u8>> = None;
     let revision = store
         .for_each(&mut |key, value| {
-            assert!(last.as_deref().is_none_or(|last| last < key), "the keys are not in order");
+            assert!(last.as_deref().is_none_or(|last| last < key), "the keys must be in ascending order");
             last = Some(key.to_vec());
             records.insert(key.to_vec(), value.to_vec());
             Ok(())
@@ -192,7 +192,7 @@ fn backup_during_commits_has_the_records_of_one_instant() {
 }
 
 fn message(result: Result<FileStore, StoreError>) -> String {
-    result.err().expect("the file is refused").to_string()
+    result.err().expect("the file must be refused").to_string()
 }
 
 #[test]
@@ -240,12 +240,15 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     }
     let before = fs::read(&unclosed).unwrap();
     drop(Database::create(&unclosed).unwrap());
-    assert!(fs::read(&unclosed).unwrap() != before, "redb does not repair the file when it opens it");
+    assert!(
+        fs::read(&unclosed).unwrap() != before,
+        "redb must repair the copy, so that the test compares files that an opening for writing changes"
+    );
 
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
 
-    // A file that is cut at any length is refused, or still has its records.
+    // A file that is truncated to any length is refused, or has all its records.
     for length in [9, 100, 4_095, 4_096, 20_000, whole.len() / 2, whole.len() - 4_096, whole.len() - 1] {
         let path = folder.file("cut");
         fs::write(&path, &whole[..length]).unwrap();

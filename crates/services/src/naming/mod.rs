@@ -407,7 +407,7 @@ mod tests {
             let waiting = scope.spawn(|| asked(&watched, &start, GENEROUS));
             let end = clock::now() + GENEROUS;
             while *naming.service.watchers.lock() == 0 {
-                assert!(!waiting.is_finished() && !end.is_past(), "the server does not wait for a change");
+                assert!(!waiting.is_finished() && !end.is_past(), "the server must wait for a change");
                 thread::yield_now();
             }
             // If the server waited as long as the client permits (`patience`), the call would time
