@@ -240,10 +240,7 @@ fn unusable_files_are_refused_with_advice_and_left_unchanged() {
     }
     let before = fs::read(&unclosed).unwrap();
     drop(Database::create(&unclosed).unwrap());
-    assert!(
-        fs::read(&unclosed).unwrap() != before,
-        "redb must repair the copy, so that the test compares files that an opening for writing changes"
-    );
+    assert!(fs::read(&unclosed).unwrap() != before, "redb must change this copy when it opens it for writing");
 
     let nowhere = message(FileStore::open(folder.file("none/names.db"), KIND));
     assert!(nowhere.contains("No such file") && nowhere.contains("check the file, its folder"), "{nowhere}");
