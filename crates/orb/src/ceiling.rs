@@ -28,7 +28,8 @@ impl Ceiling {
         }
     }
 
-    /// Returns false if the ceiling alone forbids `priority`. The request's POA may forbid it, too.
+    /// Returns false if the ceiling forbids `priority` for requests to any POA. With
+    /// [`Ceiling::Unset`] the request's POA decides.
     pub(crate) fn allows(self, priority: Priority) -> bool {
         match self {
             Ceiling::UpTo(ceiling) => priority <= ceiling,

@@ -40,7 +40,7 @@ pub(crate) struct Config {
     pub(crate) rt: RtConfig,
     /// True if the process's memory is locked. Threads then touch their stacks before they begin.
     pub(crate) locks_memory: bool,
-    /// Client policies for references that do not set their own.
+    /// Client policies of references for which no client policies are set.
     pub(crate) client_policies: ClientPolicies,
 }
 

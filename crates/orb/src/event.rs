@@ -155,8 +155,8 @@ pub enum Event {
     /// - It needs more memory than
     ///   [`max_buffered_bytes`](field@crate::ConnectionLimits::max_buffered_bytes) leaves
     ///   (IMP_LIMIT).
-    /// - Its arguments cannot be decoded (MARSHAL, and others). The exception in this event also
-    ///   has the path of the member and its position, which are not sent to the client.
+    /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
+    ///   event also has the path of the member and its position, which are not sent to the client.
     RequestRefused {
         /// The client.
         peer: Peer,

@@ -32,7 +32,7 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 ///
 /// Before a request, several interceptors run in the order in which they were set. After it, they
 /// run in the reverse order. If one of them raises an exception, the interceptors before it get the
-/// outcome. Calls that an interceptor itself makes are not intercepted.
+/// outcome. Calls that an interceptor makes are not intercepted.
 ///
 /// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
 /// intercepted. Interceptors do not see the service contexts of replies.
@@ -61,7 +61,7 @@ pub trait Interceptor: Send + Sync + 'static {
     ///
     /// # Errors
     /// The exception that the client gets. The request then does not run. The client of a oneway
-    /// with `SyncScope::Server` already has its reply.
+    /// with `SyncScope::Server` has received its reply before this point, and gets no exception.
     fn receive_request(
         &self,
         request: &RequestInfo<'_>,

@@ -112,7 +112,7 @@ impl MainQueue {
                 if let Some(found) = look() {
                     return Some(found);
                 }
-                // Another thread may have become the main thread meanwhile.
+                // Another thread may have become the main thread during the wait.
                 if late || !self.is_main_thread() {
                     return None;
                 }

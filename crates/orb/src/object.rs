@@ -162,9 +162,9 @@ impl ObjectRef {
     }
 
     /// Returns a copy that sends the properties of `context` with operations that have a context
-    /// clause in their IDL. The properties replace earlier ones. [Dynamic
-    /// requests](crate::dynamic::DynamicRequest::context) have their own properties and do not use
-    /// these.
+    /// clause in their IDL. The properties replace the properties of the original. [Dynamic
+    /// requests](crate::dynamic::DynamicRequest::context) do not use them; a program sets the
+    /// properties of each dynamic request.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {
         ObjectRef { properties: context.clone(), ..self.clone() }
@@ -284,7 +284,7 @@ impl fmt::Display for ObjectRef {
     /// If the reference's ORB does not listen, reports
     /// [`Event::ReferenceWithoutAddress`](crate::Event::ReferenceWithoutAddress), because other
     /// processes cannot use the text. A type id that cannot be encoded is omitted, for example a
-    /// peer's type id with a NUL. Without the type id the reference still denotes the same object.
+    /// peer's type id with a NUL. Without the type id the reference denotes the same object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.has_no_address {
             self.client().report_nowhere_reference(self.type_id());

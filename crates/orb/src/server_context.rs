@@ -102,7 +102,7 @@ impl ServerContext {
         key: &[u8],
     ) -> ObjectRef {
         let (version, native) = (self.config().version, self.config().native_char_set);
-        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
+        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
         let ior = crate::address::make_rt_ior(type_id, lanes, policies, version, native, key).unwrap_or(Ior::NIL);
         ObjectRef::local(Arc::clone(&self.client), ior, !lanes.is_empty())
     }
@@ -110,7 +110,7 @@ impl ServerContext {
     /// Makes a reference to an object of this ORB.
     pub(crate) fn make_reference(&self, type_id: &str, key: &[u8]) -> ObjectRef {
         let endpoints = self.published_endpoints();
-        // Encoding cannot fail, because the ORB can always encode its own type ids and addresses.
+        // Encoding cannot fail, because every type id and address of this ORB can be encoded.
         let ior =
             crate::address::make_ior(type_id, endpoints, self.config().version, self.config().native_char_set, key)
                 .unwrap_or(Ior::NIL);

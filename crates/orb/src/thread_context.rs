@@ -172,8 +172,8 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
 }
 
 /// Returns true if a thread with the scheduling `now` can temporarily get the lower scheduling
-/// `to`. Returns false for a SCHED_DEADLINE reservation: a reservation bounds its thread by itself,
-/// and the kernel might not grant it again.
+/// `to`. Returns false for a SCHED_DEADLINE reservation: the reservation bounds the thread's
+/// processor time, and the kernel might not grant it again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }

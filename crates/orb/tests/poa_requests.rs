@@ -557,7 +557,7 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
         }
     }
     // Another ORB has a POA of the same name, as in a later run of a server. In this ORB the hint
-    // is wrong, but the key still finds the object.
+    // is wrong, but the server must find the object by the key.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();
@@ -600,8 +600,7 @@ fn current_returns_the_innermost_upcall() {
             std::thread::spawn(|| current().is_none()).join().unwrap(),
             "`current` must return nothing on another thread"
         );
-        // The object is deactivated while its servant still runs. `current` still returns the
-        // servant.
+        // The object is deactivated while its servant runs. `current` must return the servant.
         before.poa.deactivate_object(&before.object_id).unwrap();
         assert_eq!(current().unwrap().servant(), before.servant());
         assert_eq!(current().unwrap().reference().unwrap().type_id(), VALUE);

@@ -206,7 +206,7 @@ fn bind_new_context_and_destroy_and_their_exceptions() {
     context.destroy().unwrap();
     let Err(DestroyError::System(gone)) = context.destroy() else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);
-    // Operations that use no bindings fail on a destroyed context too.
+    // Operations that use no bindings must also fail on a destroyed context.
     assert!(context.as_object().non_existent().unwrap() && !root.as_object().non_existent().unwrap());
     let Err(gone) = context.as_object().is_a("IDL:other:1.0") else { panic!() };
     assert_eq!(kind_of(&gone), SystemExceptionKind::ObjectNotExist);

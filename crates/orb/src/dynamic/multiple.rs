@@ -79,8 +79,8 @@ impl DynamicRequest {
 ///
 /// `next` waits for a response (`get_next_response`). At the deadline of a request its response is
 /// TIMEOUT, so `next` returns in bounded time if every request has a deadline. If the references
-/// have several [`Canceller`]s, only the first one ends a wait of `next`; the others take effect
-/// when a response arrives. Dropping the iterator abandons the outstanding responses.
+/// have several [`Canceller`]s, only the first canceller ends a wait of `next`. The others take
+/// effect at the next response. Dropping the iterator abandons the outstanding responses.
 pub struct PendingResponses {
     /// Requests whose responses had not arrived at the last check, with their numbers.
     waiting: Vec<(usize, DeferredRequest)>,

@@ -124,7 +124,7 @@ impl ObjectRef {
     ///
     /// # Errors
     /// The errors of a call; NO_IMPLEMENT from servers without an interface repository, such as
-    /// Corelane's.
+    /// Corelane servers.
     pub fn interface_definition(&self) -> Result<Option<ObjectRef>, SystemException> {
         static OPERATION: Operation = Operation::new("_interface");
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)

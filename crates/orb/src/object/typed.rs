@@ -14,7 +14,7 @@ use crate::policy::{CallPolicies, Timeout};
 ///
 /// A reference type also has these methods as inherent methods, unless an operation of its
 /// interface has the same name. Programs import this trait only in generic code, and for methods
-/// whose names are operations.
+/// whose names are also names of operations.
 pub trait Reference: Clone + Sized {
     /// The repository id of the interface.
     const REPOSITORY_ID: &'static str;

@@ -222,7 +222,7 @@ impl OrbBuilder {
     }
 
     /// Sets how long threads poll before they sleep: callers that wait for a reply, and threads of
-    /// pools without a policy of their own
+    /// pools for which no spin policy is set
     /// ([`PoolConfig::spin_policy`](field@PoolConfig::spin_policy)). Callers of multiplexed
     /// connections never poll. By default threads poll sockets for at most 50 us, while polling
     /// saves wake-ups ([`SpinPolicy::DEFAULT`]); over shared memory the transport decides how long

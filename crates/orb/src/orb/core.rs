@@ -128,8 +128,8 @@ impl OrbCore {
         Ok(initial.register(name, reference))
     }
 
-    /// Shuts the ORB down for one of its own threads. A new thread runs the shutdown, because the
-    /// calling thread cannot wait for itself.
+    /// Shuts the ORB down for a thread that the ORB started, or that runs an upcall. A new thread
+    /// runs the shutdown, because the calling thread cannot wait for itself.
     #[cold]
     pub(crate) fn shutdown_elsewhere(self: &Arc<Self>) {
         self.shutdown(ShutdownWait::DoNotWait);
@@ -222,8 +222,7 @@ impl OrbCore {
                     continue;
                 }
             }
-            // A panic of the thread has already been reported. Only the end of the thread matters
-            // here.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = thread.join();
         }
         self.close_connections();

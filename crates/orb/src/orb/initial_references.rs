@@ -58,7 +58,7 @@ impl InitialReferences {
         is_free
     }
 
-    /// Sets the text of a reference. A later text of the same source replaces an earlier one.
+    /// Sets the text of a reference. A later text of the same source replaces an earlier text.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.

@@ -106,7 +106,7 @@ fn orb_dropped_in_its_own_upcall_shuts_down() {
         });
         let (client, object) = client_with_reference(&orb.root_poa().activate(&servant).unwrap());
         *owner.lock() = Some(orb);
-        // The request that shuts its ORB down still gets its reply.
+        // The request that shuts its ORB down must get its reply.
         call(&object).unwrap_or_else(|exception| panic!("{dispatch:?}: {exception}"));
         wait_until_dropped(&server);
         drop(client);

@@ -50,7 +50,7 @@ enum DirectCallResult {
 #[derive(Clone, Copy)]
 struct CollocatedCall<'c> {
     object: &'c ObjectRef,
-    /// True while the look-up is for the reference's own object. False for the target of a forward
+    /// True while the look-up is for the object of the reference. False for the target of a forward
     /// or of a plain key.
     is_original: bool,
     operation: &'static str,

@@ -268,8 +268,8 @@ impl PoaCore {
         if self.phase() == PoaPhase::Alive { Ok(()) } else { Err(destroyed_error()) }
     }
 
-    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. For operations that a POA
-    /// supports while its last requests run.
+    /// Checks that the POA is not dead; OBJECT_NOT_EXIST 4 otherwise. Operations that a POA
+    /// supports during its destruction use this check.
     fn check_not_dead(&self) -> Result<(), SystemException> {
         if self.phase() == PoaPhase::Dead { Err(destroyed_error()) } else { Ok(()) }
     }

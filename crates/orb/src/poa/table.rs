@@ -153,7 +153,7 @@ impl PoaTable {
     ///
     /// The result is not returned, because it borrows from the guards that pin the POA and the
     /// object, and the object's guard borrows from the POA's guard. A value with both guards would
-    /// borrow from itself, or cost a reference count.
+    /// have to borrow from itself, or to count a reference.
     #[inline]
     pub(crate) fn look_up<R>(&self, wanted: Lookup<'_>, act: impl FnOnce(LookupResult<'_>) -> R) -> R {
         match ObjectKey::parse(wanted.key) {

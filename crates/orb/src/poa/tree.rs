@@ -258,8 +258,8 @@ impl PoaCore {
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // On the activator's own thread, a child that the activator has created is visible
-                // before the activator returns.
+                // On the thread that runs the activator, a child that the activator has created is
+                // visible before the activator returns.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);
@@ -341,8 +341,8 @@ impl PoaCore {
     }
 
     /// Returns the event for which requests of this POA wait while the adapter activator that
-    /// created the POA is running. Returns `None` on the activator's own thread, and after the
-    /// activator has returned.
+    /// created the POA is running. Returns `None` on the thread that runs the activator, and after
+    /// the activator has returned.
     pub(super) fn wait_for_activator(&self) -> Option<WaitFor> {
         if self.slow_path_reasons() & slow_path::ACTIVATING == 0 {
             return None;

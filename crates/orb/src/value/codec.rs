@@ -112,7 +112,7 @@ fn region_of(space: &ValueReadState) -> Result<Arc<ValueRegion>, CdrError> {
 
 /// Returns the factory of the first type in `ids` that this process knows. Fails if values of this
 /// type are not values of the type `expected`. A value that is not chunked cannot be truncated, so
-/// only its own type counts.
+/// only the first id counts.
 fn find_factory(
     d: &Decoder<'_>,
     ids: &RepositoryIds<'_>,

@@ -113,8 +113,8 @@ impl<T: ?Sized> ValueRef<T> {
         self.region().and_then(|region| region.info(self.index))
     }
 
-    /// Returns the repository id of the value's own type; empty if the value's graph no longer
-    /// exists.
+    /// Returns the repository id of the value's type, which may inherit from `T`; empty if the
+    /// value's graph no longer exists.
     #[must_use]
     pub fn repository_id(&self) -> &'static str {
         self.info().map_or("", ValueInfo::repository_id)

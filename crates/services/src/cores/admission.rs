@@ -110,7 +110,7 @@ impl Drop for SharedBooks {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
         if let Some(deciding) = self.deciding.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = deciding.join();
         }
     }

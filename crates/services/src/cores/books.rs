@@ -17,8 +17,8 @@
 //!
 //! Invariant: at every instant each core meets the deadlines of all jobs that may run on it. A task
 //! that ends keeps its share of the core until the deadline of its last job. A task that moves
-//! keeps its share of the old core equally long. A promise that needs such a share begins when the
-//! share is free: [`Promise::starts_at`].
+//! keeps its share of the old core until the deadline of its last job there. A promise that needs
+//! such a share begins when the share is free: [`Promise::starts_at`].
 
 use std::fmt;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ impl Entry {
         Task { id, timing, criticality, pinned }
     }
 
-    /// Returns the time at which the state ends by itself.
+    /// Returns the time at which the state ends without a request.
     fn end(&self) -> Option<Nanos> {
         match self.state {
             EntryState::Reserved { until, .. }
@@ -84,7 +84,7 @@ pub struct MemoryBooks {
     /// The times at which entries' states end.
     ends: BTreeSet<(Nanos, TaskId)>,
     /// Shares for the last jobs of tasks that moved or changed their timing, by the time at which
-    /// each share is free. Each share has a task id of its own.
+    /// each share is free. Each share has a separate task id.
     left_shares: BTreeSet<(Nanos, TaskId)>,
     /// Tasks whose decisions are pending, in the order of their requests.
     pending: VecDeque<TaskId>,

@@ -17,8 +17,8 @@
 //!   is refused with a [`FilterError`].
 //! - Several filters without a common group are a disjunction. A global designator heads a
 //!   disjunction.
-//! - The event of a timeout matches its own node only. A filter of every type and source does not
-//!   accept it.
+//! - The event of a timeout matches only the node of the timeout. A filter of every type and source
+//!   does not accept it.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
 mod correlation;

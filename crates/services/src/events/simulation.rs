@@ -1,7 +1,7 @@
 //! A simulation in virtual time: consumers are added and removed, events are pushed, and timeouts
 //! expire late. The subscriptions must deliver the same sets as a naive evaluator.
 //!
-//! The evaluator has a tree of its own for each consumer, and offers each event to each of them.
+//! The evaluator has a separate tree for each consumer, and offers each event to every tree.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::*;
 /// The times of this module are in units of 100 ns.
 const UNIT: u64 = 100;
 
-/// Source 0 and type 0 are among the values: both are wildcards in events too.
+/// Source 0 and type 0 are among the values: both are wildcards, in filters and in events.
 const TYPES: [i32; 6] = [0, 4, 16, 17, 18, 19];
 
 /// A condition of the generated filters.

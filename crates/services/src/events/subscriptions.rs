@@ -82,8 +82,8 @@ pub struct Expiry {
 /// `E` is the event with its payload. Groups hold clones of it, so it should be cheap to clone.
 ///
 /// # Contract
-/// - Times are nanoseconds of a monotonic clock. A time before that of an earlier call counts as
-///   the time of the earlier call.
+/// - Times are nanoseconds of a monotonic clock. If a time is earlier than the time of a previous
+///   call, the time of the previous call counts.
 /// - The caller calls [`Subscriptions::expire`] at [`Subscriptions::next_expiry`], or later: a
 ///   timeout that is late by whole periods expires once, and says how many expiries were missed.
 /// - The `deliver` function gets each set once, in the order in which the sets arise. The order

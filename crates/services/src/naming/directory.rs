@@ -379,7 +379,7 @@ impl Drop for Directory {
             stored.changed.notify_one();
         }
         if let Some(syncing) = self.syncing.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = syncing.join();
         }
     }

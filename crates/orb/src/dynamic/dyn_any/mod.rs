@@ -44,7 +44,8 @@ use parts::{DynPart, PartContent, PartTable};
 pub struct DynAny {
     /// The table of parts. A change copies the table if another `DynAny` shares it.
     parts: Arc<PartTable>,
-    /// Slot of the value's own part. While a component is borrowed, the component's slot.
+    /// Slot of the part that represents the whole value. While a component is borrowed, slot of the
+    /// component.
     top: u32,
     /// Number of borrowed components, nested in each other.
     borrow_depth: u32,
@@ -123,8 +124,8 @@ impl fmt::Debug for DynAny {
 
 /// A component of a [`DynAny`], borrowed for reading and changing.
 ///
-/// Programs change a component with its own operations, such as [`assign`](DynAny::assign). Storing
-/// a `DynAny` through `DerefMut` would replace the whole value, not only the component.
+/// Programs change a component with its operations, such as [`assign`](DynAny::assign). Storing a
+/// `DynAny` through `DerefMut` would replace the whole value, not only the component.
 pub struct Component<'d> {
     whole: &'d mut DynAny,
     /// Slot of the outer value, restored when the borrow ends.
@@ -198,8 +199,8 @@ impl DynAny {
         Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
-    /// Returns the TypeCode of the value. A value of an IDL `valuetype` returns its own type, which
-    /// may inherit from the expected type.
+    /// Returns the TypeCode of the value. For an IDL `valuetype` this is the type of the value,
+    /// which may inherit from the type that the member or element has.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code
@@ -370,8 +371,8 @@ impl DynAny {
 
     /// Replaces all components.
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items in the table of this value keep their identity. Items in another table are copied,
-        // and values that several parts of that table share are shared in the copy, too.
+        // Items in the table of this value keep their identity. Items in another table are copied;
+        // a value that several parts share there is one shared value in the copy.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

@@ -158,8 +158,8 @@ impl EventFilter {
     }
 
     /// Returns the children of a group to which the input is offered, each with its number. The
-    /// event of a timeout enters the tree at its own node: a group that contains this node offers
-    /// the event to no other child.
+    /// event of a timeout belongs to the node of the timeout: a group that contains this node
+    /// offers the event only to the child with the node.
     pub(super) fn children_for(&self, at: usize, input: FilterInput<'_>) -> impl Iterator<Item = (usize, usize)> + '_ {
         let contains = |node: usize, expired: usize| (node..self.nodes[node].end).contains(&expired);
         let only = match input {
