@@ -30,8 +30,8 @@ pub struct SystemException {
 }
 
 /// Minor code, kind and completion status in one word, which is never 0. A `Result` therefore uses
-/// this word as its tag and keeps it in a register. With a tag of one byte, a later read of the
-/// whole word would wait for the store (docs/performance.md).
+/// this word as its tag and keeps it in a register. With a tag of one byte, a read of the whole
+/// word just after the write of the tag would wait for the write (docs/performance.md).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Code(NonZeroU64);
 

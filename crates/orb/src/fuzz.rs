@@ -81,8 +81,8 @@ impl Message {
     }
 }
 
-/// Admits a request to a shared queue. The queue must not exceed its bound. A connection must not
-/// exceed its share if its reading pauses as decided.
+/// Admits a request to a shared queue. The queue must not exceed its bound. A connection whose
+/// reading pauses when `may_read` returns false must not exceed its share.
 fn admit(queue: &mut Vec<usize>, connection: usize) {
     const BOUND: usize = 16;
     let own = queue.iter().filter(|of| **of == connection).count();

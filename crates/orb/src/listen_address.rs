@@ -30,8 +30,9 @@ pub(crate) fn parse(address: &str, transports: &Transports) -> Option<Endpoint> 
     Some(Endpoint::tcp(host, port))
 }
 
-/// Returns the part of the error message for a text that [`parse`] refuses that states an unknown
-/// scheme. The part stands before [`SYNTAX`] in the message, and is empty if the scheme is known.
+/// Returns the beginning of the error message for an address that [`parse`] refuses. It states that
+/// the scheme is unknown, and is empty if the scheme is known. [`SYNTAX`] follows it in the
+/// message.
 #[cold]
 pub(crate) fn scheme_error(address: &str) -> &'static str {
     let has = |scheme| address.starts_with(scheme);

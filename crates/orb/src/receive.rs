@@ -107,7 +107,7 @@ impl ReceiveBuffer {
         self.0.capacity().min(MAX_HEAP_BYTES).max(self.0.committed())
     }
 
-    /// Returns the number of bytes of memory or addresses that the buffer holds.
+    /// Returns the number of bytes for which the buffer has addresses, with or without memory.
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

@@ -208,8 +208,8 @@ impl SavedScheduling {
         // If the scheduling was unknown when it was saved, `current_scheduling` has queried the
         // kernel before the first change.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // The kernel does not refuse an earlier scheduling. After a refusal the next change
-            // would try again.
+            // An error is not expected, because the kernel permitted this scheduling before. The
+            // thread would keep its present scheduling until the next change.
             let _ = set_scheduling(then);
         }
     }

@@ -368,8 +368,8 @@ fn an_upcall_cannot_wait_for_completion() {
             let world = outer.upgrade().unwrap();
             let shutdown = world.server.shutdown(true).unwrap_err();
             assert_eq!((shutdown.kind(), shutdown.minor() & 0xfff), UPCALL);
-            // The running upcall is not a request of the other ORB, so a wait for this ORB's
-            // requests is permitted.
+            // `elsewhere` is another ORB, and the running upcall is not one of its requests. A wait
+            // for the end of its requests is therefore permitted.
             elsewhere.root.manager().hold_requests(true).unwrap();
             elsewhere.root.manager().activate().unwrap();
             Ok(1)

@@ -31,7 +31,7 @@ impl Scene {
         Self::new(Machine::with_cores(cores), BooksLimits::default())
     }
 
-    /// Returns a client's reference to an object of the server, which is a naming context.
+    /// Returns the client's reference to an object of the server. The object is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = NamingConfig::new().serve(&self.server).unwrap();
         self.client.string_to_reference(&naming.reference().as_object().to_string()).unwrap()

@@ -255,7 +255,8 @@ impl Directory {
         let Some(first) = tickets.first().copied() else { return Vec::new() };
         queue.submitters += 1;
         self.arrived.notify_one();
-        // A batch takes the whole queue, so the results of all operations arrive at once.
+        // A batch takes the whole queue, so the results of all operations of this call arrive
+        // together.
         self.finish(queue, |queue| {
             queue
                 .results

@@ -185,7 +185,7 @@ impl DynAny {
     }
 
     /// Creates the initial value of a type (`create_dyn_any_from_type_code`): zero, empty, nil,
-    /// null, the first enumerator or the first arm.
+    /// null, the first enumerator, or the first member of a union.
     ///
     /// # Errors
     /// [`DynAnyError::System`] for a type without values.
