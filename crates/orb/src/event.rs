@@ -102,7 +102,7 @@ pub enum Event {
     },
     /// The kernel refused the priority or the cores of a thread of a pool. The thread runs in the
     /// ordinary class, or on any core.
-    PriorityRefused {
+    ThreadSchedulingRefused {
         /// The thread's name.
         thread: String,
         /// The reason that the kernel gives.
@@ -176,7 +176,7 @@ pub enum Event {
         remaining: Duration,
     },
     /// An operation used more processor time than it declares (`@wcet`).
-    Overrun {
+    ExecutionTimeOverrun {
         /// The operation.
         operation: &'static str,
         /// The declared maximum processor time.
@@ -192,7 +192,7 @@ pub enum Event {
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.
-    CodePointRefused {
+    DscpRefused {
         /// The peer.
         peer: Peer,
         /// The code point (DSCP).
@@ -247,7 +247,7 @@ impl fmt::Display for Event {
                 let (operation, message) = (text::message(operation), text::message(message));
                 write!(f, "the servant of {interface} panicked in {operation}: {message}")
             }
-            Event::PriorityRefused { thread, error } => {
+            Event::ThreadSchedulingRefused { thread, error } => {
                 write!(f, "the thread {thread} runs without its priority or cores: {}", text::message(error))
             }
             Event::ReferenceWithoutAddress { type_id } => {
@@ -286,13 +286,13 @@ impl fmt::Display for Event {
                     "{operation} missed its deadline: it had {remaining:?} left when it was sent, and waited {waited:?}"
                 )
             }
-            Event::Overrun { operation, declared, used } => {
+            Event::ExecutionTimeOverrun { operation, declared, used } => {
                 write!(f, "{operation} used {used:?} of processor time, and declares {declared:?}")
             }
             Event::OnewaysLost { peer, bytes: octets } => {
                 write!(f, "{octets} octets of oneways did not reach {peer}: the connection is broken")
             }
-            Event::CodePointRefused { peer, dscp, error } => {
+            Event::DscpRefused { peer, dscp, error } => {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {}", text::message(error))
             }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
@@ -312,16 +312,16 @@ impl Event {
             | Event::ConnectionRefused { peer, .. }
             | Event::RequestRefused { peer, .. }
             | Event::OnewaysLost { peer, .. }
-            | Event::CodePointRefused { peer, .. } => Some(peer),
+            | Event::DscpRefused { peer, .. } => Some(peer),
             Event::AcceptFailed { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::ManagerNeverActivated { .. }
             | Event::RequestsHeld { .. }
             | Event::ReachableLane { .. }
             | Event::ServantPanicked { .. }
-            | Event::PriorityRefused { .. }
+            | Event::ThreadSchedulingRefused { .. }
             | Event::DeadlinePassed { .. }
-            | Event::Overrun { .. }
+            | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
         }
     }
@@ -354,13 +354,13 @@ pub struct EventCounts {
     /// Requests that arrived at one lane and ran in another lane.
     pub requests_handed_over: u64,
     /// Threads of pools whose priority or cores the kernel refused.
-    pub priorities_refused: u64,
+    pub thread_schedulings_refused: u64,
     /// Requests that were refused ([`Event::RequestRefused`]).
     pub requests_refused: u64,
     /// Requests whose deadline passed before their upcall began.
     pub deadlines_passed: u64,
     /// Operations that used more processor time than they declare.
-    pub overruns: u64,
+    pub execution_time_overruns: u64,
 }
 
 /// Formats events for standard error, within maximum numbers of lines per second. The maxima apply
@@ -517,10 +517,10 @@ pub(crate) struct Events {
     refused: AtomicU64,
     panics: AtomicU64,
     requests_handed_over: AtomicU64,
-    priorities_refused: AtomicU64,
+    thread_schedulings_refused: AtomicU64,
     requests_refused: AtomicU64,
     deadlines_passed: AtomicU64,
-    overruns: AtomicU64,
+    execution_time_overruns: AtomicU64,
 }
 
 impl Events {
@@ -567,12 +567,12 @@ impl Events {
             Event::DrainingConnectionEvicted { .. } => Some(&self.ends_cut),
             Event::ConnectionRefused { .. } => Some(&self.refused),
             Event::ServantPanicked { .. } => Some(&self.panics),
-            Event::PriorityRefused { .. } => Some(&self.priorities_refused),
+            Event::ThreadSchedulingRefused { .. } => Some(&self.thread_schedulings_refused),
             Event::RequestRefused { .. } => Some(&self.requests_refused),
             Event::DeadlinePassed { .. } => Some(&self.deadlines_passed),
-            Event::Overrun { .. } => Some(&self.overruns),
+            Event::ExecutionTimeOverrun { .. } => Some(&self.execution_time_overruns),
             Event::AcceptFailed { .. }
-            | Event::CodePointRefused { .. }
+            | Event::DscpRefused { .. }
             | Event::ManagerNeverActivated { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::OnewaysLost { .. }
@@ -615,10 +615,10 @@ impl Events {
             connections_refused: read(&self.refused),
             servants_panicked: read(&self.panics),
             requests_handed_over: read(&self.requests_handed_over),
-            priorities_refused: read(&self.priorities_refused),
+            thread_schedulings_refused: read(&self.thread_schedulings_refused),
             requests_refused: read(&self.requests_refused),
             deadlines_passed: read(&self.deadlines_passed),
-            overruns: read(&self.overruns),
+            execution_time_overruns: read(&self.execution_time_overruns),
         }
     }
 }

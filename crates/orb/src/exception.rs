@@ -81,22 +81,22 @@ pub struct FailureDetail {
 #[non_exhaustive]
 pub enum CallPhase {
     /// Waiting for a free connection of the pool.
-    Acquire,
+    AcquireConnection,
     /// Making a connection.
     Connect,
     /// Writing the request.
-    Send,
+    SendRequest,
     /// Waiting for the reply.
-    Wait,
+    WaitForReply,
 }
 
 impl fmt::Display for CallPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CallPhase::Acquire => "waiting for a free connection",
+            CallPhase::AcquireConnection => "waiting for a free connection",
             CallPhase::Connect => "connecting",
-            CallPhase::Send => "sending the request",
-            CallPhase::Wait => "waiting for the reply",
+            CallPhase::SendRequest => "sending the request",
+            CallPhase::WaitForReply => "waiting for the reply",
         })
     }
 }
@@ -297,7 +297,7 @@ mod tests {
             SystemException::new(SystemExceptionKind::Timeout, minor::timeout::REPLY_END_TIME, Completion::Maybe)
                 .with_detail(FailureDetail {
                     endpoint: Some("iiop:1.2@127.0.0.1:4000".into()),
-                    phase: Some(CallPhase::Wait),
+                    phase: Some(CallPhase::WaitForReply),
                     elapsed: Some(Duration::from_millis(300)),
                     message: String::new(),
                 });

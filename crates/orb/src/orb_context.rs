@@ -192,7 +192,7 @@ impl OrbContext {
         {
             // Without the code point the connection still works, so the refusal is only reported.
             let peer = stream.peer().clone();
-            self.events.report(&Event::CodePointRefused { peer, dscp, error: error.to_string() });
+            self.events.report(&Event::DscpRefused { peer, dscp, error: error.to_string() });
         }
     }
 

@@ -90,7 +90,7 @@ pub enum RebindMode {
 /// The action of a call if its server already has the maximum number of connections and all are in
 /// use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PoolExhaustedAction {
+pub enum ConnectionPoolExhaustedAction {
     /// The call waits for a connection until its deadline. Waiting calls have no order, and a new
     /// call may overtake them.
     #[default]

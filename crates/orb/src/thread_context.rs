@@ -282,7 +282,7 @@ pub struct ServedBy {
     /// The kernel's id of the thread.
     pub tid: i32,
     /// The thread's scheduling as the kernel reports it; `None` if the kernel does not report it.
-    pub native: Option<Scheduling>,
+    pub scheduling: Option<Scheduling>,
     /// The core that runs the thread.
     pub core: Option<usize>,
     /// Id of the request's connection, unique within the ORB; `None` for a collocated call.
@@ -302,7 +302,7 @@ pub fn served_by() -> ServedBy {
         priority: (identity.priority >= 0).then_some(identity.priority),
         thread: std::thread::current().name().unwrap_or_default().to_owned(),
         tid: thread::current_tid().as_raw(),
-        native: thread::scheduling(None).ok(),
+        scheduling: thread::scheduling(None).ok(),
         core: thread::current_core(),
         connection: (request.connection != 0).then_some(request.connection),
         handed_over: request.connection != 0 && request.handed_over,

@@ -163,7 +163,7 @@ fn use_of_a_servant_activates_it_with_implicit_activation() {
     let world = World::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {
         for id_uniqueness in [IdUniqueness::Unique, IdUniqueness::Multiple] {
-            let poa = world.poa("p", PoaPolicies { lifespan, id_uniqueness, ..PoaPolicies::ROOT });
+            let poa = world.poa("p", PoaPolicies { lifespan, id_uniqueness, ..PoaPolicies::ROOT_POA });
             let servant = number(4);
             let first = poa.servant_to_reference(&servant).unwrap();
             let second = poa.servant_to_reference(&servant).unwrap();

@@ -382,7 +382,7 @@ fn one_servant_of_a_locator_serves_many_objects_concurrently() {
 #[test]
 fn panic_raises_unknown_and_the_policy_decides_if_the_object_stays_active() {
     let world = World::new();
-    for on_panic in [ServantPanicAction::Keep, ServantPanicAction::Deactivate] {
+    for on_panic in [ServantPanicAction::KeepActive, ServantPanicAction::Deactivate] {
         let poa = world.poa(&format!("{on_panic:?}"), PoaPolicies { on_panic, ..USER });
         for way in WAYS {
             let id = ObjectId::from(&*format!("{way:?}"));

@@ -107,7 +107,7 @@ fn changes_are_reported_once_and_in_order() {
 
 #[test]
 fn watcher_learns_that_changes_are_lost() {
-    let server = || NamingConfig::new().max_watchers(0).store(MemoryStore::new(RECORD_KIND));
+    let server = || NamingConfig::new().max_watching_clients(0).store(MemoryStore::new(RECORD_KIND));
     let scene = Scene::new(server());
     let watched = scene.watched();
     let start = watched.last_change().unwrap();

@@ -19,7 +19,7 @@ use corelane_services::naming::cos_naming::naming_context_ext::{
 };
 use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
 use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
-use corelane_services::store::{Durability, MemoryStore, Revision, Store, StoreError, Visitor, Write};
+use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// A server with a name service, and a client of it in another ORB.
 struct Scene {
@@ -445,13 +445,18 @@ struct SlowStore {
 }
 
 impl Store for SlowStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         self.is_reading.store(true, Ordering::Release);
         wait_for(&self.may_go_on);
         self.store.for_each(visit)
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         self.store.commit(after, batch, durability)
     }
 
@@ -479,11 +484,16 @@ struct StandingStore {
 }
 
 impl Store for StandingStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         self.store.for_each(visit)
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         self.is_committing.store(self.stands.load(Ordering::Acquire), Ordering::Release);
         while self.stands.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(1));
@@ -683,7 +693,7 @@ fn name_through_a_server_that_answers_nonsense_gets_cannot_proceed() {
 /// are more clients than threads.
 #[test]
 fn servers_that_refer_to_each_other_do_not_starve() {
-    let naming = || NamingConfig::new().max_forwards(1).forward_timeout(Duration::from_secs(2));
+    let naming = || NamingConfig::new().max_forwarding_threads(1).forward_timeout(Duration::from_secs(2));
     let server = || {
         let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let orb = Orb::builder().pool(pool).listen("tcp:127.0.0.1:0").build().unwrap();

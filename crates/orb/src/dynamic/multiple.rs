@@ -114,7 +114,7 @@ impl PendingResponses {
 
     /// Returns the number of responses that `next` has not returned yet.
     #[must_use]
-    pub fn outstanding(&self) -> usize {
+    pub fn outstanding_count(&self) -> usize {
         self.waiting.len() + self.ready.len()
     }
 
@@ -173,7 +173,7 @@ impl Iterator for PendingResponses {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.outstanding(), Some(self.outstanding()))
+        (self.outstanding_count(), Some(self.outstanding_count()))
     }
 }
 
@@ -181,6 +181,6 @@ impl ExactSizeIterator for PendingResponses {}
 
 impl fmt::Debug for PendingResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingResponses").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+        f.debug_struct("PendingResponses").field("outstanding", &self.outstanding_count()).finish_non_exhaustive()
     }
 }

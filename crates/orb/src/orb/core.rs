@@ -91,11 +91,11 @@ impl OrbCore {
         // shutdown then finds the lanes whose threads run, and ends these threads.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
-            crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::Thread)?;
+            crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::ThreadStart)?;
         }
         self.client().set_maintenance(self.maintenance_period());
         // In an ORB without lanes, maintenance starts with the first connection to a server.
-        if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::Thread) }
+        if self.server().lanes().is_empty() { Ok(()) } else { self.start_maintenance().map_err(OrbError::ThreadStart) }
     }
 
     /// Starts the thread that maintains lanes and connections.

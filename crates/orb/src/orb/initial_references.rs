@@ -220,14 +220,14 @@ fn invalid_text(text: &str, error: UrlError) -> SystemException {
 /// Takes the ORB's options from a program's arguments (CORBA 3.0.3, section 4.5.3).
 ///
 /// # Errors
-/// [`OrbError::Client`] for an option without its value, and for an unknown option.
+/// [`OrbError::ClientSetup`] for an option without its value, and for an unknown option.
 pub(super) fn take_options(
     arguments: impl IntoIterator<Item = String>,
     initial: &mut InitialReferences,
 ) -> Result<Vec<String>, OrbError> {
     let mut rest = Vec::new();
     let mut arguments = arguments.into_iter();
-    let bad = |why: String| OrbError::Client(SystemException::new(Kind::BadParam, 0, Completion::No).because(why));
+    let bad = |why: String| OrbError::ClientSetup(SystemException::new(Kind::BadParam, 0, Completion::No).because(why));
     while let Some(argument) = arguments.next() {
         let Some(option) = argument.strip_prefix("-ORB") else {
             rest.push(argument);
@@ -239,9 +239,11 @@ pub(super) fn take_options(
                 let value = value()?;
                 let (name, text) =
                     value.split_once('=').ok_or_else(|| bad(format!("{argument} {value}: not NAME=REFERENCE")))?;
-                initial.set_text(TextSource::Arguments, name.to_owned(), text.to_owned()).map_err(OrbError::Client)?;
+                initial
+                    .set_text(TextSource::Arguments, name.to_owned(), text.to_owned())
+                    .map_err(OrbError::ClientSetup)?;
             }
-            "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::Client)?,
+            "DefaultInitRef" => initial.set_default(TextSource::Arguments, value()?).map_err(OrbError::ClientSetup)?,
             // The id of an ORB has no effect, because the ORBs of a process share nothing.
             "id" => _ = value()?,
             _ => {

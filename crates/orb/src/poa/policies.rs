@@ -131,7 +131,7 @@ pub enum KeyHints {
 pub enum ServantPanicAction {
     /// The object stays active.
     #[default]
-    Keep,
+    KeepActive,
     /// The object is deactivated.
     Deactivate,
 }
@@ -142,7 +142,7 @@ pub type PolicyIndex = u16;
 
 impl PoaPolicies {
     /// The policies of the root POA.
-    pub const ROOT: PoaPolicies = PoaPolicies {
+    pub const ROOT_POA: PoaPolicies = PoaPolicies {
         threading: Threading::OrbControlled,
         lifespan: Lifespan::Transient,
         id_uniqueness: IdUniqueness::Unique,
@@ -150,7 +150,7 @@ impl PoaPolicies {
         implicit_activation: ImplicitActivation::Implicit,
         servant_retention: ServantRetention::Retain,
         request_processing: RequestProcessing::ActiveObjectMapOnly,
-        on_panic: ServantPanicAction::Keep,
+        on_panic: ServantPanicAction::KeepActive,
         key_hints: KeyHints::None,
     };
 
@@ -238,6 +238,6 @@ mod tests {
 
     #[test]
     fn root_policies_are_valid() {
-        assert_eq!(PoaPolicies::ROOT.check(), Ok(()));
+        assert_eq!(PoaPolicies::ROOT_POA.check(), Ok(()));
     }
 }

@@ -157,7 +157,7 @@ impl Poa {
     /// Creates the root POA of a new ORB.
     pub(crate) fn root(orb: Weak<ServerContext>, adapters: &PoaTable) -> Self {
         let manager = adapters.managers.root(orb.clone(), adapters.stamp);
-        let policies = PoaPolicies::ROOT;
+        let policies = PoaPolicies::ROOT_POA;
         let new =
             NewPoa { name: "RootPOA", path: Vec::new(), parent: None, manager, policies, rt: None, activating: 0 };
         // The insertion cannot fail, because the table and the index are empty.

@@ -33,10 +33,10 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
     let region = region.ok_or(CdrError::BadValue)?;
     let object = region.get(index).ok_or(CdrError::BadValue)?;
     let info = object.info();
-    let ids = info.ids.get(..=info.truncatable).ok_or(CdrError::BadValue)?;
+    let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::BadValue)?;
     let identity = (Arc::as_ptr(&region).addr(), index);
     let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
-    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable > 0)? else {
+    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable_count > 0)? else {
         return Ok(());
     };
     #[cfg(feature = "any")]

@@ -13,7 +13,7 @@ macro_rules! value_type {
             const INFO: ::std::option::Option<&'static $crate::mapping::ValueInfo> =
                 ::std::option::Option::Some(&$crate::mapping::ValueInfo {
                     ids: &[$($id),+],
-                    truncatable: 0 $(+ $truncatable)?,
+                    truncatable_count: 0 $(+ $truncatable)?,
                     custom: false $(|| $custom)?,
                     type_code: $crate::value_type_code!($state),
                     decode: |d| ::std::result::Result::Ok(::std::boxed::Box::new(

@@ -59,7 +59,7 @@ pub struct ValueInfo {
     /// of the types to which it can be truncated.
     pub ids: &'static [&'static str],
     /// Number of types to which the type can be truncated.
-    pub truncatable: usize,
+    pub truncatable_count: usize,
     /// True for a custom value type: code of the program writes the state, which is encoded in
     /// chunks.
     pub custom: bool,

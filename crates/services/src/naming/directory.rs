@@ -24,7 +24,7 @@ use corelane_sys::thread;
 use super::changes::{ChangeLog, LogLimits};
 use super::records::{self, NamingRecord, STAMP_KEY};
 use super::state::{Change, ContextId, Loader, NamingOperation, NamingRefusal, OperationOutcome, State};
-use crate::store::{Durability, Revision, Store, StoreError, Write};
+use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
 /// Time between two syncs of relaxed changes. A crash loses at most the changes of this interval
 /// and of the time that one sync takes. The sum of both must stay below the documented 100 ms.
@@ -143,7 +143,7 @@ impl Directory {
             let chosen = stamp.unwrap_or_else(random_number);
             let root = records::encode(&Change::AddContext(ContextId::ROOT));
             let stamp_value = chosen.to_be_bytes();
-            let batch = [Write::Put(STAMP_KEY, &stamp_value), Write::Put(&root.key, b"")];
+            let batch = [RecordChange::Put(STAMP_KEY, &stamp_value), RecordChange::Put(&root.key, b"")];
             match store.commit(head.revision, &batch, Durability::Synced) {
                 Ok(_) | Err(StoreError::Conflict) => (head, stamp) = load(&*store)?,
                 Err(error) => return Err(error),
@@ -350,11 +350,11 @@ impl Directory {
     fn commit(&self, after: Revision, changes: &[Change]) -> Result<Revision, StoreError> {
         let Some(stored) = &self.store else { return Ok(after) };
         let written: Vec<records::RecordWrite> = changes.iter().map(records::encode).collect();
-        let batch: Vec<Write<'_>> = written
+        let batch: Vec<RecordChange<'_>> = written
             .iter()
             .map(|written| match &written.value {
-                Some(value) => Write::Put(&written.key, value),
-                None => Write::Delete(&written.key),
+                Some(value) => RecordChange::Put(&written.key, value),
+                None => RecordChange::Delete(&written.key),
             })
             .collect();
         let revision = stored.store.commit(after, &batch, stored.durability)?;
@@ -482,7 +482,7 @@ mod tests {
     use super::super::cos_naming::NameComponent;
     use super::super::state::{BatchLimits, BindingTarget, EncodedReference, ResolvedName};
     use super::*;
-    use crate::store::{MemoryStore, Visitor};
+    use crate::store::{MemoryStore, RecordVisitor};
 
     /// A store whose commits can be made to fail or to wait.
     struct Probe {
@@ -508,11 +508,16 @@ mod tests {
     }
 
     impl Store for Probe {
-        fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+        fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
             self.inner.for_each(visit)
         }
 
-        fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+        fn commit(
+            &self,
+            after: Revision,
+            batch: &[RecordChange<'_>],
+            durability: Durability,
+        ) -> Result<Revision, StoreError> {
             (self.before)();
             if self.fails.load(Ordering::Relaxed) {
                 return Err(StoreError::Full { reason: "no space left".to_owned() });
@@ -728,7 +733,7 @@ mod tests {
     fn records_that_do_not_fit_together_are_damage() {
         for (key, value) in [(&b"\x03\0\0\0\0\0\0\0\x07\0\0\0\x01a"[..], &b"\x01\0\0\0\0\0\0\0\0"[..]), (b"x", b"")] {
             let store = MemoryStore::new(records::KIND);
-            store.commit(Revision(0), &[Write::Put(key, value)], Durability::Synced).unwrap();
+            store.commit(Revision(0), &[RecordChange::Put(key, value)], Durability::Synced).unwrap();
             let refused = Directory::open(Box::new(store), Durability::Synced).err().unwrap();
             assert!(refused.to_string().contains("put a backup in its place"), "{refused}");
         }

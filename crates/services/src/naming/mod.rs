@@ -110,9 +110,9 @@ impl NamingConfig {
         let settings = ServiceSettings {
             iterator_limits,
             forward_timeout: Duration::from_secs(3),
-            max_forwards: 2,
+            max_forwarding_threads: 2,
             max_waiting_changes: usize::MAX,
-            max_watchers: 1,
+            max_watching_clients: 1,
             max_patience: Duration::from_secs(1),
             is_read_only: false,
         };
@@ -173,8 +173,8 @@ impl NamingConfig {
     /// threads that serve requests, so that servers which refer to each other have threads left to
     /// answer each other. Default: 2, half of a default pool's threads.
     #[must_use]
-    pub fn max_forwards(mut self, threads: usize) -> Self {
-        self.settings.max_forwards = threads;
+    pub fn max_forwarding_threads(mut self, threads: usize) -> Self {
+        self.settings.max_forwarding_threads = threads;
         self
     }
 
@@ -192,8 +192,8 @@ impl NamingConfig {
     /// (`corelane naming watch`). Each of them occupies a thread of the pool. At the maximum,
     /// further clients get an answer at once and ask again. Default: 1.
     #[must_use]
-    pub fn max_watchers(mut self, threads: usize) -> Self {
-        self.settings.max_watchers = threads;
+    pub fn max_watching_clients(mut self, threads: usize) -> Self {
+        self.settings.max_watching_clients = threads;
         self
     }
 
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn one_watcher_waits_for_the_next_change_and_further_watchers_get_an_answer_at_once() {
-        let mut naming = NamingConfig::new().max_watchers(1);
+        let mut naming = NamingConfig::new().max_watching_clients(1);
         naming.settings.max_patience = 10 * GENEROUS;
         let scene = scene(naming);
         let (naming, watched) = (&scene.naming, scene.watched.with_timeout(2 * GENEROUS));

@@ -53,9 +53,9 @@ const ROOT_ID: &[u8] = b"root";
 pub(super) struct ServiceSettings {
     pub(super) iterator_limits: IteratorLimits,
     pub(super) forward_timeout: Duration,
-    pub(super) max_forwards: usize,
+    pub(super) max_forwarding_threads: usize,
     pub(super) max_waiting_changes: usize,
-    pub(super) max_watchers: usize,
+    pub(super) max_watching_clients: usize,
     /// Maximum time for which a client that watches waits in the server for the next change.
     pub(super) max_patience: Duration,
     pub(super) is_read_only: bool,
@@ -475,7 +475,7 @@ impl ContextRequest<'_, '_, '_> {
         let decoder = self.call.arguments();
         let start: Position = At::argument(Cdr::decode(decoder), "start", decoder)?;
         let patience = At::argument(decoder.read_u32(), "patience", decoder)?;
-        let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watchers);
+        let thread = WaitingThread::begin(&self.service.watchers, self.service.settings.max_watching_clients);
         let patience = match thread {
             Some(_) => Duration::from_millis(patience.into()).min(self.service.settings.max_patience),
             None => Duration::ZERO,
@@ -549,7 +549,8 @@ impl ContextRequest<'_, '_, '_> {
         let rest = name.get(at..).unwrap_or_default();
         let cannot_proceed =
             || Raised::CannotProceed(CannotProceed { cxt: Some(context.clone()), rest_of_name: rest.to_vec() });
-        let Some(_thread) = WaitingThread::begin(&self.service.forwards, self.service.settings.max_forwards) else {
+        let Some(_thread) = WaitingThread::begin(&self.service.forwards, self.service.settings.max_forwarding_threads)
+        else {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {

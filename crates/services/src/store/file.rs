@@ -23,7 +23,7 @@ use redb::{
 };
 
 use super::preview::Preview;
-use super::{Durability, Revision, Store, StoreError, Visitor, Write};
+use super::{Durability, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 /// First bytes of every redb file.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
@@ -81,10 +81,10 @@ struct RelaxedCommit {
 }
 
 impl Commits {
-    fn push_relaxed(&mut self, revision: Revision, batch: &[Write<'_>]) {
+    fn push_relaxed(&mut self, revision: Revision, batch: &[RecordChange<'_>]) {
         let changes = batch.iter().map(|change| match *change {
-            Write::Put(key, value) => (key.to_vec(), Some(value.to_vec())),
-            Write::Delete(key) => (key.to_vec(), None),
+            RecordChange::Put(key, value) => (key.to_vec(), Some(value.to_vec())),
+            RecordChange::Delete(key) => (key.to_vec(), None),
         });
         let commit = RelaxedCommit { revision, changes: changes.collect() };
         self.relaxed_size += size_of(batch);
@@ -98,10 +98,10 @@ impl Commits {
 }
 
 /// Returns the size of the keys and values of a batch in bytes.
-fn size_of(batch: &[Write<'_>]) -> usize {
-    let size = |change: &Write<'_>| match *change {
-        Write::Put(key, value) => key.len() + value.len(),
-        Write::Delete(key) => key.len(),
+fn size_of(batch: &[RecordChange<'_>]) -> usize {
+    let size = |change: &RecordChange<'_>| match *change {
+        RecordChange::Put(key, value) => key.len() + value.len(),
+        RecordChange::Delete(key) => key.len(),
     };
     batch.iter().map(size).sum()
 }
@@ -196,7 +196,7 @@ impl FileStore {
         database.begin_read().map_err(|error| of_transaction(error, self.source.path()))
     }
 
-    fn write(&self, revision: Revision, batch: &[Write<'_>], durability: Durability) -> Result<(), StoreError> {
+    fn write(&self, revision: Revision, batch: &[RecordChange<'_>], durability: Durability) -> Result<(), StoreError> {
         let path = self.source.path();
         let database = self.database.read();
         let database = database.as_ref().ok_or_else(|| self.closed())?.get()?;
@@ -206,8 +206,8 @@ impl FileStore {
             let mut records = transaction.open_table(RECORDS).map_err(|error| of_table(error, path))?;
             for change in batch {
                 match *change {
-                    Write::Put(key, value) => records.insert(key, value).map(drop),
-                    Write::Delete(key) => records.remove(key).map(drop),
+                    RecordChange::Put(key, value) => records.insert(key, value).map(drop),
+                    RecordChange::Delete(key) => records.remove(key).map(drop),
                 }
                 .map_err(|error| of_storage(error, path))?;
             }
@@ -243,8 +243,10 @@ impl FileStore {
         // Otherwise another process has changed the file while it was closed.
         if let Some(last) = last.filter(|_| first == Some(next_revision(found))) {
             let changes = commits.relaxed.iter().flat_map(|commit| &commit.changes);
-            let batch: Vec<Write<'_>> = changes
-                .map(|(key, value)| value.as_ref().map_or(Write::Delete(key), |value| Write::Put(key, value)))
+            let batch: Vec<RecordChange<'_>> = changes
+                .map(|(key, value)| {
+                    value.as_ref().map_or(RecordChange::Delete(key), |value| RecordChange::Put(key, value))
+                })
                 .collect();
             self.try_commit(last, &batch, Durability::Synced)?;
             commits.revision = last;
@@ -262,7 +264,12 @@ impl FileStore {
 
     /// Commits a batch. Closes the file after an error: the next use reopens it, when the disk may
     /// have room again.
-    fn try_commit(&self, revision: Revision, batch: &[Write<'_>], durability: Durability) -> Result<(), StoreError> {
+    fn try_commit(
+        &self,
+        revision: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<(), StoreError> {
         let committed = fenced(self.source.path(), || self.write(revision, batch, durability));
         if committed.is_err() {
             *self.database.write() = None;
@@ -276,7 +283,7 @@ fn next_revision(revision: Revision) -> Revision {
 }
 
 impl Store for FileStore {
-    fn for_each(&self, visit: &mut Visitor<'_>) -> Result<Revision, StoreError> {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
         let path = self.source.path();
         if self.database.read().is_none() {
             self.restore(&mut self.commits.lock())?;
@@ -293,7 +300,12 @@ impl Store for FileStore {
         })
     }
 
-    fn commit(&self, after: Revision, batch: &[Write<'_>], durability: Durability) -> Result<Revision, StoreError> {
+    fn commit(
+        &self,
+        after: Revision,
+        batch: &[RecordChange<'_>],
+        durability: Durability,
+    ) -> Result<Revision, StoreError> {
         let mut commits = self.commits.lock();
         self.restore(&mut commits)?;
         if commits.revision != after {
@@ -336,7 +348,7 @@ const PRIVATE: u32 = 0o600;
 pub(super) fn write_copy(
     path: &Path,
     kind: RecordKind,
-    records: &mut dyn FnMut(&mut Visitor<'_>) -> Result<Revision, StoreError>,
+    records: &mut dyn FnMut(&mut RecordVisitor<'_>) -> Result<Revision, StoreError>,
 ) -> Result<(), StoreError> {
     let own = Some(path);
     if path.exists() {
