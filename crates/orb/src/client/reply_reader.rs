@@ -140,7 +140,7 @@ impl ReplyReaders {
             move || own.run()
         };
         builder.clone().scheduling(scheduling).spawn(run()).map(|thread| (thread, None)).or_else(|error| {
-            let refused = Event::PriorityRefused { thread: name, error: error.to_string() };
+            let refused = Event::ThreadSchedulingRefused { thread: name, error: error.to_string() };
             Ok((builder.spawn(run())?, Some(refused)))
         })
     }

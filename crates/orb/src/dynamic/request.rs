@@ -109,14 +109,14 @@ impl ObjectRef {
 }
 
 impl DynamicRequest {
-    /// Adds the next argument, which has the mode in.
+    /// Adds the next argument, which has the mode `in`.
     #[must_use]
     pub fn input(mut self, value: Any) -> Self {
         self.arguments.push(value);
         self
     }
 
-    /// Adds the next argument, which has the mode inout.
+    /// Adds the next argument, which has the mode `inout`.
     #[must_use]
     pub fn inout(mut self, value: Any) -> Self {
         self.outputs.push(value.type_code().clone());
@@ -124,7 +124,7 @@ impl DynamicRequest {
         self
     }
 
-    /// Adds the type of the next argument, which has the mode out.
+    /// Adds the type of the next argument, which has the mode `out`.
     #[must_use]
     pub fn output(mut self, type_code: TypeCode) -> Self {
         self.outputs.push(type_code);

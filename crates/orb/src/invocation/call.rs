@@ -761,7 +761,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     pub(super) fn abandoned(&self, endpoint: &Endpoint, broken: &ExchangeError) -> Box<AttemptError> {
         match broken {
             ExchangeError::Cancelled => {
-                let detail = self.detail(endpoint, CallPhase::Wait, "cancelled by the caller".into());
+                let detail = self.detail(endpoint, CallPhase::WaitForReply, "cancelled by the caller".into());
                 refuse(
                     SystemException::new(Kind::Transient, minor::transient::CANCELLED, Completion::Maybe)
                         .with_detail(detail),
@@ -807,7 +807,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         broken: &ExchangeError,
         last_message: LastMessage,
     ) -> Box<AttemptError> {
-        let phase = if bytes_sent == BytesSent::All { CallPhase::Wait } else { CallPhase::Send };
+        let phase = if bytes_sent == BytesSent::All { CallPhase::WaitForReply } else { CallPhase::SendRequest };
         if let ExchangeError::OverBudget(refusal) = broken {
             let setting = "OrbBuilder::max_reply_memory";
             let mut exception = over_budget("the reply exceeds the memory limit", *refusal, setting, Completion::Maybe);
@@ -832,7 +832,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             _ if last_message == LastMessage::MessageError => {
                 "the server sent MessageError: it could not read the request".to_owned()
             }
-            ExchangeError::TimedOut if phase == CallPhase::Wait => self.nested_wait_hint(),
+            ExchangeError::TimedOut if phase == CallPhase::WaitForReply => self.nested_wait_hint(),
             ExchangeError::TimedOut | ExchangeError::Cancelled | ExchangeError::OverBudget(_) => String::new(),
             ExchangeError::Io(error) => error.to_string(),
             ExchangeError::Fault(fault) => fault.to_string(),

@@ -24,7 +24,7 @@ use crate::client::try_order::AttemptTime;
 use crate::clock;
 use crate::exception::{CallPhase, Completion, FailureDetail, SystemException, SystemExceptionKind as Kind};
 use crate::nested_wait;
-use crate::policy::{CallPolicies, PoolExhaustedAction, RebindMode};
+use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode};
 
 /// The connection on which the driver sends a request.
 enum CallConnection {
@@ -372,15 +372,15 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         let until = || self.connect_deadline_from(clock::now());
         let Some(pool) = &self.pool else { return MachineInput::ConnectFailed };
         let (context, min_connection_id) = (self.call.context, self.min_connection_id);
-        let outcome = match context.config().on_pool_exhausted {
+        let outcome = match context.config().on_connection_pool_exhausted {
             _ if self.use_multiplexed => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
-            PoolExhaustedAction::Multiplex => match pool.take_free(min_connection_id) {
+            ConnectionPoolExhaustedAction::Multiplex => match pool.take_free(min_connection_id) {
                 Some(free) => {
                     pool.ensure_connected(free, context, until(), min_connection_id).map(CallConnection::Exclusive)
                 }
                 None => pool.multiplexed(context, until()).map(CallConnection::Multiplexed),
             },
-            PoolExhaustedAction::Wait => {
+            ConnectionPoolExhaustedAction::Wait => {
                 pool.acquire(context, self.call.due.latest(), until, min_connection_id).map(CallConnection::Exclusive)
             }
         };
@@ -455,10 +455,10 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
             }
             Err(AcquireError::AllBusy) => {
                 self.last_failure = detail(
-                    CallPhase::Acquire,
+                    CallPhase::AcquireConnection,
                     "all connections that the maximum permits to the server are in use".into(),
                 );
-                MachineInput::DeadlinePassed(CallPhase::Acquire)
+                MachineInput::DeadlinePassed(CallPhase::AcquireConnection)
             }
             Err(AcquireError::TimedOut) => {
                 self.last_failure = detail(CallPhase::Connect, String::new());

@@ -243,8 +243,8 @@ impl InvocationMachine {
             }
             MachineInput::DeadlinePassed(phase) => {
                 let (code, completed) = match phase {
-                    CallPhase::Wait => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
-                    CallPhase::Acquire | CallPhase::Connect | CallPhase::Send => {
+                    CallPhase::WaitForReply => (minor::timeout::REPLY_END_TIME, Completion::Maybe),
+                    CallPhase::AcquireConnection | CallPhase::Connect | CallPhase::SendRequest => {
                         (minor::timeout::REQUEST_END_TIME, Completion::No)
                     }
                 };
@@ -495,8 +495,8 @@ mod tests {
     fn timeout_reports_whether_the_request_may_have_run() {
         for (phase, completed) in [
             (CallPhase::Connect, Completion::No),
-            (CallPhase::Send, Completion::No),
-            (CallPhase::Wait, Completion::Maybe),
+            (CallPhase::SendRequest, Completion::No),
+            (CallPhase::WaitForReply, Completion::Maybe),
         ] {
             let MachineAction::Fail(exception) = started(1, false, 1, 0).step(MachineInput::DeadlinePassed(phase))
             else {

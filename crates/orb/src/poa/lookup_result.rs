@@ -111,7 +111,7 @@ pub(super) enum PreinvokeResult {
 
 pub(super) enum ChildResult {
     Found(Arc<PoaCore>),
-    /// The POA's adapter activator still runs.
+    /// The adapter activator that creates the child is running.
     MustWait(WaitFor),
     Missing,
     /// The adapter activator raised an exception, for which the client gets OBJ_ADAPTER 1.

@@ -44,7 +44,7 @@ pub enum ExpiredRequestAction {
 }
 
 /// The treatment of an operation that exceeds its declared processor time (`@wcet`). The ORB counts
-/// and reports each such operation ([`Event::Overrun`](crate::Event::Overrun)).
+/// and reports each such operation ([`Event::ExecutionTimeOverrun`](crate::Event::ExecutionTimeOverrun)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OverrunAction {

@@ -97,7 +97,7 @@ impl OverrunMonitor {
     fn report(&self, used: Duration, call: &ServerCall<'_>) {
         if let Some(orb) = call.orb() {
             let (operation, declared) = (self.operation, self.declared);
-            orb.events().report(&Event::Overrun { operation, declared, used });
+            orb.events().report(&Event::ExecutionTimeOverrun { operation, declared, used });
         }
     }
 

@@ -62,7 +62,10 @@ pub(super) fn spawn<S: Architecture<S>, H: RequestHandler>(
                     | io::ErrorKind::Unsupported
             ) =>
         {
-            handler.context().events().report(&Event::PriorityRefused { thread: name, error: error.to_string() });
+            handler
+                .context()
+                .events()
+                .report(&Event::ThreadSchedulingRefused { thread: name, error: error.to_string() });
             builder.scheduling(Scheduling::Other).spawn(body(None))
         }
         spawned => spawned,

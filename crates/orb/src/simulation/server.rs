@@ -20,7 +20,7 @@ use crate::poa::{
     IdAssignment, IdUniqueness, Lifespan, ObjectId, Poa, PoaPolicies, RequestProcessing, ServantActivator,
     ServantManager, ServantManagerError, ServantResult,
 };
-use crate::policy::{CallPolicies, PoolExhaustedAction};
+use crate::policy::{CallPolicies, ConnectionPoolExhaustedAction};
 use crate::servant::{Servant, ServerCall, Skeleton};
 use crate::server::config::{ConnectionLimits, Dispatch, PoolConfig};
 use crate::server::connection::{Connection, WaitingRequest};
@@ -78,7 +78,7 @@ pub(super) fn core(
         max_connections_per_server: 2,
         oneway_batch: crate::OnewayBatch::default(),
         spin_policy: None,
-        on_pool_exhausted: PoolExhaustedAction::Wait,
+        on_connection_pool_exhausted: ConnectionPoolExhaustedAction::Wait,
         idle_connection_timeout: Duration::from_secs(60),
         drain_timeout: Duration::from_nanos(CLOSING_TIME),
         publish,
@@ -188,7 +188,7 @@ impl<'l> ServerRun<'l> {
             id_assignment: IdAssignment::User,
             implicit_activation: crate::poa::ImplicitActivation::Explicit,
             request_processing: RequestProcessing::ServantManager,
-            ..PoaPolicies::ROOT
+            ..PoaPolicies::ROOT_POA
         };
         let poa = core.root_poa().create_poa("work", None, policies).expect("a POA");
         let servant = Servant::new(CountingServant(ledger.clone()));

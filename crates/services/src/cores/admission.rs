@@ -16,7 +16,7 @@ use super::task_id::Secrets;
 /// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
-    /// The targets of live tasks.
+    /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
     /// Number of the last token.
     last_token: u64,
@@ -97,7 +97,7 @@ impl SharedBooks {
         self.shared.pending.notify_one();
     }
 
-    /// Returns the target of a live task.
+    /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
         let mut state = self.shared.state.lock();
         state.forget_ended(self.shared.now());
@@ -110,7 +110,7 @@ impl Drop for SharedBooks {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
         if let Some(deciding) = self.deciding.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = deciding.join();
         }
     }
