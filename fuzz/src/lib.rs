@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask fuzz` runs each target under an engine that searches for new paths through the code
 //! (the programs in `engine/`). Without the engine, `tests/replay.rs` runs the targets on the
-//! committed inputs in `corpus/` and `regressions/`. docs/fuzzing.md describes how to use and add
-//! targets.
+//! committed inputs in `corpus/`, `regressions/` and `seeds/`. docs/fuzzing.md describes how to use
+//! and add targets.
 #![forbid(unsafe_code)]
 
 mod generated;
@@ -54,7 +54,7 @@ pub const TARGETS: &[Target] = &[
 ///
 /// # Panics
 ///
-/// On purpose, for inputs that begin with four certain octets.
+/// On purpose, for inputs that begin with the four octets of the planted fault.
 pub fn planted(input: &[u8]) {
     let mut matched = 0;
     for (octet, wanted) in input.iter().zip(b"\xc0\x4e\x7a\x19") {

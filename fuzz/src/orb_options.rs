@@ -6,7 +6,8 @@ mod imported;
 
 use imported::{ForeignOrb, Imported, takes_value};
 
-/// Maximum length in bytes of an option in a message: 60 characters and dots.
+/// Maximum length in bytes of an option in a message: 60 characters of up to 4 bytes, and three
+/// dots.
 const MAX_SHOWN: usize = 60 * 4 + 3;
 
 /// Converts a text. The first octet selects the ORB, and whether the text is a file or a list of
@@ -14,7 +15,8 @@ const MAX_SHOWN: usize = 60 * 4 + 3;
 ///
 /// # Panics
 ///
-/// If the result is not TOML, if a place is not one of the text, or if a message has a long text.
+/// If the result is not TOML, if a message names a line that the text does not have, or if a
+/// message contains more than 60 characters of an option.
 pub fn orb_options(input: &[u8]) {
     let Some((settings, text)) = input.split_first() else { return };
     let orb = match settings % 3 {

@@ -127,7 +127,7 @@ fn every_option_has_its_row() {
     let sections = PAGE.lines().filter_map(|line| line.strip_prefix("## `")?.strip_suffix('`'));
     assert!(
         sections.eq(SECTIONS.iter().map(|(section, ..)| *section)),
-        "the sections of docs/options.md are not those of this test"
+        "docs/options.md and this test have different sections"
     );
 }
 
@@ -219,7 +219,8 @@ fn check(section: &str, default: &dyn Debug, told: &[&str]) {
 fn every_default_matches_the_code() {
     check("CallPolicies", &CallPolicies::NONE, &[]);
     check("OnewayBatch", &OnewayBatch::default(), &[]);
-    // The `Debug` output of `connection_limits` spans several lines.
+    // The `Debug` output of `connection_limits` spans several lines, so the test compares its
+    // fields separately.
     check("PoolConfig", &PoolConfig::default(), &["dispatch", "connection_limits"]);
     check("ConnectionLimits", &ConnectionLimits::default(), &[]);
     let threads = format!("`{:?}`", PoolConfig::default().dispatch);

@@ -131,7 +131,7 @@ fn call_with_a_partial_reply_is_completed_maybe_and_not_sent_again() {
     });
 }
 
-/// Checks two calls on a connection of which one gets a part of its reply. The other call gets no
+/// Checks two calls on one connection. One call gets a part of its reply. The other call gets no
 /// reply before CloseConnection, so it has not run and is sent again.
 #[test]
 fn on_a_shared_connection_only_the_call_with_a_partial_reply_fails() {

@@ -1,8 +1,8 @@
 //! Priority inversion when replies are written.
 //!
-//! For each kind, a deliberately wrong configuration shows the inversion, and the right
-//! configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and check
-//! the order of events, never durations.
+//! For each kind of inversion, a deliberately wrong configuration shows the inversion, and the
+//! right configuration shows that the inversion is absent. The tests run on SCHED_FIFO threads and
+//! check the order of events, never durations.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};

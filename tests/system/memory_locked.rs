@@ -12,7 +12,7 @@ fn locked_kilobytes() -> u64 {
 #[test]
 fn orb_builder_locks_the_memory_of_the_process() {
     drop(Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap());
-    assert_eq!(locked_kilobytes(), 0, "nobody has asked for it");
+    assert_eq!(locked_kilobytes(), 0, "no ORB has locked memory");
     match Orb::builder().lock_memory().listen("tcp:127.0.0.1:0").build() {
         Ok(_orb) => assert!(locked_kilobytes() > 1000, "{}", locked_kilobytes()),
         Err(OrbError::Memory(error)) => {

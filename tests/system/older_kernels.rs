@@ -27,7 +27,8 @@ fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce(
     pretending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A kernel release that lacks all features of the table, also those without a fall-back.
+/// A kernel release that lacks all features of the table, including the features without a
+/// fall-back.
 const MUCH_OLDER: KernelRelease = (3, 13);
 
 #[test]

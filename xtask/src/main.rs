@@ -1,7 +1,7 @@
 //! Tasks of the project, such as checks and test runs. `cargo xtask help` lists them.
 //!
-//! Each check is a pure function from its input to a list of findings. So tests can show that the
-//! check finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
+//! Each check is a pure function from its input to a list of findings, so that tests can show that
+//! it finds a violated rule. [`steps`] runs the checks, shows progress and prints a summary. The
 //! crates do not depend on this package.
 #![forbid(unsafe_code)]
 

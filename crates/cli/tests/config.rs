@@ -65,7 +65,7 @@ fn faults_in_a_configuration_are_reported() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The example is that of the documentation.
+/// The configuration is the example in docs/commands.md.
 #[test]
 fn each_option_is_shown_with_its_source() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
@@ -120,7 +120,7 @@ fn imported_options_of_other_orbs_configure_the_commands() {
         shown(&tao)
     );
     assert_eq!(errors, expected);
-    // The commands take the configuration that was printed.
+    // The commands accept the printed configuration.
     let shown = text(&corelane(&config, &[], &["config", "show"]));
     for line in [
         "naming list --at: corbaloc::1.2@127.0.0.1:7/x ([naming] of the file)",

@@ -239,7 +239,7 @@ impl ObjectRef {
             Some(reference) => {
                 #[cfg(feature = "any")]
                 crate::written_any::record_orb(reference.client());
-                if reference.has_no_address && encoder.is_message() {
+                if reference.has_no_address && encoder.begins_with_giop_header() {
                     return Err(CdrError::UnreachableReference);
                 }
                 reference.ior().encode(encoder)
@@ -261,7 +261,7 @@ impl ObjectRef {
 
 /// Returns the ORB that received the message being decoded.
 pub(crate) fn client_of<'m>(decoder: &Decoder<'m>) -> Option<&'m Arc<ClientContext>> {
-    decoder.env().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
+    decoder.environment().and_then(|env| (env as &dyn std::any::Any).downcast_ref::<Arc<ClientContext>>())
 }
 
 impl PartialEq for ObjectRef {

@@ -182,7 +182,7 @@ impl<'m> ServerCall<'m> {
 
     /// Returns the ORB that received the request.
     pub(crate) fn orb(&self) -> Option<&OrbContext> {
-        let env: &dyn Any = self.arguments.env()?;
+        let env: &dyn Any = self.arguments.environment()?;
         env.downcast_ref::<Arc<ClientContext>>().map(|client| &***client)
     }
 

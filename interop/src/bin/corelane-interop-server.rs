@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &ServerOptions) -> Result<(), Box<dyn Error>> {
-    let orb = options.setup.orb()?;
+    let orb = options.orb_options.orb()?;
     let poa = orb.root_poa();
     let reference = poa.activate(&servants::suite_servant(SuiteServant::new(&poa, orb.shutdown_handle())?))?;
     orb.bind_key("Interop", &reference)?;

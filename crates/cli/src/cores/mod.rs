@@ -242,7 +242,7 @@ fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
     Ok((number("--lose", core, 0, u64::from(MAX_CORES))?, time("--lose", at)?))
 }
 
-/// A task file, its machine with the changes of the options, and its tasks on cores.
+/// A task file, its machine as changed by the options, and the assignment of its tasks to cores.
 struct AllocatedSystem {
     file: TaskFile,
     machine: Machine,

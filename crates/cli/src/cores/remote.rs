@@ -83,11 +83,12 @@ fn object(orb: &Orb, arguments: &CoresArguments) -> Result<TasksRef, String> {
     Ok(TasksRef::unchecked_narrow(&object))
 }
 
-/// Returns the reason for a system exception. An exception from the network has none of its own.
+/// Explains a system exception to the user. An exception that came over the network contains no
+/// explanation.
 fn explain(exception: &SystemException) -> String {
     let reason = match exception.kind() {
         Kind::BadParam => "a field is out of range, or the target is not an object of this server",
-        Kind::NoPermission => "the token is not that of this task",
+        Kind::NoPermission => "the token does not belong to this task",
         Kind::ObjectNotExist => "the task, the target or the admission object does not exist",
         Kind::NoResources => "the server does not have this core, or no room for further tasks",
         Kind::Transient => "the server cannot be reached, or there are too many decisions or tasks of this client",

@@ -115,7 +115,7 @@ impl Examination {
     }
 
     fn nil(&mut self) {
-        let remedy = "the server handed out no object: look at what made the reference";
+        let remedy = "the server handed out no object: examine the program that made the reference";
         self.add(Finding::bad("reference", "the reference is nil: it names no object", remedy));
     }
 
@@ -316,7 +316,7 @@ impl Examination {
             Ok((true, _)) => Finding::bad("object", "it does not exist", "get a new reference from the server"),
             Ok((false, false)) => Finding::unsure(
                 "object",
-                format!("it exists, and denies to be a {}", excerpt(&ior.type_id)),
+                format!("it exists, but it denies that it is a {}", excerpt(&ior.type_id)),
                 "the reference is old, or another object has its key: get a new one from the server",
             ),
             Ok((false, true)) => Finding::good("object", "it exists and answers"),

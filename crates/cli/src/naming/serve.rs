@@ -138,7 +138,7 @@ pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
 /// Copies the store of a running server.
 fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    // The server may have another working directory.
+    // The server may have another working directory, so the path must be absolute.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
     control::object(&orb, path)?.backup(text).map_err(control::backup_message)?;

@@ -76,7 +76,7 @@ pub(super) fn send_in_parts(
         return connection.send(&fragments, wait);
     }
     let mut list = [&[][..]; MAX_SLICES];
-    connection.send_slices(reply.gather(&mut list, |slice| slice), &|part| reply.share_or_copy(part), wait)
+    connection.send_slices(reply.gather_slices(&mut list, |slice| slice), &|part| reply.share_or_copy(part), wait)
 }
 
 #[cold]

@@ -112,7 +112,7 @@ fn handle_request(
         .with_scratch(&memory.scratch)
         .with_value_read_state(&values)
         .with_meter(&meter)
-        .with_env(env);
+        .with_environment(env);
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     reply.set_version(header.version);
     reply.set_code_sets(code_sets);

@@ -311,7 +311,7 @@ impl ClientConnection {
         }
         match fragments {
             Some(fragments) => self.send_all(&mut [IoSlice::new(&fragments)], due),
-            None => self.send_all(message.gather(&mut empty_slices(), IoSlice::new), due),
+            None => self.send_all(message.gather_slices(&mut empty_slices(), IoSlice::new), due),
         }
     }
 
@@ -333,7 +333,7 @@ impl ClientConnection {
             }
             None => {
                 let mut list = empty_slices();
-                let gathered = message.gather(&mut list, IoSlice::new);
+                let gathered = message.gather_slices(&mut list, IoSlice::new);
                 slices[1..=gathered.len()].copy_from_slice(gathered);
                 1 + gathered.len()
             }
@@ -591,7 +591,7 @@ impl ClientConnection {
             return self.drop_received();
         }
         let mut list = empty_slices();
-        let slices = cancel.gather(&mut list, IoSlice::new);
+        let slices = cancel.gather_slices(&mut list, IoSlice::new);
         // A CancelRequest is only a hint, so it is dropped if the transport accepts none of its
         // bytes. If the transport accepts some bytes only, the connection is broken.
         match self.monitored.stream().send_vectored(slices, Wait::Now) {

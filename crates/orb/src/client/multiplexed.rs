@@ -352,7 +352,7 @@ impl Multiplexed {
                 list[0] = IoSlice::new(fragments);
                 &mut list[..1]
             }
-            None => message.gather(&mut list, IoSlice::new),
+            None => message.gather_slices(&mut list, IoSlice::new),
         };
         let mut bytes_sent = BytesSent::None;
         let wait = deadline.map_or(Wait::Block, Wait::Until);

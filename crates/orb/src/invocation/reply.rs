@@ -165,7 +165,7 @@ pub(super) fn read_results<T>(
         .with_limits(&context.config().limits)
         .with_value_read_state(&values)
         .with_meter(&meter)
-        .with_env(env);
+        .with_environment(env);
     if let Some((octets, breaks)) = owned {
         decoder = decoder.with_shared_message(octets).with_fragment_starts(breaks);
     }

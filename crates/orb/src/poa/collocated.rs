@@ -292,7 +292,7 @@ fn run_marshalled(
         .with_scratch(&scratch)
         .with_value_read_state(&values)
         .with_meter(&meter)
-        .with_env(env);
+        .with_environment(env);
     let mut reply = Encoder::new();
     reply.set_code_sets(CodeSets::UTF8_UTF16);
     let mut call = ServerCall::new(decoder, reply, None, None);

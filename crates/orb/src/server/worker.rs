@@ -129,7 +129,7 @@ impl Worker {
             let wanted = if own && unread.is_empty() {
                 Header::LEN
             } else if own
-                && let Some(header) = Header::parse_whole(unread, MessageKind::Request, limits.max_message_size)
+                && let Some(header) = Header::parse_complete(unread, MessageKind::Request, limits.max_message_size)
                 && header.total_len() == unread.len()
             {
                 self.in_place_header = header;

@@ -70,7 +70,7 @@ fn read_in_region(
                 Some(_) => return Err(CdrError::WrongValueType),
                 // The value was part of an `any` and was skipped as bytes, so it is read now.
                 None => {
-                    d.nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
+                    d.read_nested(|d| d.reread_value(index, position, |d| read_in_region(d, expected, own).map(drop)))?
                 }
             }
             index
@@ -156,7 +156,7 @@ fn convert_custom(d: &mut Decoder<'_>, e: &mut Encoder<'_>) -> Result<(), CdrErr
 
 /// Returns the value factories of the ORB that received the message.
 fn factories<'m>(d: &Decoder<'m>) -> Option<&'m ValueFactories> {
-    factories_of(d.env()?)
+    factories_of(d.environment()?)
 }
 
 fn factories_of(env: &dyn Any) -> Option<&ValueFactories> {
@@ -229,7 +229,7 @@ mod tests {
         let mut d = Decoder::new(&octets, foreign)
             .with_code_sets(CodeSets::UTF8_UTF16)
             .with_value_read_state(&space)
-            .with_env(env);
+            .with_environment(env);
         let list = Vec::<Any>::decode(&mut d).unwrap();
         assert_eq!((list.len(), d.remaining()), (2, 0));
         list
@@ -276,7 +276,7 @@ mod tests {
             }
             let (octets, space) = (e.to_vec(), orb.core().value_read_state());
             let d = Decoder::new(&octets, endian).with_code_sets(code_sets).with_version(version);
-            let mut d = d.with_value_read_state(&space).with_env(orb.core().client());
+            let mut d = d.with_value_read_state(&space).with_environment(orb.core().client());
             let [first, second, nested] = [(); 3].map(|()| Any::decode(&mut d).unwrap());
             for any in [first, second, nested.extract::<Any>().unwrap()] {
                 let stamp = any.extract::<Option<ValueRef<Stamp>>>().unwrap().unwrap();

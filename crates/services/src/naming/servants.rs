@@ -261,7 +261,7 @@ impl Skeleton for NamingContexts {
             }
         }
         let context = context.ok_or_else(no_such_object)?;
-        let (poa, orb) = (current.poa, call.arguments().env());
+        let (poa, orb) = (current.poa, call.arguments().environment());
         let mut request = ContextRequest { service, iterator_poa: &self.iterator_poa, poa, context, orb, call };
         match request.run(operation) {
             Ok(()) => Ok(()),
@@ -619,7 +619,7 @@ impl ContextRequest<'_, '_, '_> {
     fn reference(&self, reference: &EncodedReference) -> Result<Option<ObjectRef>, SystemException> {
         let mut decoder = Decoder::new(reference, Endian::NATIVE);
         if let Some(orb) = self.orb {
-            decoder = decoder.with_env(orb);
+            decoder = decoder.with_environment(orb);
         }
         read_reference(&mut decoder).map_err(SystemException::from)
     }

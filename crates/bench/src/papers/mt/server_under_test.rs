@@ -181,7 +181,7 @@ pub(super) fn single(
 }
 
 /// Starts a Corelane server with an object and a lane for each priority (SERVER_DECLARED). The
-/// first priority is that of the high-priority client.
+/// high-priority client has the first priority.
 pub(super) fn laned(
     priorities: &[u8],
     transport: BaselineTransport,

@@ -19,7 +19,7 @@ pub(super) enum Counterpart {
     PublishedEndpoints,
     /// `call.timeout` and `naming.timeout`, from milliseconds.
     CallTimeout,
-    /// A setting that only programs have.
+    /// A setting that programs can make in their code, and that the commands lack.
     Setting(&'static str),
     /// None, for this reason.
     None(&'static str),
@@ -40,7 +40,7 @@ const NO_RIR: &str = "the reference depends on another initial reference";
 const WIDE_TEXT: &str = "wide text is always UTF-16";
 /// Longest time-out of the commands, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 1_000_000_000;
-/// TAO's service whose options are those of a name server.
+/// TAO's service whose options configure a name server.
 const NAMING_LOADER: &str = "Naming_Loader";
 
 /// Options of omniORB.
@@ -131,7 +131,7 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
         None => omniorb().or_else(tao),
     };
     match (found.unwrap_or(Without(UNKNOWN)), service) {
-        // A service of its own has these options only for itself.
+        // In another service of TAO, these options apply to this service alone.
         (InitialReference | DefaultInitialReference | Endpoints, Some(service)) if service != NAMING_LOADER => {
             Without("the commands do not have this service")
         }
@@ -140,7 +140,8 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
 }
 
 impl Imported {
-    /// Carries an option over, or lists it among those that are not carried over.
+    /// Adds the counterpart of an option to the configuration, or records that the option is not
+    /// carried over.
     pub(super) fn apply(
         &mut self,
         place: Place,
@@ -191,7 +192,8 @@ impl Imported {
             PublishedEndpoints => {
                 for part in value.split(',').map(str::trim) {
                     match part.starts_with("giop:").then(|| endpoints::omniorb(part)) {
-                        // omniORB puts an address of the machine for an empty host.
+                        // For an empty host, omniORB publishes an address of the machine, which
+                        // this command does not know.
                         Some(Ok(address)) if !address.starts_with("tcp::") => self.publish.push(address),
                         Some(Err(refusal)) => self.refuse(place, shown, refusal)?,
                         Some(Ok(_)) | None => self.leave_out(place, shown, LISTS_ALL),
@@ -202,7 +204,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes one of TAO's endpoints, which may have several addresses.
+    /// Adds the addresses of one of TAO's endpoints.
     fn take_tao_endpoint(&mut self, place: Place, shown: &str, endpoint: &str) -> Result<(), Malformed> {
         let addresses = match endpoints::tao(endpoint) {
             Ok(addresses) => addresses,
@@ -221,7 +223,8 @@ impl Imported {
         Ok(())
     }
 
-    /// Takes a time-out of calls. Text after `#` is a comment, because omniORB reads only the number.
+    /// Sets the time-out of calls, in milliseconds. Text after `#` is a comment, because omniORB
+    /// reads only the number.
     fn set_call_timeout(&mut self, place: Place, shown: &str, value: &str) -> Result<(), Malformed> {
         let number = value.split('#').next().unwrap_or_default().trim();
         let Ok(milliseconds) = number.parse::<u64>() else {
@@ -264,7 +267,7 @@ fn reference(text: &str) -> Result<String, Refusal> {
         Ok(ObjectUrl::Corbaloc(corbaloc)) if is_rir(&corbaloc) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(ObjectUrl::Corbaname(corbaname)) if is_rir(&corbaname.context) => Err(Refusal::NoCounterpart(NO_RIR)),
         Ok(_) => Ok(text.to_owned()),
-        // The protocol of an address is reported as a scheme, too.
+        // The parser reports an unknown protocol in an address as an unknown scheme.
         Err(UrlError::Scheme) if text.starts_with("corba") => {
             Err(Refusal::NoCounterpart("Corelane has no such protocol in a corbaloc"))
         }

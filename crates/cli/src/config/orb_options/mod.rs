@@ -17,9 +17,9 @@ use self::formats::{OptionContent, OrbOption};
 /// An ORB with a configuration of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeignOrb {
-    /// omniORB. Capital letters in names of options count.
+    /// omniORB. The names of its options are case-sensitive.
     OmniOrb,
-    /// TAO. Capital letters in names of options do not count.
+    /// TAO. The names of its options are not case-sensitive.
     Tao,
 }
 
@@ -83,7 +83,7 @@ struct Sourced<T = String> {
 pub(crate) struct Imported {
     /// Reference of the name server.
     name_server: Option<Sourced>,
-    /// Reference of the name server, if no initial reference has its name.
+    /// Reference of the name server, used only if no initial reference `NameService` is set.
     default_reference: Option<Sourced>,
     /// Time-out of a call in milliseconds.
     call_timeout_ms: Option<Sourced<u64>>,
@@ -143,7 +143,8 @@ impl Imported {
             }
             default => self.name_server = self.name_server.take().or(default),
         }
-        // `publish` replaces all addresses listened at, so it is set only if it can have all.
+        // `publish` replaces the addresses of all listeners, so it is set only if each listener has
+        // an address to publish.
         let mut published: Vec<String> = self.listen.iter().filter_map(|one| one.published.clone()).collect();
         if published.len() == self.listen.len() {
             self.publish.append(&mut published);

@@ -81,7 +81,7 @@ fn later_values_and_names_precede_earlier_ones_and_defaults() {
     assert_eq!(imported.to_toml(), "\n[naming]\nat = \"corbaname::c\"\n");
     let lines: Vec<usize> = left_out(&imported).iter().map(|(line, _, _)| *line).collect();
     assert_eq!(lines, [1, 2]);
-    // Words follow the files, whichever options the files have.
+    // Options of a command line are imported like options of a file.
     let mut imported = Imported::default();
     let words = vec![(1, "-ORBInitRef".to_owned()), (2, "NameService=corbaname::words".to_owned())];
     imported.take_words(1, words, None).unwrap();
@@ -235,7 +235,8 @@ fn strings_of_toml_are_quoted() {
     assert_eq!([1, 1000, 1500, 30_010].map(seconds), ["0.001", "1", "1.5", "30.01"]);
 }
 
-/// Each of a million addresses of one option is left out or carried over on its own.
+/// One option has 100,001 addresses, and each of them is carried over. The memory would grow with
+/// the square of the text if each address kept the whole option.
 #[test]
 fn memory_does_not_grow_faster_than_the_text() {
     let text = format!("-ORBEndpoint iiop://{}", "1.1@,".repeat(100_000));

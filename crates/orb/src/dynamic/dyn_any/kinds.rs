@@ -179,7 +179,7 @@ impl DynAny {
             return Err(DynAnyError::InvalidValue);
         }
         for ((name, value), (wanted, ty)) in members.iter().zip(&described) {
-            if !(name.is_empty() || name == wanted) || !value.type_code().can_stand_for(ty) {
+            if !(name.is_empty() || name == wanted) || !value.type_code().is_substitutable_for(ty) {
                 return Err(DynAnyError::TypeMismatch);
             }
         }
@@ -246,7 +246,7 @@ impl DynAny {
             return Err(DynAnyError::InvalidValue);
         }
         let element = resolved.content_type().ok_or(DynAnyError::TypeMismatch)?;
-        if !elements.iter().all(|one| one.type_code().can_stand_for(&element)) {
+        if !elements.iter().all(|one| one.type_code().is_substitutable_for(&element)) {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_parts(elements.iter())

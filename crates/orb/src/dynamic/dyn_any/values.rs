@@ -77,7 +77,7 @@ impl DynAny {
     pub fn set_boxed_value(&mut self, value: &DynAny) -> Result<(), DynAnyError> {
         self.check_kind(&[Kind::ValueBox])?;
         let held = self.type_code().unaliased().content_type().ok_or(DynAnyError::TypeMismatch)?;
-        if !value.type_code().can_stand_for(&held) {
+        if !value.type_code().is_substitutable_for(&held) {
             return Err(DynAnyError::TypeMismatch);
         }
         self.set_parts(std::iter::once(value))
