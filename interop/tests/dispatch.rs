@@ -69,6 +69,15 @@ fn omniorb_calls_every_dispatch_architecture() {
     }
 }
 
+/// The server publishes a task reference. Its core pool serves the connections of clients that know
+/// nothing of tasks.
+#[test]
+fn clients_of_every_orb_call_a_task_reference() {
+    for client in [OmniOrb, JacOrb, Corelane] {
+        prove(client, "-task", &["--task"], ALONE);
+    }
+}
+
 #[test]
 fn corelane_calls_every_dispatch_architecture() {
     for dispatch in ["reactive", "thread-per-connection", "leader-followers", "half-sync"] {

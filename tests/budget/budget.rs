@@ -1,11 +1,14 @@
 //! The request budget: allocations, system calls, locks and hand-offs of a call in steady state.
 
 use corelane::poa::{IdAssignment, PoaPolicies};
-use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, ThreadpoolConfig, ThreadpoolId};
+use corelane::rt::{
+    CorePoolConfig, LaneConfig, LanesConfig, PriorityModel, RtPolicies, TaskBinder, TaskBinding, ThreadpoolConfig,
+    ThreadpoolId,
+};
 use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
 use corelane_net::SharedMemory;
 use corelane_sys::counters;
-use corelane_tests::real_time::fifo_orb;
+use corelane_tests::real_time::{fifo_orb, require_fifo};
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
 use corelane_wire::giop::{self, RequestHeader, ResponseExpected, Target};
 use corelane_wire::{Cdr, CharSet, Encoder, Endian, Version};
@@ -151,6 +154,31 @@ fn leader_followers_costs_three_system_calls() {
 #[test]
 fn thread_per_connection_costs_two_system_calls() {
     every_plain_argument_costs(&serve(Dispatch::ThreadPerConnection { max_threads: 16 }), 2);
+}
+
+/// Takes every object for task 1.
+struct EveryObject;
+
+impl TaskBinder for EveryObject {
+    fn task_of(&self, _: &[u8]) -> Option<u64> {
+        Some(1)
+    }
+}
+
+#[test]
+fn bound_connection_of_a_task_costs_two_system_calls() {
+    require_fifo();
+    let orb = sleeping().listen("tcp:127.0.0.1:0").build().unwrap();
+    let root = orb.root_poa();
+    root.manager().activate().unwrap();
+    let pool = CorePoolConfig::default().cores([0]);
+    let pool = orb.real_time().create_core_pool(&pool, Arc::new(EveryObject)).unwrap();
+    pool.set_tasks(&[TaskBinding { task: 1, core: 0, priority: 10 }]).unwrap();
+    let policies = RtPolicies { threadpool: Some(pool.id()), ..RtPolicies::default() };
+    let poa = root.create_rt_poa("task", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
+    let ior = poa.activate(&Probe::servant(TestProbe::default())).unwrap().to_string();
+    every_plain_argument(|| client(&ior), |cost, what| assert_costs(cost, 2, what));
+    assert_eq!((pool.counts().bound, pool.counts().not_bound), (7, 0));
 }
 
 /// Checks the client's cost of a oneway. The server's cost depends on the number of oneways that it

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use corelane::poa::PoaPolicies;
 use corelane::rt::{
-    LaneConfig, LanesConfig, RtClientPolicies, RtConfig, RtPolicies, TcpProperties, ThreadpoolConfig, UnixProperties,
+    CorePoolConfig, LaneConfig, LanesConfig, RtClientPolicies, RtConfig, RtPolicies, TcpProperties, ThreadpoolConfig,
+    UnixProperties,
 };
 use corelane::{CallPolicies, ConnectionLimits, Limits, OnewayBatch, PoolConfig};
 
@@ -17,7 +18,7 @@ const PAGE: &str = include_str!("../../docs/options.md");
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
 /// The sections of docs/options.md: the type, its file, and the form of its options.
-const SECTIONS: [(&str, &str, Options); 17] = [
+const SECTIONS: [(&str, &str, Options); 18] = [
     ("OrbBuilder", "crates/orb/src/orb/builder.rs", Options::Methods),
     ("CallPolicies", "crates/orb/src/policy.rs", Options::Fields),
     ("OnewayBatch", "crates/orb/src/config.rs", Options::Fields),
@@ -28,6 +29,7 @@ const SECTIONS: [(&str, &str, Options); 17] = [
     ("RtConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtClientPolicies", "crates/orb/src/rt/client_policies.rs", Options::Fields),
     ("ThreadpoolConfig", "crates/orb/src/rt/config.rs", Options::Fields),
+    ("CorePoolConfig", "crates/orb/src/rt/core_config.rs", Options::Fields),
     ("LanesConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("LaneConfig", "crates/orb/src/rt/config.rs", Options::Fields),
     ("RtPolicies", "crates/orb/src/rt/policies.rs", Options::Fields),
@@ -226,6 +228,7 @@ fn every_default_matches_the_code() {
     check("Limits", &Limits::default(), &[]);
     check("RtConfig", &RtConfig::default(), &["priority_mapping", "client_policies"]);
     check("RtClientPolicies", &RtClientPolicies::default(), &[]);
+    check("CorePoolConfig", &CorePoolConfig::default(), &["connection_limits"]);
     check("ThreadpoolConfig", &ThreadpoolConfig::default(), &["connection_limits"]);
     check("LanesConfig", &LanesConfig::default(), &["connection_limits"]);
     check("LaneConfig", &LaneConfig::default(), &[]);

@@ -200,6 +200,25 @@ pub enum Event {
         /// The reason that the kernel gives.
         error: String,
     },
+    /// The kernel refused a core or a priority to a thread of a core pool, or the ORB's threads are
+    /// in the ordinary class. The pool serves its tasks all the same, but its promises are advisory.
+    /// Reported once for each pool.
+    #[cfg(feature = "core-pool")]
+    TasksAdvisory {
+        /// The pool's name.
+        pool: String,
+        /// The reason.
+        error: String,
+    },
+    /// A core pool had no thread for the connection of a task. A thread without a task ran the
+    /// request, without the task's core and priority.
+    #[cfg(feature = "core-pool")]
+    TaskNotBound {
+        /// The client.
+        peer: Peer,
+        /// The task's number.
+        task: u64,
+    },
     /// A thread of the ORB ended early.
     ThreadFailed {
         /// The thread's name and the reason.
@@ -295,6 +314,14 @@ impl fmt::Display for Event {
             Event::DscpRefused { peer, dscp, error } => {
                 write!(f, "packets to {peer} do not carry code point {dscp}: {}", text::message(error))
             }
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { pool, error } => {
+                write!(f, "the promises of the core pool {pool} are advisory: {}", text::message(error))
+            }
+            #[cfg(feature = "core-pool")]
+            Event::TaskNotBound { peer, task } => {
+                write!(f, "a request of {peer} ran without the core of task {task}: the core pool has no free thread")
+            }
             Event::ThreadFailed { message } => write!(f, "a thread ended: {}", text::message(message)),
         }
     }
@@ -313,6 +340,8 @@ impl Event {
             | Event::RequestRefused { peer, .. }
             | Event::OnewaysLost { peer, .. }
             | Event::DscpRefused { peer, .. } => Some(peer),
+            #[cfg(feature = "core-pool")]
+            Event::TaskNotBound { peer, .. } => Some(peer),
             Event::AcceptFailed { .. }
             | Event::ReferenceWithoutAddress { .. }
             | Event::ManagerNeverActivated { .. }
@@ -323,6 +352,8 @@ impl Event {
             | Event::DeadlinePassed { .. }
             | Event::ExecutionTimeOverrun { .. }
             | Event::ThreadFailed { .. } => None,
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { .. } => None,
         }
     }
 }
@@ -579,6 +610,9 @@ impl Events {
             | Event::RequestsHeld { .. }
             | Event::ReachableLane { .. }
             | Event::ThreadFailed { .. } => None,
+            // The pool counts its requests (`rt::CorePoolCounts`).
+            #[cfg(feature = "core-pool")]
+            Event::TasksAdvisory { .. } | Event::TaskNotBound { .. } => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);

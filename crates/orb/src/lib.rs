@@ -15,6 +15,7 @@
 //! - `half-sync`: the dispatch architecture half-sync/half-async.
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
+//! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.
 //! - `spin`: the threads of a lane may poll before they sleep.
 //! - `minor-names`: exceptions are printed with the names of their minor codes.
 #![forbid(unsafe_code)]

@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(feature = "core-pool")]
+use corelane_sched::Priority;
 use corelane_sys::thread::{self, Scheduling};
 
 /// The id of a Real-time CORBA thread pool in its ORB (`RTCORBA::ThreadpoolId`). Ids are never used
@@ -45,10 +47,21 @@ pub(crate) struct LaneIdentity {
     pub(crate) priority: i16,
     /// True in a pool with lanes, whose threads never change their priority.
     pub(crate) has_fixed_priority: bool,
+    /// True if the thread serves the connection of a task, whose requests run on this thread at its
+    /// priority.
+    #[cfg(feature = "core-pool")]
+    pub(crate) serves_task: bool,
 }
 
-const OUTSIDE_LANES: LaneIdentity =
-    LaneIdentity { stamp: 0, pool: NO_POOL, lane: 0, priority: -1, has_fixed_priority: false };
+const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
+    stamp: 0,
+    pool: NO_POOL,
+    lane: 0,
+    priority: -1,
+    has_fixed_priority: false,
+    #[cfg(feature = "core-pool")]
+    serves_task: false,
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
@@ -107,6 +120,12 @@ pub(crate) fn is_outside_rt_pools() -> bool {
 }
 
 impl LaneIdentity {
+    /// Returns the identity of a lane of the ORB with this stamp that belongs to a pool of the
+    /// ORB's builder.
+    pub(crate) const fn of_default_pool(stamp: u64) -> Self {
+        LaneIdentity { stamp, pool: DEFAULT_POOL, ..OUTSIDE_LANES }
+    }
+
     pub(crate) fn serves(self, pool: u32, lane: usize) -> bool {
         self.pool == pool && usize::try_from(self.lane).is_ok_and(|own| own == lane)
     }
@@ -118,6 +137,12 @@ impl LaneIdentity {
 
     pub(crate) fn has_fixed_priority(self) -> bool {
         self.has_fixed_priority
+    }
+
+    /// Returns the CORBA priority of the task whose connection the thread serves.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn task_priority(self) -> Option<Priority> {
+        if self.serves_task { Priority::new(self.priority) } else { None }
     }
 }
 

@@ -139,8 +139,8 @@ impl OrbOptions {
     }
 }
 
-/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof]`, and the
-/// options of [`OrbOptions`].
+/// The command line of `corelane-interop-server --ior FILE [--life SECONDS] [--until-eof] [--task]`,
+/// and the options of [`OrbOptions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerOptions {
     /// The file to which the server writes its reference.
@@ -149,6 +149,9 @@ pub struct ServerOptions {
     pub life_seconds: u64,
     /// True if the server ends when its standard input ends.
     pub until_eof: bool,
+    /// `--task`: the server admits a task that calls its object, and publishes the task reference.
+    /// A core pool serves the task.
+    pub task: bool,
     /// The configuration of the server's ORB.
     pub orb_options: OrbOptions,
 }
@@ -167,6 +170,7 @@ impl ServerOptions {
                 "--ior" => options.ior = words.value(&word)?,
                 "--life" => options.life_seconds = words.number(&word)?,
                 "--until-eof" => options.until_eof = true,
+                "--task" => options.task = true,
                 _ if options.orb_options.take(&word, &mut words)? => {}
                 _ => return Err(format!("unknown argument {word}")),
             }

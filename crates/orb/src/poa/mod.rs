@@ -38,6 +38,8 @@ mod policies;
 mod real_time;
 mod serial;
 mod servant_manager;
+#[cfg(feature = "core-pool")]
+mod substitutes;
 mod table;
 mod tree;
 

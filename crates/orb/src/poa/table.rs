@@ -71,7 +71,7 @@ pub(crate) enum KeyEntry {
     Object { poa: Arc<PoaCore>, servant: Servant, id: Box<[u8]>, priority: Option<Priority> },
     /// A persistent POA. Its key is its path.
     Adapter(Arc<PoaCore>),
-    /// A plain key and its target.
+    /// A plain key, or the key of an object with a substitute, and the target.
     Plain(Box<PlainKey>),
 }
 
@@ -179,6 +179,12 @@ impl PoaTable {
     ) -> Result<Option<Priority>, LookupResult<'static>> {
         if is_outside_rt(poa) {
             return Ok(None);
+        }
+        // A request of a task runs at the task's priority, whatever the request carries and whatever
+        // the POA's policies are.
+        #[cfg(feature = "core-pool")]
+        if let Some(priority) = thread_context::current_lane(self.stamp).task_priority() {
+            return Ok(Some(priority));
         }
         let Ok(core) = poa.orb() else { return Ok(None) };
         let placed = match &poa.rt {
@@ -406,6 +412,14 @@ impl PoaTable {
         if let Some(found) = self.obstacle(poa) {
             return act(found);
         }
+        #[cfg(feature = "core-pool")]
+        if !poa.retains()
+            && poa.policies.request_processing == RequestProcessing::ServantManager
+            && let Some(KeyEntry::Plain(plain)) = self.plain_key(key).as_deref()
+            && let Some(key) = (plain.object_key)(self, &plain.target)
+        {
+            return self.look_up(Lookup { key, ..wanted }, act);
+        }
         let priority = match self.place_request(poa, wanted, poa.priority_of(id), id) {
             Ok(priority) => priority,
             Err(elsewhere) => return act(elsewhere),
@@ -598,10 +612,29 @@ impl PoaTable {
         if ObjectKey::parse(key) != ObjectKey::Plain || key.is_empty() {
             return Err(bad("the key has the form of the ORB's own object keys"));
         }
+        self.bind_target(key, reference, None)
+    }
+
+    /// Lets the object of `reference` serve the requests with this key.
+    #[cfg(feature = "core-pool")]
+    pub(super) fn bind_substitute(&self, key: &[u8], reference: &ObjectRef) -> Result<(), SystemException> {
+        match self.local_object_key(reference) {
+            Some(own) if own != key => self.bind_target(key, reference, Some(own)),
+            _ => Err(no_substitute()),
+        }
+    }
+
+    /// Binds a key to `reference`. `own` is the object key of a substitute. It must not have a
+    /// substitute itself, so that a look-up cannot run in a circle.
+    fn bind_target(&self, key: &[u8], reference: &ObjectRef, own: Option<&[u8]>) -> Result<(), SystemException> {
+        let bad = |why: &str| SystemException::new(Kind::BadParam, 0, Completion::No).because(why);
         loop {
             let seen = self.plain_keys.lock().changes;
             if self.plain_key(key).is_some() {
                 return Err(bad("the key is bound already"));
+            }
+            if own.is_some_and(|own| self.plain_key(own).is_some()) {
+                return Err(no_substitute());
             }
             let mut bindings = self.plain_keys.lock();
             if bindings.closed {
@@ -746,6 +779,12 @@ pub(super) fn inactive_manager_result(adapter: &Arc<PoaCore>) -> LookupResult<'s
                 .because("the POA manager is inactive"),
         ),
     }
+}
+
+#[cold]
+fn no_substitute() -> SystemException {
+    SystemException::new(Kind::BadParam, 0, Completion::No)
+        .because("a substitute must be an object of this ORB that has no substitute")
 }
 
 fn no_default_servant() -> SystemException {

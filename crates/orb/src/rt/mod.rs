@@ -17,6 +17,10 @@
 pub(crate) mod band;
 pub(crate) mod client_policies;
 pub(crate) mod config;
+#[cfg(feature = "core-pool")]
+pub(crate) mod core_config;
+#[cfg(feature = "core-pool")]
+mod core_pool;
 mod current;
 mod mutex;
 mod object_priorities;
@@ -35,6 +39,10 @@ pub use config::{
     ExpiredRequestAction, LaneConfig, LanesConfig, OverrunAction, RtConfig, SchedulingClass, ThreadpoolConfig,
     UnmatchedPriority,
 };
+#[cfg(feature = "core-pool")]
+pub use core_config::{CorePoolConfig, CorePoolCounts, TaskBinder, TaskBinding};
+#[cfg(feature = "core-pool")]
+pub use core_pool::CorePool;
 pub use corelane_sched::overload::BufferBounds;
 pub use corelane_sched::{
     ConsecutiveMapping, DirectMapping, DscpTable, LinearMapping, NativePriority, NativeRange, NetworkPriorityMapping,
@@ -140,6 +148,25 @@ impl RtOrb {
     /// there is no lane, if two lanes have one priority, or for an invalid reservation.
     pub fn create_threadpool_with_lanes(&self, config: &LanesConfig) -> Result<ThreadpoolId, SystemException> {
         pool::create_with_lanes(&self.adapter()?, config)
+    }
+
+    /// Creates a core pool, whose threads serve the connections of tasks on the tasks' cores. The
+    /// pool has no tasks at first ([`CorePool::set_tasks`]). `binder` tells which object keys name a
+    /// task.
+    ///
+    /// # Errors
+    /// BAD_PARAM for an invalid address, for a number of threads that is 0 or above the maximum, and
+    /// for the number of a core that the kernel cannot have; NO_RESOURCES if the kernel refuses
+    /// threads, descriptors or the address; BAD_INV_ORDER 4 after shutdown. If the kernel refuses
+    /// cores or priorities, the pool works without them
+    /// ([`Event::TasksAdvisory`](crate::Event::TasksAdvisory)).
+    #[cfg(feature = "core-pool")]
+    pub fn create_core_pool(
+        &self,
+        config: &CorePoolConfig,
+        binder: Arc<dyn TaskBinder>,
+    ) -> Result<CorePool, SystemException> {
+        core_pool::create(&self.adapter()?, config, binder)
     }
 
     /// Destroys a thread pool: refuses new requests, lets running requests finish, closes the

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
-use corelane_net::Endpoint;
+use corelane_net::{Endpoint, Listener};
 use corelane_sched::Priority;
 use corelane_sched::overload::OverloadRules;
 use corelane_sys::clock::Monotonic;
@@ -55,13 +55,13 @@ impl std::error::Error for InvalidThreadpool {}
 /// Maximum number of static and dynamic threads of a pool without lanes, or of one lane. A
 /// configuration with more is refused, because it is probably an error, and could use up the
 /// threads of the machine.
-const MAX_THREADS: u32 = 4096;
+pub(super) const MAX_THREADS: u32 = 4096;
 
-fn bad_param(why: impl Into<String>) -> SystemException {
+pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::BadParam, 0, Completion::No).because(why)
 }
 
-fn no_resources(why: impl Into<String>) -> SystemException {
+pub(super) fn no_resources(why: impl Into<String>) -> SystemException {
     SystemException::new(Kind::NoResources, 0, Completion::No).because(why)
 }
 
@@ -122,18 +122,35 @@ fn create_pool(
         }
         priorities.push(priority);
     }
-    // The hang-up monitor, which runs the maintenance of lanes, starts first: if its start fails,
-    // there is nothing to undo.
-    adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
-    adapter.server().enable_rt();
-    let id = ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    let id = begin_pool(adapter)?;
     let mut lanes = Vec::new();
     for ((lane, priority), index) in config.lanes.iter().zip(&priorities).zip(0..) {
         let role = lane_role(adapter, config, lane, id.number(), index, *priority, with_lanes)?;
         lanes.push(open_lane(adapter, config, lane, role, with_lanes)?);
     }
+    if config.allow_borrowing {
+        set_borrowing_neighbours(&lanes);
+    }
     let priorities = if with_lanes { priorities.into() } else { Box::default() };
-    let unmatched_priority = config.unmatched_priority;
+    start_pool(adapter, id, lanes, priorities, config.unmatched_priority)
+}
+
+/// Begins the creation of a pool, and returns its id.
+pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
+    // The monitor starts first, because nothing has to be undone if the start fails.
+    adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
+    adapter.server().enable_rt();
+    Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
+}
+
+/// Starts the threads of a pool's lanes, and registers the pool.
+pub(super) fn start_pool(
+    adapter: &Arc<ObjectAdapter>,
+    id: ThreadpoolId,
+    lanes: Vec<Arc<Lane>>,
+    priorities: Box<[Priority]>,
+    unmatched_priority: UnmatchedPriority,
+) -> Result<ThreadpoolId, SystemException> {
     let pool = Threadpool {
         id,
         lanes,
@@ -142,9 +159,6 @@ fn create_pool(
         threads: Mutex::new("pool threads", LockScope::Orb, Vec::new()),
     };
     let pool = Arc::new(pool);
-    if config.allow_borrowing {
-        set_borrowing_neighbours(&pool.lanes);
-    }
     if let Some(lowest) = pool.lanes.iter().min_by_key(|lane| lane.priority()) {
         pool.lanes.iter().for_each(|lane| lane.set_lowest(lowest));
         server::delegate(&pool.lanes, lowest)
@@ -246,16 +260,14 @@ fn lane_scheduling(
     Ok(native.map(|_| Scheduling::Deadline(reservation)))
 }
 
-/// Creates a lane with its listeners, but without its threads.
-fn open_lane(
+/// Listens at the addresses of a lane, or at the default addresses if there are none.
+pub(super) fn open_listeners(
     adapter: &Arc<ObjectAdapter>,
-    config: &LanesConfig,
-    lane: &LaneConfig,
-    role: LaneRole,
-    with_lanes: bool,
-) -> Result<Arc<Lane>, SystemException> {
+    addresses: &[String],
+    role: &LaneRole,
+) -> Result<Vec<Box<dyn Listener>>, SystemException> {
     let mut endpoints = Vec::new();
-    for address in &lane.listen {
+    for address in addresses {
         let endpoint = crate::listen_address::parse(address, adapter.transports());
         let refused = || {
             let why = crate::listen_address::scheme_error(address);
@@ -263,14 +275,26 @@ fn open_lane(
         };
         endpoints.push(endpoint.ok_or_else(refused)?);
     }
-    if lane.listen.is_empty() {
-        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, &role)).collect();
+    if addresses.is_empty() {
+        endpoints = adapter.listening().iter().map(|endpoint| sibling_endpoint(endpoint, role)).collect();
     }
     let mut listeners = Vec::new();
     for endpoint in endpoints {
         let listener = adapter.transports().listen(&endpoint);
         listeners.push(listener.map_err(|error| no_resources(format!("cannot listen at {endpoint}: {error}")))?);
     }
+    Ok(listeners)
+}
+
+/// Creates a lane that listens and has no threads yet.
+fn open_lane(
+    adapter: &Arc<ObjectAdapter>,
+    config: &LanesConfig,
+    lane: &LaneConfig,
+    role: LaneRole,
+    with_lanes: bool,
+) -> Result<Arc<Lane>, SystemException> {
+    let listeners = open_listeners(adapter, &lane.listen, &role)?;
     let threads = usize::try_from(lane.static_threads).unwrap_or(usize::MAX);
     let name = if with_lanes { format!("{}/p{}", config.name, role.priority) } else { config.name.clone() };
     let dispatch = Dispatch::LeaderFollowers { threads };

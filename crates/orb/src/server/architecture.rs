@@ -15,6 +15,8 @@ use super::message::Message;
 use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
+#[cfg(feature = "core-pool")]
+use crate::orb_context::OrbContext;
 
 /// Default for the maximum number of messages of one connection that a thread reads in a row,
 /// before it does other work of the lane.
@@ -49,6 +51,15 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
     /// Returns the maximum number of requests that one connection may have in the lane's queue.
     fn max_queued_of_connection(&self) -> usize {
         usize::MAX
+    }
+
+    /// Returns true if the calling thread, which has read a message, keeps the connection's read lock
+    /// for another thread. The message is in `detached` if this is set, otherwise in the worker's
+    /// own buffer. The thread then calls [`place_message`](Self::place_message).
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    fn keeps_read_lock(&self, _context: &OrbContext, _worker: &mut Worker, _detached: Option<&Message>) -> bool {
+        false
     }
 
     /// Decides which thread runs a message that the calling thread has read. The message is in

@@ -41,7 +41,7 @@ use crate::event::Event as OrbEvent;
 use crate::nested_wait::AwaitedReply;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::Protocol;
-use crate::thread_context::{DEFAULT_POOL, LaneIdentity};
+use crate::thread_context::LaneIdentity;
 
 /// Token of the wake-up descriptor in the lane's epoll instance.
 const WAKE: u64 = u64::MAX;
@@ -431,8 +431,10 @@ impl<S: Architecture<S>> Lane<S> {
                 lane: role.index,
                 priority: role.priority.get(),
                 has_fixed_priority: role.is_lane,
+                #[cfg(feature = "core-pool")]
+                serves_task: false,
             },
-            None => LaneIdentity { stamp, pool: DEFAULT_POOL, lane: 0, priority: -1, has_fixed_priority: false },
+            None => LaneIdentity::of_default_pool(stamp),
         }
     }
 
@@ -595,6 +597,11 @@ impl<S: Architecture<S>> Lane<S> {
                     return None;
                 }
             };
+            #[cfg(feature = "core-pool")]
+            if self.strategy.keeps_read_lock(context, worker, detached.as_ref()) {
+                turn.keep();
+                return Some(more);
+            }
             return match turn.leave() {
                 Ok(()) => Some(more),
                 Err(noted) => {

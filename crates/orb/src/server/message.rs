@@ -1,6 +1,10 @@
 //! A complete GIOP message, and the memory that a thread needs to run a request.
 
+#[cfg(feature = "core-pool")]
+use corelane_wire::Limits;
 use corelane_wire::Scratch;
+#[cfg(feature = "core-pool")]
+use corelane_wire::giop;
 use corelane_wire::giop::{Header, MessageKind};
 
 use crate::receive::ReceiveBuffer;
@@ -53,6 +57,24 @@ impl Message {
 /// Returns true if a message is a request to which the client expects a reply.
 pub(super) fn wants_reply(header: &Header, octets: &[u8]) -> bool {
     header.kind == MessageKind::Request && !is_oneway(header, octets)
+}
+
+/// Returns the object key in a message; `None` if the message names no object, or is malformed.
+#[cfg(feature = "core-pool")]
+pub(super) fn object_key<'m>(header: &Header, octets: &'m [u8], limits: &'m Limits) -> Option<&'m [u8]> {
+    let target = match header.kind {
+        MessageKind::Request => {
+            let mut request = giop::Request::unparsed(octets, header);
+            request.parse_header(limits).ok()?;
+            request.target
+        }
+        MessageKind::LocateRequest => giop::LocateRequest::parse(octets, header, limits).ok()?.target,
+        _ => return None,
+    };
+    match target {
+        giop::Target::Key(key) => Some(key),
+        other => crate::address::key_in_profile(&other, limits),
+    }
 }
 
 /// Returns true if a message is a request that is known to be a oneway.

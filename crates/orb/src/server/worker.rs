@@ -46,6 +46,10 @@ pub(crate) struct Worker {
     pub(crate) memory: RequestMemory,
     /// True for the overload thread of a lane, which reads requests and runs none.
     pub(super) is_overload_thread: bool,
+    /// The task of the message that the thread has read from a connection without a thread of its
+    /// own. The thread then keeps the connection's read lock.
+    #[cfg(feature = "core-pool")]
+    pub(super) claimed_task: Option<u64>,
 }
 
 /// The outcome of reading a message from a connection.
@@ -84,6 +88,8 @@ impl Worker {
             spares: Vec::new(),
             memory: RequestMemory::default(),
             is_overload_thread: false,
+            #[cfg(feature = "core-pool")]
+            claimed_task: None,
         }
     }
 
@@ -342,6 +348,13 @@ impl Worker {
     #[cold]
     pub(crate) fn in_place_wants_reply(&self) -> bool {
         wants_reply(&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
+    }
+
+    /// Returns the header and the bytes of the message [in place](ReadResult::InPlace).
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    pub(super) fn in_place(&self) -> (&Header, &[u8]) {
+        (&self.in_place_header, &self.buffer.unread()[..self.in_place_header.total_len()])
     }
 
     /// Takes the message [in place](ReadResult::InPlace) together with its buffer, so that another

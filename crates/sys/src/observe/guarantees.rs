@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fmt, fs, io};
 
-use crate::thread::{Reservation, Scheduling, ThreadBuilder};
+use crate::thread::{self, CpuSet, Reservation, Scheduling, ThreadBuilder};
 use crate::{memory, poll, syscall};
 
 /// The state of a guarantee on this machine.
@@ -42,6 +42,14 @@ impl Guarantee {
         "Grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (`rtprio` in limits.conf, `LimitRTPRIO=` in a systemd \
                  unit).",
         scheduling_class,
+    );
+    /// Threads can be bound to every core that is online.
+    pub const CORE_AFFINITY: Guarantee = Guarantee::new(
+        "core-affinity",
+        "Threads can be bound to every core of the machine, as core pools do.",
+        "Let the control group of the process (cpuset.cpus, `AllowedCPUs=` in a systemd unit, `--cpuset-cpus` of a \
+                 container) contain the cores.",
+        core_affinity,
     );
     /// SCHED_DEADLINE is permitted.
     pub const DEADLINE_CLASS: Guarantee = Guarantee::new(
@@ -141,8 +149,9 @@ impl Guarantee {
     );
 
     /// All guarantees of this module, in the order in which `corelane doctor` shows them.
-    pub const ALL: [Guarantee; 14] = [
+    pub const ALL: [Guarantee; 15] = [
         Guarantee::FIXED_PRIORITIES,
+        Guarantee::CORE_AFFINITY,
         Guarantee::DEADLINE_CLASS,
         Guarantee::PRIORITY_INHERITANCE,
         Guarantee::MEMORY_LOCK,
@@ -223,6 +232,24 @@ pub struct GuaranteeReport {
 /// Checks every guarantee of [`Guarantee::ALL`].
 pub fn report() -> Vec<GuaranteeReport> {
     Guarantee::ALL.iter().map(Guarantee::check).collect()
+}
+
+fn core_affinity() -> (GuaranteeStatus, String) {
+    let online = thread::online_cores();
+    let tried = |core| ThreadBuilder::new().name("guarantees").affinity(CpuSet::one(core)).spawn(|| ());
+    let refused: Vec<String> = (0..online)
+        .filter_map(|core| match tried(core) {
+            Ok(thread) => {
+                let _ = thread.join();
+                None
+            }
+            Err(error) => Some(format!("core {core}: {error}")),
+        })
+        .collect();
+    match refused.is_empty() {
+        true => (GuaranteeStatus::Met, format!("threads can be bound to each of {online} cores")),
+        false => (GuaranteeStatus::NotMet, refused.join("; ")),
+    }
 }
 
 fn scheduling_class() -> (GuaranteeStatus, String) {

@@ -1,11 +1,14 @@
 //! A try-lock with a pending flag: one reader at a time, and no lost arrival.
 //!
 //! The lock guards the state of a connection whose readiness may be reported to several threads. A
-//! [`PendingLock`] is free, held, or held with the pending flag set. A thread that gets a report of
-//! an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the lock, the
-//! call sets the pending flag, and the holder finds the flag when it
+//! [`PendingLock`] is free, held, held with the pending flag set, or kept. A thread that gets a
+//! report of an arrival calls [`try_enter`](PendingLock::try_enter). If another thread holds the
+//! lock, the call sets the pending flag, and the holder finds the flag when it
 //! [leaves](PendingLockGuard::leave). So no edge-triggered report is lost although only one thread
 //! reads.
+//!
+//! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
+//! [resumes](PendingLock::resume) it. In this way a lock passes from one thread to another.
 //!
 //! `enter`: a leave frees the lock with release, and the next entry takes it with acquire.
 //! `pending`: setting the flag is a read-modify-write with release even if the flag is set already,
@@ -17,6 +20,7 @@ use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const PENDING: u32 = 2;
+const KEPT: u32 = 3;
 
 /// A value that one thread at a time uses. A thread that finds it held sets the pending flag.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl<T> PendingLock<T> {
     }
 
     /// Takes the lock. Returns `None` if another thread holds it, and sets the pending flag for
-    /// that thread.
+    /// that thread. Returns `None` also if the lock is kept, and then sets no flag.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
@@ -59,6 +63,7 @@ impl<T> PendingLock<T> {
                 // Release: pairs with `leave` (pending), even if another thread has set the flag
                 // already. A mere load would not make this thread's earlier writes visible to the
                 // holder.
+                Err(KEPT) => return None,
                 Err(taken) => {
                     if self.state.compare_exchange(taken, PENDING, Ordering::Release, Ordering::Relaxed).is_ok() {
                         return None;
@@ -66,6 +71,23 @@ impl<T> PendingLock<T> {
                 }
             }
         }
+    }
+}
+
+impl<T> PendingLock<T> {
+    /// Takes a kept lock. Returns `None` if the lock is not kept.
+    #[inline]
+    pub fn resume(&self) -> Option<PendingLockGuard<'_, T>> {
+        // Acquire: pairs with the release in `keep`.
+        let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
+        // The guard is made only on success, because its drop would free the lock.
+        taken.is_ok().then(|| PendingLockGuard { lock: self })
+    }
+
+    /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
+    /// afterwards, because threads that found the lock kept have left no flag.
+    pub fn release(&self) -> bool {
+        self.resume().is_some()
     }
 }
 
@@ -101,6 +123,18 @@ impl<'a, T> PendingLockGuard<'a, T> {
     }
 }
 
+impl<T> PendingLockGuard<'_, T> {
+    /// Gives up the guard without freeing the lock: no thread enters until a thread
+    /// [resumes](PendingLock::resume) or [releases](PendingLock::release) the lock. Discards the
+    /// pending flag.
+    #[inline]
+    pub fn keep(self) {
+        // Release: pairs with the acquire in `resume`.
+        self.lock.state.store(KEPT, Ordering::Release);
+        std::mem::forget(self);
+    }
+}
+
 impl<T> Drop for PendingLockGuard<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_enter` (enter).
@@ -124,6 +158,23 @@ mod tests {
         first.leave().unwrap();
         drop(lock.try_enter().unwrap());
         assert!(lock.try_enter().is_some());
+    }
+
+    #[test]
+    fn kept_lock_admits_only_the_thread_that_resumes_it() {
+        let lock = PendingLock::new(0);
+        assert!(lock.resume().is_none() && !lock.release());
+        let held = lock.try_enter().unwrap();
+        assert!(lock.resume().is_none() && lock.try_enter().is_none());
+        held.keep();
+        assert!(lock.try_enter().is_none());
+        let mut resumed = lock.resume().unwrap();
+        resumed.with(|value| *value += 1);
+        assert!(lock.resume().is_none());
+        resumed.leave().unwrap();
+        lock.try_enter().unwrap().keep();
+        assert!(lock.release());
+        assert_eq!(lock.try_enter().unwrap().with(|value| *value), 1);
     }
 }
 
@@ -162,6 +213,37 @@ mod models {
             }
             let mut last = shared.0.try_enter().unwrap();
             assert_eq!(last.with(|seen| *seen), 3);
+        });
+    }
+
+    /// A thread keeps the lock for another thread, which resumes it, while a third thread reports an
+    /// arrival. The arrival is seen, because the thread that releases the lock checks for arrivals.
+    #[test]
+    fn kept_lock_passes_to_one_thread() {
+        explore(|| {
+            let shared = Arc::new((PendingLock::new(0usize), AtomicUsize::new(0)));
+            let read = |shared: &(PendingLock<usize>, AtomicUsize)| {
+                let mut next = shared.0.try_enter();
+                while let Some(mut guard) = next {
+                    let arrived = shared.1.load(Ordering::Relaxed);
+                    guard.with(|seen| *seen = arrived);
+                    next = guard.leave().err();
+                }
+            };
+            shared.0.try_enter().unwrap().keep();
+            let resuming = Arc::clone(&shared);
+            let resuming = loom::thread::spawn(move || {
+                let mut guard = resuming.0.resume().unwrap();
+                guard.with(|seen| *seen += 0);
+                guard.keep();
+                assert!(resuming.0.release());
+                read(&resuming);
+            });
+            shared.1.fetch_add(1, Ordering::Release);
+            read(&shared);
+            resuming.join().unwrap();
+            read(&shared);
+            assert_eq!(shared.0.try_enter().unwrap().with(|seen| *seen), 1);
         });
     }
 }

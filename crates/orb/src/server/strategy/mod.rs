@@ -8,6 +8,8 @@
 //! [`Dispatch`].
 
 pub(super) mod burst;
+#[cfg(feature = "core-pool")]
+pub(crate) mod core_pool;
 #[cfg(feature = "half-sync")]
 pub(super) mod half_sync;
 mod leader_followers;
@@ -31,7 +33,11 @@ use super::message::Message;
 use super::threads::ThreadStarter;
 use super::worker::Worker;
 use crate::nested_wait::AwaitedReply;
+#[cfg(feature = "core-pool")]
+use crate::orb_context::OrbContext;
 use crate::server::handler::RequestHandler;
+#[cfg(feature = "core-pool")]
+use core_pool::CorePoolThreads;
 #[cfg(feature = "half-sync")]
 use half_sync::HalfSync;
 use leader_followers::LeaderFollowers;
@@ -54,6 +60,9 @@ pub(crate) enum Strategy {
     HalfSync(HalfSync),
     /// Leader/followers, with an overload thread that reads while all other threads are busy.
     Overload(OverloadThread<Strategy>),
+    /// Leader/followers, and threads on each core that serve the connections of tasks.
+    #[cfg(feature = "core-pool")]
+    CorePool(CorePoolThreads),
 }
 
 /// Calls a function of the architecture in the variant of a [`Strategy`].
@@ -70,6 +79,8 @@ macro_rules! delegate {
             #[cfg(feature = "half-sync")]
             Strategy::HalfSync(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
             Strategy::Overload(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
+            #[cfg(feature = "core-pool")]
+            Strategy::CorePool(architecture) => Architecture::<Strategy>::$function(architecture, $($argument),*),
         }
     };
 }
@@ -123,6 +134,12 @@ impl Architecture<Strategy> for Strategy {
 
     fn max_queued_of_connection(&self) -> usize {
         delegate!(self.max_queued_of_connection())
+    }
+
+    #[cfg(feature = "core-pool")]
+    #[inline]
+    fn keeps_read_lock(&self, context: &OrbContext, worker: &mut Worker, detached: Option<&Message>) -> bool {
+        delegate!(self.keeps_read_lock(context, worker, detached))
     }
 
     #[inline]
@@ -209,5 +226,29 @@ impl Lane {
     ) -> io::Result<Arc<Self>> {
         let strategy = Strategy::new(&config, role.as_ref(), overload)?;
         Lane::with_strategy(config, listeners, closing_time, role, strategy)
+    }
+
+    /// Creates the lane of a core pool.
+    ///
+    /// # Errors
+    /// If the kernel refuses descriptors.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn of_core_pool(
+        config: PoolConfig,
+        listeners: Vec<Box<dyn Listener>>,
+        closing_time: Duration,
+        role: LaneRole,
+        threads: CorePoolThreads,
+    ) -> io::Result<Arc<Self>> {
+        Lane::with_strategy(config, listeners, closing_time, Some(role), Strategy::CorePool(threads))
+    }
+
+    /// Returns the threads of the lane's core pool, if the lane belongs to one.
+    #[cfg(feature = "core-pool")]
+    pub(crate) fn core_pool(&self) -> Option<&CorePoolThreads> {
+        match &self.strategy {
+            Strategy::CorePool(threads) => Some(threads),
+            _ => None,
+        }
     }
 }
