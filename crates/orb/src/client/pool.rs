@@ -3,7 +3,7 @@
 //! A call checks a connection out with one compare-and-swap, writes its request, reads its reply,
 //! and returns the connection. When all connections are in use, a caller waits until its deadline
 //! for one to be returned, or uses the pool's multiplexed connection
-//! ([`PoolExhaustedAction`](crate::PoolExhaustedAction)).
+//! ([`ConnectionPoolExhaustedAction`](crate::ConnectionPoolExhaustedAction)).
 
 use std::cell::Cell;
 use std::io;

@@ -362,7 +362,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
     }
 
     /// Makes a connection, or waits for one to be returned to the pool. If every slot is in use,
-    /// the ORB's [`PoolExhaustedAction`] decides.
+    /// the ORB's [`ConnectionPoolExhaustedAction`] decides.
     fn connect_new(&mut self) -> MachineInput {
         if self.forbids_rebind(RebindMode::NoReconnect) {
             return self.refuse_rebind();
