@@ -55,7 +55,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let list = Arc::clone(&seen);
     let suite = SuiteServant::new(&poa, orb.shutdown_handle()).unwrap().with_call_hook(move || {
         let by = served_by();
-        let native = if let Some(Scheduling::Fifo(native)) = by.native { native } else { 0 };
+        let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
         list.lock().insert((native, by.lane));
     });
     let reference = poa.activate(&servants::suite_servant(suite)).unwrap();
@@ -72,7 +72,7 @@ fn served(client: Peer, pool: fn(&Orb) -> ThreadpoolId, model: Option<PriorityMo
     let found = skips.differences(&report, TrafficCheck::Unchecked);
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(report.passed.len() >= 100, "only {} checks ran", report.passed.len());
-    assert_eq!(orb.event_counts().priorities_refused, 0, "SCHED_FIFO is not permitted here");
+    assert_eq!(orb.event_counts().thread_schedulings_refused, 0, "SCHED_FIFO is not permitted here");
     std::mem::take(&mut *seen.lock())
 }
 

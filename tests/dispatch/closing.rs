@@ -41,7 +41,7 @@ fn deadlines_are_kept_at_every_level() {
         late
     });
     let detail = late.detail().unwrap();
-    assert_eq!(detail.phase, Some(CallPhase::Wait));
+    assert_eq!(detail.phase, Some(CallPhase::WaitForReply));
     assert!(detail.endpoint.as_deref().unwrap().starts_with("tcp:127.0.0.1:"));
     // The next call uses the same connection and skips the late reply.
     assert_eq!(precise.with_timeout(Duration::from_secs(60)).cube_octet(2).unwrap(), 8);

@@ -16,7 +16,7 @@ fn rows() -> Vec<String> {
     let own =
         CdrError::ALL.iter().filter(|error| error.minor() & minor::VENDOR_MASK == minor::CORELANE & minor::VENDOR_MASK);
     let marshalling = own.map(|error| row(error.kind(), error.minor(), "", error.text()));
-    let further = corelane::minor::ALL.iter().map(|(kind, code, name, text)| {
+    let further = corelane::minor::CORELANE_CODES.iter().map(|(kind, code, name, text)| {
         let text = text.trim().split_once(": ").map_or(text.trim(), |(_, text)| text);
         row(*kind, *code, name, text)
     });

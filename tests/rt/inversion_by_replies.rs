@@ -121,7 +121,7 @@ impl Stage {
     /// Sends a reply, and records the priority of its request. A low reply waits before it is sent,
     /// as if its thread were preempted.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
-        let Some(Scheduling::Fifo(native)) = served_by().native else { return send() };
+        let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {
             let mut largest = self.largest.lock();
             let most = largest.entry(native).or_default();

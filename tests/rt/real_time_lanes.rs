@@ -504,7 +504,7 @@ fn threads_run_at_the_native_priority_of_their_lane() {
         let who = RawClient::for_object(&object).who(Some(priority)).who();
         assert_eq!((who.native, who.priority), (native, priority));
     }
-    assert_eq!(orb.event_counts().priorities_refused, 0);
+    assert_eq!(orb.event_counts().thread_schedulings_refused, 0);
 }
 
 #[test]
@@ -590,7 +590,7 @@ fn connections_of_a_lane_get_the_code_point_of_its_priority() {
     let orb = Orb::builder()
         .real_time(config)
         .on_event(move |event| {
-            if let Event::CodePointRefused { dscp: 64, .. } = event {
+            if let Event::DscpRefused { dscp: 64, .. } = event {
                 told.fetch_add(1, Ordering::SeqCst);
             }
         })

@@ -34,7 +34,7 @@ pub const LOCATOR_POLICIES: PoaPolicies = PoaPolicies {
     implicit_activation: ImplicitActivation::Explicit,
     servant_retention: ServantRetention::NonRetain,
     request_processing: RequestProcessing::ServantManager,
-    ..PoaPolicies::ROOT
+    ..PoaPolicies::ROOT_POA
 };
 
 /// Counts the allocations of each test program.

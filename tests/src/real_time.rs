@@ -104,7 +104,7 @@ impl Reporter {
     fn who(&self) -> UpcallReport {
         let priority = self.orb.current().and_then(|current| current.the_priority()).unwrap_or(-1);
         let by = served_by();
-        let native = match by.native {
+        let native = match by.scheduling {
             Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
             _ => 0,
         };

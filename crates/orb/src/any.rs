@@ -279,7 +279,7 @@ impl<const DIGITS: u8, const SCALE: u8> Typed for Fixed<DIGITS, SCALE> {
     }
 }
 
-/// Returns the bound of a string or sequence.
+/// Returns the bound of a string or sequence; `u32::MAX` if it has none.
 fn bound(type_code: &TypeCode) -> u32 {
     type_code.length().filter(|length| *length > 0).unwrap_or(u32::MAX)
 }

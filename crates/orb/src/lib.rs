@@ -107,7 +107,7 @@ pub use local::{LocalRef, Native};
 pub use long_double::LongDouble;
 pub use object::{ObjectRef, Reference};
 pub use orb::{Orb, OrbBuilder, OrbError, ShutdownHandle};
-pub use policy::{CallPolicies, PoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
+pub use policy::{CallPolicies, ConnectionPoolExhaustedAction, RebindMode, SyncScope, Timeout, with_call_policies};
 pub use servant::{InterfaceQuery, Servant, ServerCall, Skeleton};
 pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
 #[cfg(feature = "valuetype")]

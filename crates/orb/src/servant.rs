@@ -168,8 +168,8 @@ pub struct ServerCall<'m> {
 
 impl<'m> ServerCall<'m> {
     /// Makes a call whose reply will carry `priority` (RTCorbaPriority). The caller then
-    /// [begins](Self::begin) the reply in a second step, because a result with a begun reply would
-    /// have to be moved.
+    /// [begins](Self::begin) the reply in a second step. If this function began the reply, its
+    /// return would copy an encoder whose fields have just been written (docs/performance.md).
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,

@@ -35,7 +35,7 @@ impl Scene {
         Self::new(Machine::with_cores(cores), BooksLimits::default())
     }
 
-    /// Returns a client's reference to an object of the server, which is a naming context.
+    /// Returns the client's reference to an object of the server. The object is a naming context.
     fn object(&self) -> NamingContextExtRef {
         let naming = NamingConfig::new().serve(&self.server).unwrap();
         self.client.string_to_reference(&naming.reference().as_object().to_string()).unwrap()
@@ -69,7 +69,7 @@ fn task_is_admitted_and_task_beyond_the_capacity_is_rejected_with_reasons() {
     assert_eq!((promise.core, promise.response, promise.start, promise.target), (0, 60 * MS, 0, None));
     assert_eq!(promise.lease, BooksLimits::default().default_lease);
     let Err(AdmitError::Rejected(rejected)) = scene.tasks.admit(&task("b", 50 * MS, 100 * MS)) else {
-        panic!("a task is admitted beyond the core's capacity")
+        panic!("a task beyond the core's capacity must be rejected")
     };
     assert_eq!((rejected.task.as_str(), rejected.test, rejected.core), ("b", AdmissionTest::CapacityTest, 0));
     assert_eq!((rejected.excess, rejected.longest_execution, rejected.is_exhaustive), (150_000_000, 35 * MS, true));
@@ -128,7 +128,10 @@ fn task_reference_leads_to_its_target_until_the_task_ends() {
     let promise = scene.tasks.admit(&spec).unwrap();
     let target = promise.target.expect("the task has a target");
     assert_eq!(target.type_id(), object.as_object().type_id());
-    assert!(!target.is_equivalent(object.as_object()), "the task reference has the target's own key");
+    assert!(
+        !target.is_equivalent(object.as_object()),
+        "the task reference must differ from the reference of the target"
+    );
     let through_task = NamingContextExtRef::unchecked_narrow(&target);
     through_task.new_context().unwrap().expect("a context");
     // A task reference cannot be the target of another task.
@@ -157,7 +160,7 @@ fn chain_over_two_servers_is_reserved_on_both_or_on_neither() {
         assert_eq!(promises.len(), 1);
         let changed = TaskTiming { period: 200 * MS, ..stage(30 * MS)[0].timing };
         let changed = server.tasks.change(promises[0].task, &promises[0].token, &changed).unwrap();
-        assert!(changed.start <= 100 * MS, "the new timing begins after the last deadline of the old timing");
+        assert!(changed.start <= 100 * MS, "the new timing must begin after the last deadline of the old timing");
     }
 }
 
@@ -169,7 +172,7 @@ fn decision_with_a_long_search_is_made_by_another_thread() {
         scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     }
     let Err(AdmitError::Pending(pending)) = scene.tasks.admit(&task("late", 60 * MS, 100 * MS)) else {
-        panic!("the decision does not become pending")
+        panic!("the decision must become pending")
     };
     for _ in 0..10_000_000 {
         match scene.tasks.outcome(pending.task, &pending.token) {
@@ -178,7 +181,7 @@ fn decision_with_a_long_search_is_made_by_another_thread() {
             other => panic!("{other:?}"),
         }
     }
-    panic!("the server makes no decision");
+    panic!("the server must make the decision");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub(crate) fn serve(place: &str, durability: &str) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(error.to_string());
     let pool = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: THREADS });
     let orb = Orb::builder().pool(pool).listen(LOOPBACK).build().map_err(|error| failed(&error))?;
-    let mut naming = NamingConfig::new().max_waiting_changes(32).max_forwards(THREADS / 4);
+    let mut naming = NamingConfig::new().max_waiting_changes(32).max_forwarding_threads(THREADS / 4);
     naming = match durability {
         "synced" => naming,
         "relaxed" => naming.durability(Durability::Relaxed),

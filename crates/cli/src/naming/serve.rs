@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     let mut naming = NamingConfig::new()
         .durability(arguments.durability)
         .max_waiting_changes(MAX_WAITING_CHANGES)
-        .max_forwards(THREADS / 4)
-        .max_watchers(THREADS / 10);
+        .max_forwarding_threads(THREADS / 4)
+        .max_watching_clients(THREADS / 10);
     if let Some(store) = &arguments.store {
         naming = naming.store_file(store);
     }

@@ -1,4 +1,4 @@
-//! Real-time CORBA thread pools: creation and destruction.
+//! The creation and destruction of Real-time CORBA thread pools.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,14 +24,14 @@ use crate::server::strategy::Lane;
 use crate::server::strategy::overload::OverloadThread;
 use crate::thread_context::{self, ThreadpoolId};
 
-/// The reason why a thread pool cannot be destroyed (InvalidThreadpool).
+/// The reason why a thread pool cannot be destroyed (`RTCORBA::RTORB::InvalidThreadpool`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidThreadpool {
     /// No thread pool of the ORB has this id.
     Unknown,
-    /// A system exception: BAD_INV_ORDER if a POA uses the pool, or if the calling thread belongs
-    /// to the pool.
+    /// The ORB raises the system exception in the field: BAD_INV_ORDER if a POA uses the pool, or
+    /// if the calling thread belongs to the pool.
     System(SystemException),
 }
 
@@ -52,8 +52,9 @@ impl fmt::Display for InvalidThreadpool {
 
 impl std::error::Error for InvalidThreadpool {}
 
-/// Maximum number of threads of a pool or lane. The maximum refuses a wrong configuration before it
-/// uses up the threads of the machine.
+/// Maximum number of static and dynamic threads of a pool without lanes, or of one lane. A
+/// configuration with more is refused, because it is probably an error, and could use up the
+/// threads of the machine.
 pub(super) const MAX_THREADS: u32 = 4096;
 
 pub(super) fn bad_param(why: impl Into<String>) -> SystemException {
@@ -136,7 +137,8 @@ fn create_pool(
 
 /// Begins the creation of a pool, and returns its id.
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // The monitor starts first, because nothing has to be undone if the start fails.
+    // The hang-up monitor, which runs the maintenance of lanes, starts first: if its start fails,
+    // there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
@@ -173,7 +175,8 @@ pub(super) fn start_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // The shutdown of the ORB takes the pools under the same lock, so it misses no pool.
+    // The check runs under the lock under which the shutdown of the ORB takes the pools. So either
+    // the shutdown closes this pool, or the check fails.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);
@@ -183,8 +186,9 @@ pub(super) fn start_pool(
     Ok(id)
 }
 
-/// Sets, for each lane, the lanes from which it may borrow threads, highest first, and the lanes
-/// that may borrow threads from it.
+/// Sets, for each lane, the lanes with lower priorities, from which it may borrow threads, and the
+/// lanes with higher priorities, which may borrow its threads. Both lists begin with the highest
+/// priority.
 fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     let mut falling: Vec<&Arc<Lane>> = Vec::with_capacity(lanes.len());
     for lane in lanes {
@@ -202,6 +206,7 @@ fn set_borrowing_neighbours(lanes: &[Arc<Lane>]) {
     }
 }
 
+/// Checks the configuration of a lane, and makes the role of the lane in its pool.
 fn lane_role(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -237,7 +242,8 @@ fn lane_role(
     })
 }
 
-/// Returns the kernel scheduling for the threads of a lane.
+/// Returns the kernel scheduling for the threads of a lane: SCHED_DEADLINE if the lane has a
+/// reservation, else the scheduling for its priority. `None` means the ordinary class.
 fn lane_scheduling(
     adapter: &ObjectAdapter,
     config: &LanesConfig,
@@ -281,7 +287,7 @@ pub(super) fn open_listeners(
     Ok(listeners)
 }
 
-/// Creates a lane that listens and has no threads yet.
+/// Creates a lane with its listeners, but without its threads.
 fn open_lane(
     adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,
@@ -305,8 +311,8 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns the address at which a lane listens by default, made from one of the ORB's addresses:
-/// another port of the same host, or another path.
+/// Returns an address at which a lane without configured addresses listens. It is derived from the
+/// address `endpoint` of the ORB: a free port of its host, or its path with a suffix.
 fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     let suffix = format!("-{}-{}", role.pool, role.index);
     let mut sibling = endpoint.clone();
@@ -319,6 +325,7 @@ fn sibling_endpoint(endpoint: &Endpoint, role: &LaneRole) -> Endpoint {
     sibling
 }
 
+/// Destroys a thread pool ([`RtOrb::destroy_threadpool`](super::RtOrb::destroy_threadpool)).
 pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<(), InvalidThreadpool> {
     let pool = adapter.server().rt().pool(id).ok_or(InvalidThreadpool::Unknown)?;
     if thread_context::current_lane(adapter.stamp()).pool == id.number() {
@@ -332,7 +339,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     }
     {
         let mut pools = adapter.server().rt().pools.lock();
-        // The pool is missing if another thread has destroyed it meanwhile.
+        // The pool is not there if another thread has destroyed it since the look-up above.
         let at = pools.iter().position(|pool| pool.id == id).ok_or(InvalidThreadpool::Unknown)?;
         pools.remove(at);
     }
@@ -340,7 +347,7 @@ pub(crate) fn destroy(adapter: &Arc<ObjectAdapter>, id: ThreadpoolId) -> Result<
     Ok(())
 }
 
-/// Closes every lane of a pool gracefully, and joins the threads.
+/// Closes every lane of a pool gracefully, within the ORB's drain time-out, and joins the threads.
 fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     for lane in &pool.lanes {
         lane.close(adapter);
@@ -353,7 +360,8 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // A panic of the thread has already been reported. Only the end of the thread matters here.
+        // `join` fails if the thread panicked. The panic has already been reported, so the error is
+        // ignored.
         let _ = thread.join();
     }
 }

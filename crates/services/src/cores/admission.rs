@@ -22,7 +22,7 @@ const EXPIRY_DELAY: Nanos = 1_000_000;
 /// The state that the lock of the service protects.
 pub(super) struct AdmissionState {
     pub(super) books: Box<dyn Books>,
-    /// The targets of live tasks.
+    /// The targets of the tasks that have not ended.
     pub(super) targets: HashMap<TaskId, ObjectRef>,
     /// Task references and the core pool; `None` until the server has them.
     dispatch: Option<TaskDispatch>,
@@ -143,7 +143,7 @@ impl SharedBooks {
         self.shared.pending.notify_one();
     }
 
-    /// Returns the target of a live task.
+    /// Returns the target of a task that has not ended.
     pub(super) fn target(&self, task: TaskId) -> Option<ObjectRef> {
         self.with(|state, _, now| {
             state.forget_ended(now);
@@ -157,7 +157,7 @@ impl Drop for SharedBooks {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
         if let Some(deciding) = self.deciding.take() {
-            // A panic of the thread has already been reported.
+            // An error means that the thread panicked. The panic hook has reported the panic.
             let _ = deciding.join();
         }
     }

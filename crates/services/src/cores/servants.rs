@@ -16,14 +16,15 @@ use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 
-/// The time-out of the call that asks a target if it exists.
+/// The time-out of the call that checks that a target exists.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
-    /// References to objects of this server, which have all its addresses.
+    /// The references of the admission object and of a task. Targets must have one of their
+    /// addresses, because they must be objects of this server.
     pub(super) own: [ObjectRef; 2],
 }
 

@@ -342,7 +342,7 @@ impl BooksSimulation {
         let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
-        // Sometimes the books change while the search runs.
+        // In half of the cases the books change during the search.
         if self.random.below(2) == 0 {
             self.admit();
             self.observe();
@@ -383,8 +383,8 @@ impl BooksSimulation {
                     continue;
                 }
                 Some(used) => {
-                    // The task has just moved or changed its timing. A job in flight ends on the
-                    // old core with the old timing.
+                    // The task has just moved or changed its timing. A running job ends on the old
+                    // core with the old timing.
                     let end = if used.is_reserved || used.from >= now { now } else { now + used.timing.deadline };
                     used.until = Some(end);
                 }
@@ -466,7 +466,7 @@ impl BooksSimulation {
             }
             self.observe();
         }
-        // Without further requests, all tasks end.
+        // Without further requests, all tasks must end.
         for _ in 0..1_000 {
             while let Some(undecided) = self.books.next_pending_decision(self.now) {
                 self.books.apply_decision(undecided.decide(), self.now);

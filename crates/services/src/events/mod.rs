@@ -1,24 +1,24 @@
 //! The pure core of a real-time event channel: which consumers get an event, and when.
 //!
-//! The filters are those of TAO's Real-time Event Service. A consumer's dependencies
-//! ([`DependencySet`]) are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix`
-//! builder ([`FilterBuilder`]). [`Subscriptions`] has the filters of all consumers. It delivers
-//! pushed events to the consumers that accept them, correlates events in conjunctions, and delivers
+//! The filters follow TAO's Real-time Event Service. A consumer's dependencies ([`DependencySet`])
+//! are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix` builder
+//! ([`FilterBuilder`]). [`Subscriptions`] has the filters of all consumers. It delivers pushed
+//! events to the consumers that accept them, correlates events in conjunctions, and delivers
 //! timeouts.
 //!
 //! The module knows neither clocks nor threads nor sockets: each time is an argument. A channel
 //! that serves these subscriptions to other processes does not exist yet.
 //!
-//! Invariants: no input leads to a panic. The memory of a consumer is bounded by
-//! [`FilterLimits`], that of all consumers by [`SubscriptionLimits`].
+//! Invariants: no input leads to a panic. [`FilterLimits`] bounds the memory of a consumer, and
+//! [`SubscriptionLimits`] the memory of all consumers.
 //!
 //! # Differences from TAO
-//! - A set that is cut, has wrong counts, or that a builder cannot express is refused with a
-//!   [`FilterError`].
+//! - A set of dependencies that ends too early, has wrong counts, or that a builder cannot express
+//!   is refused with a [`FilterError`].
 //! - Several filters without a common group are a disjunction. A global designator heads a
 //!   disjunction.
-//! - The event of a timeout matches its own node only. A filter of every type and source does not
-//!   take it.
+//! - The event of a timeout matches only the node of the timeout. A filter of every type and source
+//!   does not accept it.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
 mod correlation;

@@ -1,9 +1,11 @@
-//! Dispatch architectures: which threads of a lane read, run and answer requests.
+//! The dispatch architectures. An architecture decides which threads of a lane read, run and answer
+//! requests.
 //!
-//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has every operation in
-//! which architectures differ. Apart from this trait, the other modules of the server know only
-//! that a worker may have a burst role. A new architecture needs a file in this folder, a variant
-//! of [`Strategy`] in this file, and a variant of the public [`Dispatch`].
+//! [`Strategy`] is the architecture of one lane. The trait [`Architecture`] has the operations in
+//! which architectures differ. The other modules of the server call architectures through this
+//! trait. The one exception is burst mode: [`Worker`] has a thread's role in it. A new architecture
+//! needs a file in this folder, a variant of [`Strategy`] in this file, and a variant of the public
+//! [`Dispatch`].
 
 pub(super) mod burst;
 #[cfg(feature = "core-pool")]
@@ -48,21 +50,22 @@ use thread_per_connection::ThreadPerConnection;
 pub(crate) enum Strategy {
     /// One thread serves all connections.
     Reactive(Reactive),
-    /// Each connection has its own thread, up to a maximum number of threads.
+    /// Each connection has a thread, up to a maximum number of threads. Shared threads serve
+    /// further connections.
     ThreadPerConnection(ThreadPerConnection),
-    /// Threads take turns at waiting for messages; the thread that reads a request runs it.
+    /// All threads wait for messages, and the thread that reads a request runs it.
     LeaderFollowers(LeaderFollowers),
     /// One thread reads requests into a queue, and other threads run them.
     #[cfg(feature = "half-sync")]
     HalfSync(HalfSync),
-    /// Leader/followers with an overload thread, which reads only while all other threads are busy.
+    /// Leader/followers, with an overload thread that reads while all other threads are busy.
     Overload(OverloadThread<Strategy>),
     /// Leader/followers, and threads on each core that serve the connections of tasks.
     #[cfg(feature = "core-pool")]
     CorePool(CorePoolThreads),
 }
 
-/// Calls a function of the architecture in a [`Strategy`].
+/// Calls a function of the architecture in the variant of a [`Strategy`].
 macro_rules! delegate {
     ($strategy:ident.$function:ident($($argument:expr),*)) => {
         match $strategy {
@@ -83,7 +86,8 @@ macro_rules! delegate {
 }
 
 impl Strategy {
-    /// Creates the architecture of a lane. `overload` has the meaning that [`Lane::new`] describes.
+    /// Creates the architecture of a lane: `overload` if it is set, else the architecture in the
+    /// configuration.
     pub(super) fn new(
         config: &PoolConfig,
         role: Option<&LaneRole>,
@@ -108,7 +112,8 @@ impl Strategy {
         })
     }
 
-    /// Returns the queue of a half-sync lane, for tests that act in place of the lane's threads.
+    /// Returns the queue of a half-sync lane. Tests take requests from it, in place of the lane's
+    /// threads.
     #[cfg(test)]
     pub(crate) fn request_queue(&self) -> Option<&half_sync::request_queue::RequestQueue> {
         match self {
@@ -202,16 +207,16 @@ impl HasOverloadThread for Strategy {
     }
 }
 
-/// A lane, which may have any of the dispatch architectures.
+/// A lane with any of the dispatch architectures.
 pub(crate) type Lane = lane::Lane<Strategy>;
 
 impl Lane {
-    /// Creates a lane. `overload` handles requests that arrive while every thread is busy; pools
-    /// with dynamic threads, borrowing or buffering need it. The caller makes `overload`, so that
-    /// the linker drops its code from programs without such pools.
+    /// Creates a lane. Pools with dynamic threads, borrowing or buffering need `overload`, the
+    /// state of the overload thread. The caller makes it, so that the linker drops its code from
+    /// programs that never create such pools.
     ///
     /// # Errors
-    /// If the kernel refuses descriptors.
+    /// If the kernel refuses descriptors, or the adding of a listener to the epoll instance.
     pub(crate) fn new(
         config: PoolConfig,
         listeners: Vec<Box<dyn Listener>>,
