@@ -272,6 +272,30 @@ fn thread_sleeps_again_when_its_task_ends() {
 }
 
 #[test]
+fn connections_of_other_transports_are_bound_and_given_back() {
+    for carrier in ["unix", "shm"] {
+        let path = std::env::temp_dir().join(format!("corelane-core-pool-{}-{carrier}", std::process::id()));
+        let config = CorePoolConfig::default().name(carrier).cores([0]);
+        let scene = Scene::new(fifo_orb(), config.listen(format!("{carrier}:{}", path.display())));
+        let client = Orb::new().unwrap();
+        let object = scene.object(&client, "task-1");
+        for round in 0..3 {
+            scene.set(&[task(1, 0, 40)]);
+            for number in 0..50 {
+                assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 40, "{carrier}");
+            }
+            scene.set(&[]);
+            wait_until(|| scene.pool.counts().bound_now == 0);
+            for number in 50..100 {
+                assert_eq!(step(&object, &STEP, 100 * round + number).unwrap().native, 0, "{carrier}");
+            }
+        }
+        assert_eq!(*scene.state.steps.0.lock(), (0..300).collect::<Vec<_>>(), "{carrier}");
+        assert_eq!(scene.pool.counts().bound, 3, "{carrier}");
+    }
+}
+
+#[test]
 fn sleeping_thread_of_another_core_is_borrowed_and_then_one_started() {
     let config = CorePoolConfig::default().name("few").cores([0, 1]).threads_per_core(1).max_threads(3);
     let scene = Scene::new(fifo_orb(), config);

@@ -137,7 +137,8 @@ fn create_pool(
 
 /// Begins the creation of a pool, and returns its id.
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // The monitor starts first, because nothing has to be undone if the start fails.
+    // The hang-up monitor, which runs the maintenance of lanes, starts first: if its start fails,
+    // there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
@@ -286,7 +287,7 @@ pub(super) fn open_listeners(
     Ok(listeners)
 }
 
-/// Creates a lane that listens and has no threads yet.
+/// Creates a lane with its listeners, but without its threads.
 fn open_lane(
     adapter: &Arc<ObjectAdapter>,
     config: &LanesConfig,

@@ -23,8 +23,8 @@ pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedBooks>,
     /// The POA of task references.
     pub(super) poa: Poa,
-    /// References to the objects of this server. Targets must have one of their addresses, because
-    /// they must be objects of this server.
+    /// The references of the admission object and of a task. Targets must have one of their
+    /// addresses, because they must be objects of this server.
     pub(super) own: [ObjectRef; 2],
 }
 

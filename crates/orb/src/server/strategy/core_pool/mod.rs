@@ -349,6 +349,9 @@ impl SharedPool {
                 let priority = priority.map_or(0, corelane_sched::Priority::get);
                 let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
                 thread_context::enter_lane(identity, native);
+                // If the priority changed during an overrunning operation, the end of the operation
+                // has restored the earlier priority. A refusal has been recorded before.
+                let _ = native.map(|native| thread::set_scheduling(None, native));
                 true
             }
             Duty::GiveUp | Duty::Sleep => {
