@@ -3,7 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`assembler`] | instructions, labels, maps by number; pure |
+//! | [`assembler`] | instructions, labels and map symbols; makes no system call |
 //! | `map` | [`Map`]: create, update, look up, delete |
 //! | `program` | [`load`] with the verifier's log in the error, [`LoadedProgram::test_run`] |
 //! | `link` | [`XdpLink`]: attaches a program to an interface until the link is dropped |
@@ -78,7 +78,7 @@ unsafe fn own(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Returns an address in the form of the kernel's attributes.
+/// Returns an address as the number of 64 bits that `union bpf_attr` contains.
 fn address<T: ?Sized>(pointer: *const T) -> u64 {
     pointer.cast::<u8>().expose_provenance() as u64
 }
@@ -92,15 +92,15 @@ fn object_name(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// Reason why this process cannot use bpf(2).
+/// Reason why the calling thread cannot use bpf(2).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BpfRefusal {
     /// The kernel was built without bpf(2).
     NotSupported,
-    /// The process lacks the named capability.
+    /// The thread lacks the named capability.
     MissingCapability(&'static str),
-    /// The process has the capabilities, but the kernel still refuses, for example under lockdown
+    /// The thread has the capabilities, but the kernel refuses the call, for example under lockdown
     /// or seccomp.
     Kernel(io::Error),
 }
@@ -176,7 +176,8 @@ mod tests {
         assert_eq!(effective_capabilities("CapEff:\tnone\n"), None);
     }
 
-    /// The kernel decides, so the test only compares the answer with the process's capabilities.
+    /// Passes with every answer of the test's kernel. It fails if [`refusal`] reports a capability
+    /// that the thread has.
     #[test]
     fn refusal_names_only_missing_capabilities() {
         match refusal() {

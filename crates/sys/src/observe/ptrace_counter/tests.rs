@@ -126,7 +126,8 @@ fn thread_that_never_waits_is_detached_at_the_deadline() {
     let mut stepped = attached(child.id);
     child.requests.write_all(&[SPIN]).unwrap();
     let refused = loop {
-        // The child waits because it has read its only request.
+        // A call that ends without error found the child waiting, before it had read its only
+        // request.
         if let Err(error) = stepped.step_until_all_wait(clock::now() + Duration::from_millis(20)) {
             break error;
         }
