@@ -31,8 +31,8 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Returns both ends of a connection, the connecting end first. One end polls before it sleeps, if
-/// its transport can.
+/// Returns both ends of a connection, the connecting end first. The connecting end polls before it
+/// sleeps, if its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -130,7 +130,8 @@ fn halves_close_independently() {
     });
 }
 
-/// The ORB calls `shutdown(Both)` to end threads that wait for a peer.
+/// The ORB calls `shutdown(Both)` to end threads that wait for a peer. A thread that is not woken
+/// hangs the test.
 #[test]
 fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {

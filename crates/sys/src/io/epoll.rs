@@ -139,6 +139,7 @@ impl Epoll {
     }
 
     /// Waits for reports, writes them to the front of `events` and returns their number.
+    ///
     /// A `timeout` of `None` waits for ever; zero does not wait. A result of 0 means that the
     /// timeout has passed or that a signal interrupted the wait. With an empty array the call
     /// returns at once.

@@ -75,6 +75,7 @@ pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
 
 /// Writes a line to the standard error output if the write does not block. A full pipe, socket or
 /// terminal blocks writes.
+///
 /// Returns false if the write would block, or if the descriptor is closed. The line is cut to
 /// `PIPE_BUF` - 1 bytes, 4095 on Linux, so that a pipe takes it in one piece. The function does not
 /// take the lock of [`std::io::stderr`], because another thread may hold that lock while it blocks.

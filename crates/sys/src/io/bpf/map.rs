@@ -67,8 +67,7 @@ impl Map {
     ///
     /// # Errors
     /// Any error that the kernel returns, for example `PermissionDenied` without `CAP_BPF`, or
-    /// `InvalidInput`
-    /// for sizes that `kind` does not permit.
+    /// `InvalidInput` for sizes that `kind` does not permit.
     pub fn create(kind: MapKind, name: &str, key_size: usize, value_size: usize, max_entries: u32) -> io::Result<Self> {
         Self::create_with(kind, name, (key_size, value_size), max_entries, 0)
     }

@@ -88,8 +88,8 @@ impl SocketOptions {
     }
 
     fn apply_tcp(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // All these options are off on a new socket. An accepted socket inherits them from its
-        // listener, for which this function set them.
+        // This function switches options on and never off. All of them are off on a new socket. An
+        // accepted socket may have inherited them from its listener.
         if self.nodelay {
             set_nodelay(fd, true)?;
         }
