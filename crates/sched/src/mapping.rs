@@ -1,8 +1,8 @@
 //! Conversion between CORBA and native priorities (Real-time CORBA 1.2, `PriorityMapping`,
 //! `PriorityTransform`).
 //!
-//! An ORB has one mapping, chosen when the ORB is made. The mapping must be pure and fast, because
-//! the ORB calls it while it processes requests.
+//! An ORB has one mapping, chosen when the ORB is created. The mapping must be pure and fast,
+//! because the ORB calls it while it processes requests.
 
 use std::fmt;
 

@@ -7,8 +7,7 @@ use super::{AllocationStep, Machine, Move, Plan};
 use crate::analysis::StepBudget;
 use crate::task::{Task, Utilization};
 
-/// Steps of the first allocation step, which tests each core once: enough for 1,000 tasks on 16
-/// cores.
+/// Number of analysis steps for testing each core once. It suffices for 1,000 tasks on 16 cores.
 const DIRECT_STEPS: u32 = 1 << 17;
 
 /// A search in progress. Cores are identified by their index in the machine.
@@ -16,11 +15,11 @@ pub(super) struct Search<'a> {
     machine: &'a Machine,
     loads: &'a [CoreLoad],
     steps: StepBudget,
-    /// True if a bound kept the search from trying a core or an allocation step.
+    /// True if a limit ended the search before it had tried every core and allocation step.
     is_cut: bool,
 }
 
-/// A task to be placed, with its present core, if it has one.
+/// A task to be placed, and its core before the search, if it has one.
 #[derive(Clone, Copy)]
 struct SearchTask {
     task: Task,
@@ -147,7 +146,8 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Moves one task to another core, so that the new task fits on the first core.
+    /// Moves one task to another core, so that the new task fits on the core that the moved task
+    /// leaves.
     fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -173,7 +173,8 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the load of `core` in which the new task replaces the task at index `place`. `None`
-    /// if that task may not move, a deadline would be missed, or the steps run out.
+    /// if the replaced task may not move, a deadline would be missed, or the step budget is
+    /// exhausted.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
@@ -193,7 +194,7 @@ impl<'a> Search<'a> {
         Some(rest)
     }
 
-    /// Exchanges two tasks of different cores, so that the new task fits on the first core.
+    /// Exchanges two tasks of different cores, so that the new task fits on one of these cores.
     fn with_a_swap(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         let loads = self.loads;
         for &core in cores {
@@ -201,7 +202,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             for place in 0..loads[core].tasks().len() {
-                // If the new task does not fit even without this task, no exchange of it helps.
+                // If the new task does not fit after the removal of this task, no exchange of this
+                // task helps.
                 let Some(rest) = self.rest_with(item, core, place) else { continue };
                 let (task, charged) = loads[core].tasks()[place];
                 for &other in cores.iter().filter(|&&other| other != core) {
@@ -209,7 +211,8 @@ impl<'a> Search<'a> {
                         if self.steps.is_exhausted() {
                             return None;
                         }
-                        // An exchange makes room only if the task that comes back is smaller.
+                        // An exchange makes room only if the task that comes to this core is
+                        // smaller.
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
@@ -314,8 +317,8 @@ impl<'a> Search<'a> {
             if self.steps.is_exhausted() {
                 return false;
             }
-            // Empty cores are alike, so one try is enough, unless a later task is pinned to one of
-            // them.
+            // Empty cores are alike, so a try on one of them is enough, unless a later task is
+            // pinned to one of them.
             let load = &loads[place];
             if load.tasks().is_empty() && !load.has_interference() && rest.iter().all(|item| item.task.pinned.is_none())
             {

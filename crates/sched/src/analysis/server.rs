@@ -39,14 +39,15 @@ impl Server {
     }
 }
 
-/// Returns the utilization up to which `tasks` periodic tasks are schedulable beside a server.
+/// Returns the utilization up to which `tasks` periodic tasks are schedulable together with a
+/// server.
 ///
 /// The priorities are rate-monotonic, and the server, of utilization `server`, has the highest
 /// priority. The result is rounded down. Polling: n ((2 / (Us + 1))^(1/n) - 1). Deferrable: n (((Us
 /// + 2) / (2 Us + 1))^(1/n) - 1).
 ///
-/// No task may have a shorter period than the server. Beside a deferrable server, no task may have
-/// a shorter period than the sum of the server's period and budget. Otherwise two budgets back to
+/// No task may have a shorter period than the server. With a deferrable server, no task may have a
+/// shorter period than the sum of the server's period and budget. Otherwise two budgets back to
 /// back would leave too little of the task's period.
 #[must_use]
 pub fn max_periodic_utilization(kind: ServerKind, server: Utilization, tasks: u32) -> Utilization {
