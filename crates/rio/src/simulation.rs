@@ -41,7 +41,7 @@ impl LinearCongruence {
 struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
-    /// Number of segments to send; `u64::MAX` stands for an endless stream.
+    /// Number of segments to send; `u64::MAX` means an endless stream.
     total: u64,
     sent: u64,
     acknowledged: u64,
@@ -71,17 +71,18 @@ enum SimulatedArrival {
     Timer {
         connection: usize,
     },
-    /// The core has processed a packet of this stream.
+    /// The core has processed this segment.
     Processed(SimulatedSegment),
     Wake,
 }
 
-/// Parameters of the network: frames lost of each thousand, and times.
+/// Parameters of the network: the number of frames lost in each thousand, and delays in
+/// nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Network {
     loss: u64,
     delay: Nanos,
-    /// Maximum additional delay of a frame. It lets frames overtake each other.
+    /// Maximum additional delay of a frame. Frames with different delays overtake each other.
     jitter: Nanos,
 }
 
@@ -95,7 +96,7 @@ struct Simulation {
     steering: Steering,
     is_attached: bool,
     is_link_up: bool,
-    /// Waiting segments of each stream.
+    /// Segments that wait in the queue of each stream.
     queues: Vec<VecDeque<SimulatedSegment>>,
     turns: Vec<StreamScheduler>,
     has_threads: bool,
@@ -251,8 +252,8 @@ impl Simulation {
         match route {
             Route::Pass => self.deliver(segment),
             Route::Ring { slot } => {
-                assert_eq!(slot, u32::from(owner), "a frame in the queue of another stream");
-                assert!(self.has_threads, "a frame in a ring that no thread serves");
+                assert_eq!(slot, u32::from(owner), "expected the frame in the queue of its own stream");
+                assert!(self.has_threads, "expected a thread that serves the ring");
                 let queue = &mut self.queues[usize::from(owner)];
                 if queue.len() < self.max_queue {
                     queue.push_back(segment);
@@ -283,8 +284,8 @@ impl Simulation {
         self.transmit(SimulatedArrival::Acknowledgement { connection: segment.connection, up_to });
     }
 
-    /// Gives the core to the first thread, in the order of priorities, that has a packet and budget
-    /// left.
+    /// Gives the core to the first thread, in the order of priorities, that has a packet and whose
+    /// budget permits it.
     fn dispatch(&mut self) {
         if self.is_core_busy || !self.has_threads {
             return;
@@ -325,7 +326,9 @@ fn guarantees() -> [Budget; 3] {
     [80, 40, 20].map(|packets| Budget::of_packets(packets, 10 * MS))
 }
 
-/// The core can process 500 packets in 10 ms. Best effort starts first and has no limit.
+/// Fails if a guaranteed stream gets less than its budget, or best effort less than the remaining
+/// time of the core. The core can process 500 packets in 10 ms. Best effort starts first and has no
+/// limit.
 #[test]
 fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
@@ -334,7 +337,7 @@ fn guaranteed_streams_get_their_budgets_and_best_effort_the_remainder() {
     }
     simulation.run_until(5 * MS);
     let lanes = [1, 2, 3].map(|stream| {
-        // Several connections are used, so that the window of a single connection does not limit
+        // Several connections send, so that the window of a single connection does not limit
         // the stream.
         [0; 3].map(|_| simulation.connect(stream, u64::MAX, true))
     });
@@ -363,7 +366,8 @@ fn best_effort_stays_below_its_ceiling() {
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
-/// Peers that were never accepted send to a lane's port as fast as the network permits.
+/// Peers that were never accepted send to a lane's port as fast as the network permits. Fails if
+/// the lane then processes fewer packets.
 #[test]
 fn flood_at_a_lane_port_does_not_slow_the_lane() {
     let rate = |flood: usize| {
@@ -380,7 +384,7 @@ fn flood_at_a_lane_port_does_not_slow_the_lane() {
     assert_eq!(rate(0), (vec![80; 9], 0, 0));
     let (sums, lane_drops, best_effort_drops) = rate(20);
     assert_eq!((sums, lane_drops), (vec![80; 9], 0));
-    assert!(best_effort_drops > 0, "the flood does not fill the queue of best effort");
+    assert!(best_effort_drops > 0, "expected the flood to fill the queue of best effort");
 }
 
 #[test]
@@ -413,7 +417,7 @@ fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> 
             simulation.has_threads = false;
         }
         RungAction::Undo(RungStep::Rings) => {
-            assert!(simulation.queues.iter().all(VecDeque::is_empty), "frames are left in the removed rings");
+            assert!(simulation.queues.iter().all(VecDeque::is_empty), "expected no frames in the removed rings");
         }
         RungAction::Do(_) | RungAction::Undo(_) => {}
     }

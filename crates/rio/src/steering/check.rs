@@ -6,7 +6,7 @@ use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
 use super::{Route, Steering, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
 use crate::frame::ConnectionKey;
 
-/// Steering tables twice: in the specification, and as maps of the program.
+/// The steering tables in two forms: in the specification, and as maps of the program.
 pub(crate) struct SteeringPair {
     oracle: Steering,
     program: Program,
@@ -68,7 +68,11 @@ impl SteeringPair {
                 Route::Thread { stream, processor }
             }
             _ => {
-                assert_eq!(action, u64::from(XdpAction::PASS.unsigned_abs()), "an action that the program never takes");
+                assert_eq!(
+                    action,
+                    u64::from(XdpAction::PASS.unsigned_abs()),
+                    "expected no other action of the program"
+                );
                 Route::Pass
             }
         }
@@ -141,8 +145,8 @@ mod tests {
         }
     }
 
-    /// Checks that the frames of the property test take different routes. If all took one route,
-    /// the property would prove nothing.
+    /// Fails unless the frames of the property test take all kinds of routes. If all frames took
+    /// one route, the property would prove nothing.
     #[test]
     fn scenarios_reach_every_kind_of_route() {
         let mut seen = BTreeSet::new();

@@ -140,7 +140,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Sets if a slot has an AF_XDP socket.
+    /// Sets whether a slot has an AF_XDP socket.
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
@@ -154,7 +154,8 @@ impl Steering {
         Ok(())
     }
 
-    /// Sets the processor of a slot's kernel thread, and if that thread exists.
+    /// Sets the processor of a slot's kernel thread, and whether the stream has a kernel thread on
+    /// this processor.
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
@@ -261,7 +262,7 @@ impl Steering {
         self.table_sizes.slot(stream, queue).ok_or(error)
     }
 
-    /// Returns the tables, from which tests build the interpreter's maps.
+    /// Returns the tables. Tests build the interpreter's maps from them.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn parts(&self) -> Parts<'_> {
         Parts {
@@ -314,11 +315,19 @@ mod tests {
         let (key, frame) = (ConnectionKey::new(remote, local).unwrap(), build::tcp(remote, local, 0, 1));
         let mut steering = steering();
         steering.add_connection(key, PRIVATE).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "the port has no rule");
+        assert_eq!(
+            steering.classify(&frame),
+            Verdict::BestEffort,
+            "expected best effort, because the port has no rule"
+        );
         steering.set_port(2809, Some(PortRule::ServerPort)).unwrap();
         assert_eq!(steering.classify(&frame), Verdict::Connection(PRIVATE));
         assert!(steering.remove_connection(&key));
-        assert_eq!(steering.classify(&frame), Verdict::BestEffort, "no connection");
+        assert_eq!(
+            steering.classify(&frame),
+            Verdict::BestEffort,
+            "expected best effort, because the connection was removed"
+        );
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         assert_eq!(steering.classify(&frame), Verdict::Port(LANE));
     }
@@ -369,6 +378,10 @@ mod tests {
         steering.add_connection(key(1), LANE).unwrap();
         steering.add_connection(key(2), LANE).unwrap();
         assert_eq!(steering.add_connection(key(3), LANE), Err(TableError::TooManyConnections(2)));
-        assert_eq!(steering.add_connection(key(2), PRIVATE), Ok(()), "a connection that is there may move");
+        assert_eq!(
+            steering.add_connection(key(2), PRIVATE),
+            Ok(()),
+            "expected that a connection in the table can move"
+        );
     }
 }
