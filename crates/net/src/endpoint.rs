@@ -67,8 +67,8 @@ impl OtherAddress {
         self.parts().1
     }
 
-    /// Returns this address with `suffix` appended. If the suffix contains NUL, the address stays
-    /// unchanged.
+    /// Returns this address with `suffix` appended. If the suffix contains NUL, the result
+    /// equals this address.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         OtherAddress::parse(&format!("{self}{suffix}")).unwrap_or_else(|| self.clone())

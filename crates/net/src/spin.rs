@@ -146,7 +146,7 @@ impl AdaptiveSpin {
         NextWait::Try(max_spin)
     }
 
-    /// Makes the next waits poll, because the peer runs on another core or machine.
+    /// Makes the next waits poll. The caller has found that the peer runs on another core or machine.
     pub(crate) fn encourage(&self) {
         self.success.store(MIN_SUCCESS, Ordering::Relaxed);
     }

@@ -152,7 +152,7 @@ fn send_to_a_closed_peer_fails() {
         let (client, server) = pair(transport, endpoint);
         drop(server);
         let deadline = Monotonic::now() + Duration::from_secs(10);
-        // The system may still accept the first bytes, because it learns of the end only when it
+        // The system may accept the first bytes, because it learns of the end only when it
         // sends them.
         while send(&*client, b"anyone?", Wait::Now).is_ok() {
             assert!(!deadline.is_past());

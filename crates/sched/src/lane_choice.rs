@@ -348,7 +348,8 @@ mod tests {
         assert_eq!(of(declared(SERVER, 20), None, Some(p(30))), [0]);
     }
 
-    /// References contain these numbers (`RTCORBA::PriorityModel`).
+    /// The numbers must be the ones of the specification, because references contain them
+    /// (`RTCORBA::PriorityModel`).
     #[test]
     fn models_have_the_numbers_of_the_specification() {
         assert_eq!((CLIENT.number(), SERVER.number()), (0, 1));

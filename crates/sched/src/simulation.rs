@@ -9,10 +9,10 @@ use crate::task::{Nanos, Timing};
 /// Scheduling rule of a simulated system: the order in which ready jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchedulingRule {
-    /// Jobs run by [`SimulatedSystem::levels`]. Jobs of one level run in the order in which they
-    /// became ready.
+    /// Jobs run in the order of their [`levels`](SimulatedSystem::levels). Jobs of one level run in
+    /// the order in which they became ready.
     FixedPriority,
-    /// Jobs run by deadline. Jobs with equal deadlines run in the order of their tasks.
+    /// Jobs run in the order of their deadlines. Jobs with equal deadlines run in the order of their tasks.
     EarliestDeadlineFirst,
 }
 

@@ -216,7 +216,7 @@ struct MonitoredPeers {
 
 /// Token of the wake-up event; tokens of connections count from 1.
 const WAKE_TOKEN: u64 = 0;
-/// Time between two wake-ups of a thread that was woken and may still sleep.
+/// Time between two wake-ups of a thread that may sleep in spite of the first one.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of wake-ups at the end of the monitor. A few of them wake a thread that sleeps. A
 /// thread that counts as asleep after all of them may be waiting for a core.

@@ -42,7 +42,7 @@ fn fit(
 /// Returns true if the tasks pass a density bound for global earliest deadline first (Goossens,
 /// Funk and Baruah 2003).
 ///
-/// The sum of the densities must be at most m - (m - 1) times the largest density.
+/// On m cores the sum of the densities must be at most m - (m - 1) times the largest density.
 #[must_use]
 pub fn passes_global_edf_density(timings: &[Timing], cores: u32) -> bool {
     let densities: Vec<Utilization> = timings.iter().map(density).collect();
@@ -78,9 +78,9 @@ fn work_before(task: &Timing, interval: u64) -> u64 {
     whole.saturating_mul(task.execution).saturating_add(carried)
 }
 
-/// Returns true if the tasks pass a bound for global rate-monotonic scheduling: U <= m / 2 (1 -
-/// U_max) + U_max (Bertogna, Cirinei and Lipari 2005). Returns false if a deadline is below its
-/// period.
+/// Returns true if the tasks pass a bound for global rate-monotonic scheduling (Bertogna, Cirinei
+/// and Lipari 2005). On m cores the total utilization must be at most m / 2 (1 - U_max) + U_max, with
+/// the largest utilization U_max. Returns false if a deadline is below its period.
 #[must_use]
 pub fn passes_global_rate_monotonic(timings: &[Timing], cores: u32) -> bool {
     let shares: Vec<Utilization> = timings.iter().map(Timing::utilization).collect();

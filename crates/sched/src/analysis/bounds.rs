@@ -8,8 +8,8 @@ use crate::task::{Nanos, Timing, Utilization};
 /// The number one in the fixed-point format of this module.
 const SCALE: u128 = 1_000_000_000_000_000_000;
 
-/// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks: n
-/// (2^(1/n) - 1).
+/// Returns the largest utilization that Liu and Layland (1973) guarantee for `tasks` tasks. With n
+/// tasks it is n (2^(1/n) - 1).
 ///
 /// The bound applies to deadlines that equal periods, without jitter and blocking. For 0 tasks it
 /// is a whole processor.

@@ -75,7 +75,7 @@ impl EpollEvent {
         self.has(libc::EPOLLHUP | libc::EPOLLRDHUP)
     }
 
-    /// Returns true if the descriptor holds an error.
+    /// Returns true if the descriptor has a pending error.
     pub fn is_error(&self) -> bool {
         self.has(libc::EPOLLERR)
     }

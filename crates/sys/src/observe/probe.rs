@@ -74,7 +74,7 @@ pub fn enable() {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Stops recording. [`collect`] still returns the existing records.
+/// Stops recording. [`collect`] returns the existing records.
 pub fn disable() {
     ON.store(false, Ordering::Relaxed);
 }
@@ -292,7 +292,8 @@ impl TickScale {
     }
 }
 
-/// Reads the processor's counter if it is the kernel's clock, else the clock in nanoseconds.
+/// Returns the processor's counter if the kernel uses it as its clock; otherwise the monotonic clock
+/// in nanoseconds.
 #[inline]
 fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -365,7 +366,7 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// A reader returns only complete records, in every interleaving with the writer.
+    /// Fails if a reader gets a record that the writer has not completed, in any interleaving.
     #[test]
     fn no_record_is_torn() {
         static NAME: &str = "x";

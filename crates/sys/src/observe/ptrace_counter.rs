@@ -74,7 +74,7 @@ pub struct PtraceCounter {
 struct TracedThread {
     id: libc::pid_t,
     state: TraceState,
-    /// Address of the next or current instruction.
+    /// Address of the instruction that the thread runs next or, while it runs, of the current one.
     at: u64,
     kind: InstructionKind,
     counts: InstructionCounts,
@@ -125,7 +125,7 @@ impl PtraceCounter {
         // If this thread ends without detaching, the kernel kills the traced threads, because they
         // would stay stopped.
         trace(libc::PTRACE_SEIZE as _, id, 0, libc::PTRACE_O_EXITKILL as _)?;
-        // From now on, dropping `self` detaches the thread.
+        // A drop of `self` detaches the thread from here on.
         let state = TraceState::InKernel;
         self.threads.push(TracedThread {
             id,
@@ -229,7 +229,7 @@ impl TracedThread {
         Ok(true)
     }
 
-    /// Handles the state change of a running thread. Returns false if it still runs.
+    /// Handles the state change of a running thread. Returns false if the thread has not stopped.
     fn handle_stop(&mut self, kinds: &mut HashMap<u64, InstructionKind>, how: libc::c_int) -> io::Result<bool> {
         let mut status = 0;
         // SAFETY: `status` is one live, writable int.

@@ -50,8 +50,8 @@ impl EventCount {
         // sequentially consistent operations have one order. If the load below does not see the
         // waiter's addition, the load precedes the waiter's fence in this order. The caller's
         // exchange precedes the load, so the waiter's check sees the change. `loom` treats
-        // sequentially consistent accesses as weaker than they are, so the model has a fence here
-        // instead.
+        // sequentially consistent accesses as weaker than they are, so the model has an additional
+        // fence here.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) != 0 {
@@ -70,8 +70,8 @@ impl EventCount {
             if let Some(found) = look() {
                 break Some(found);
             }
-            // The deadline is checked here too, because under constant notifications the wait never
-            // reaches it.
+            // Under constant notifications `wait_past` never reaches the deadline, so the deadline
+            // is checked here as well.
             if !self.epoch.wait_past(seen, deadline) || deadline.is_some_and(Monotonic::is_past) {
                 // Checks once more, because the state may have changed when the deadline passed.
                 break look();

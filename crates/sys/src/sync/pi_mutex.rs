@@ -54,6 +54,7 @@ impl<T> PiMutex<T> {
 
     /// Takes the lock, after a wait if another thread holds it.
     ///
+    /// # Panics
     /// If the calling thread holds the lock already, or if the holding thread has ended without
     /// releasing the lock (a leaked guard).
     pub fn lock(&self) -> PiMutexGuard<'_, T> {
@@ -67,7 +68,8 @@ impl<T> PiMutex<T> {
     /// the deadline.
     ///
     /// # Panics
-    /// In the cases in which [`lock`](Self::lock) panics.
+    /// If the calling thread holds the lock already, or if the holding thread has ended without
+    /// releasing the lock (a leaked guard).
     pub fn lock_until(&self, deadline: Option<Monotonic>) -> Option<PiMutexGuard<'_, T>> {
         match self.word.lock(thread::current_tid().as_raw() as u32, deadline) {
             Ok(()) => Some(self.guard()),
@@ -488,7 +490,7 @@ mod tests {
     /// The three threads share one core. A low thread takes the lock and wakes the high thread. The
     /// high thread runs at once, makes the middle thread ready to run and waits for the lock. With
     /// inheritance the low thread runs next, so the high thread has the lock before the middle
-    /// thread runs.
+    /// thread runs. Fails if the middle thread runs first.
     #[test]
     fn holder_inherits_the_priority_of_a_waiter() {
         fn parked_until(flag: &AtomicBool) {

@@ -23,7 +23,7 @@ use crate::lock::{LockScope, Mutex};
 /// A cell whose value is read without a lock. The module's documentation states its guarantees.
 pub struct RcuCell<T> {
     current: cell::Cell<T>,
-    /// Versions that were replaced and that readers may use.
+    /// Replaced versions that readers may be using.
     retired: Mutex<Vec<Arc<T>>>,
 }
 

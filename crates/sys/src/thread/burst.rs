@@ -250,8 +250,8 @@ mod models {
     /// A lane with one connection, whose threads are leader and followers.
     struct Lane {
         roles: BurstRoles,
-        /// Number of messages that have not been read. The second message is done only after the
-        /// third.
+        /// Number of messages that have not been read. The second message can be served only after
+        /// the third.
         unread: Mutex<u32>,
         /// Number of times that the connection is on the lane's list of work.
         listed: AtomicUsize,

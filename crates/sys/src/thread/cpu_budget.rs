@@ -198,7 +198,7 @@ impl CpuBudget {
         event.sigev_value.sival_ptr = std::ptr::without_provenance_mut(number);
         event.sigev_notify_thread_id = monitor.shared.tid.wait().as_raw();
         let mut timer: libc::timer_t = std::ptr::null_mut();
-        // SAFETY: `event` is filled and read only, `timer` is writable.
+        // SAFETY: the call reads `event`, which is filled, and writes `timer`. Both outlive the call.
         syscall::once(|| unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) })?;
         match budgets.get_mut(number) {
             Some(vacant) => *vacant = Arc::downgrade(&state),

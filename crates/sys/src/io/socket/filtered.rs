@@ -95,7 +95,7 @@ impl Drop for DescriptorFilterSocket {
     fn drop(&mut self) {
         // SAFETY: `fd` is taken only here, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        // In a forked child the parent has the socket too, so a close of the child's copy closes no
+        // In a forked child the parent also has the socket, so a close of the child's copy closes no
         // descriptor in the queue.
         if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
             // No byte arrives after the shutdown. The call fails only if the connection has already

@@ -85,7 +85,7 @@ impl RegionCache {
         }
     }
 
-    /// Unmaps all regions, and caches no regions from now on.
+    /// Unmaps all cached regions. After the call the cache takes no regions.
     pub fn close(&self) {
         // Sequentially consistent: either `try_put` sees the flag, or this thread finds the region
         // that `try_put` has cached (rule `closed`).

@@ -33,7 +33,7 @@ mod x86_64 {
     ///
     /// # Safety
     /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
-    /// other thread accesses the private one.
+    /// other thread accesses the private range.
     #[inline(never)]
     pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
         // SAFETY: in each branch, every access is within the two ranges, whose length the branch
@@ -142,7 +142,7 @@ mod portable {
     ///
     /// # Safety
     /// Both ranges are mapped and do not overlap. No reference to the shared range exists, and no
-    /// other thread writes the private one.
+    /// other thread writes the private range.
     pub(in super::super) unsafe fn copy_in(from: *const u8, to: *mut u8, length: usize) {
         let mut at = 0;
         while at < length {

@@ -466,7 +466,8 @@ mod models {
         }
     }
 
-    /// A large message in parts. The writer writes a part if there is room for it; otherwise it
+    /// A large message in parts. Fails if a wake-up is lost, which `loom` reports as a deadlock, or
+    /// if the end is not recognised. The writer writes a part if there is room for it; otherwise it
     /// fills the ring before it waits. After the last part the reader sees that no further part
     /// follows.
     #[test]
