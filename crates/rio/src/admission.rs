@@ -193,7 +193,7 @@ impl fmt::Display for StreamRefusal {
                 write!(f, "{task} would have no bound; its deadline is {deadline} ns")?;
             }
             ViolatedBound::Processor { core, needed, available } => {
-                let over = needed.minus(available);
+                let over = needed.saturating_sub(available);
                 write!(f, "core {core} would be used to {needed} by streams and dispatch, {over} over {available}")?;
             }
             ViolatedBound::Link { needed, available } => {
@@ -347,7 +347,7 @@ impl Admission {
         let tasks = self.tasks(request);
         let needed = Utilization::total(tasks.iter().map(|(.., timing)| timing));
         let minimum = u64::from(self.resources.minimum.processor) * (Utilization::ONE.0 / 1_000);
-        let available = Utilization::ONE.minus(Utilization(minimum));
+        let available = Utilization::ONE.saturating_sub(Utilization(minimum));
         if needed > available {
             return Err(ViolatedBound::Processor { core: request.core, needed, available });
         }

@@ -96,7 +96,7 @@ impl std::error::Error for BudgetError {}
 
 /// Rule that determines when an unused budget expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetServer {
+pub enum BudgetServerKind {
     /// It expires when no packet waits. The thread then sleeps until the next period.
     Polling,
     /// It expires at the end of the period. A packet that arrives later in the period is processed
@@ -110,7 +110,7 @@ pub enum BudgetServer {
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
-    service: BudgetServer,
+    service: BudgetServerKind,
     origin: Nanos,
     /// Number of the current period.
     period: u64,
@@ -125,7 +125,7 @@ impl BudgetState {
     ///
     /// # Errors
     /// As for [`Budget::check`].
-    pub fn new(budget: Budget, service: BudgetServer, origin: Nanos) -> Result<Self, BudgetError> {
+    pub fn new(budget: Budget, service: BudgetServerKind, origin: Nanos) -> Result<Self, BudgetError> {
         budget.check()?;
         let mut state = Self { budget, service, origin, period: 0, packets_left: 0, bytes_left: 0, skipped_periods: 0 };
         state.refill(1);
@@ -154,11 +154,11 @@ impl BudgetState {
         true
     }
 
-    /// Records that no packet waits. Under [`BudgetServer::Polling`] the remaining budget of the
+    /// Records that no packet waits. Under [`BudgetServerKind::Polling`] the remaining budget of the
     /// period expires.
     pub fn record_empty_queue(&mut self, now: Nanos) {
         self.advance(now);
-        if self.service == BudgetServer::Polling && now >= self.origin {
+        if self.service == BudgetServerKind::Polling && now >= self.origin {
             self.packets_left = 0;
             self.bytes_left = self.bytes_left.min(0);
         }
@@ -250,12 +250,12 @@ impl StreamScheduler {
     /// As for [`Budget::check`].
     pub fn new(class: ServiceClass, origin: Nanos) -> Result<Self, BudgetError> {
         let (budget, service) = match class {
-            ServiceClass::Guaranteed(budget) => (Some(budget), BudgetServer::Polling),
-            ServiceClass::BestEffort(ceiling) => (ceiling, BudgetServer::Deferrable),
-            ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServer::Deferrable),
+            ServiceClass::Guaranteed(budget) => (Some(budget), BudgetServerKind::Polling),
+            ServiceClass::BestEffort(ceiling) => (ceiling, BudgetServerKind::Deferrable),
+            ServiceClass::LowLatency(_) | ServiceClass::Priority => (None, BudgetServerKind::Deferrable),
         };
         let budget = budget.map(|budget| BudgetState::new(budget, service, origin)).transpose()?;
-        Ok(Self { sleeps_by_period: service == BudgetServer::Polling, budget })
+        Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
     }
 
     /// Decides the next step. `head` is the size in bytes of the packet at the head of the queue;
@@ -398,7 +398,7 @@ mod tests {
             budget in any_budget(),
             asks in prop::collection::vec((0_u64..3 * MS, 1_u32..9_000), 1..300),
         ) {
-            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 0).unwrap();
             let (mut now, mut grants) = (0, Vec::new());
             for (gap, bytes) in asks {
                 now += gap;
@@ -455,7 +455,7 @@ mod tests {
         /// for the missed periods.
         #[test]
         fn missed_periods_are_counted_and_not_made_up(budget in any_budget(), missed in 1_u64..1_000) {
-            let mut state = BudgetState::new(budget, BudgetServer::Deferrable, 0).unwrap();
+            let mut state = BudgetState::new(budget, BudgetServerKind::Deferrable, 0).unwrap();
             let now = (missed + 1) * budget.period;
             let mut bytes = 0;
             let mut packets = 0;

@@ -1,19 +1,20 @@
-//! Rungs: sets of features in use, and changes between them while the system runs.
+//! Feature levels: sets of features in use, and changes between them while the system runs.
 //!
-//! Every rung uses the same sockets. A change moves frames from one queue to another and never
-//! breaks a connection: TCP retransmits the segments that are lost during the change. [`Ladder`]
-//! decides the steps, and its caller executes them.
+//! Every level uses the same sockets. A change of level moves frames from one queue to another and
+//! never breaks a connection: TCP retransmits the segments that are lost during the change. A
+//! [`FeatureController`] decides on the steps of a change, and its caller executes them.
 //!
 //! ```text
-//! rung         steps, in the order in which they are done
-//! 0 plain      -
-//! 1 sockets    SocketOptions
-//! 2 steered    Journal, ThreadedNapi, TransmitClasses
-//! 3 streams    Rings, Threads, Connections, Program
+//! level               steps, in the order in which the controller does them
+//! PlainTcp            -
+//! SocketOptions       SocketOptions
+//! KernelPriorities    Journal, ThreadedNapi, TransmitClasses
+//! StreamSteering      Rings, Threads, Connections, Program
 //! ```
+//!
 //! Invariant: steps are undone in reverse order. The program therefore sends frames to rings only
-//! while the rings, their threads and the tables of connections are in place. The journal outlives
-//! the settings that it restores.
+//! while the rings, their threads and the tables of connections are in place. The journal exists
+//! until the settings that it records are restored.
 
 use std::fmt;
 
@@ -21,62 +22,62 @@ use corelane_sched::task::Nanos;
 
 /// A set of features that are in use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum FeatureLevel {
     /// Plain TCP.
     #[default]
-    Plain,
+    PlainTcp,
     /// Budgets and options of sockets. Needs no capability.
-    Sockets,
+    SocketOptions,
     /// The kernel's receive threads and transmit queues have priorities.
-    Steered,
+    KernelPriorities,
     /// The driver sorts frames by stream.
-    Streams,
+    StreamSteering,
 }
 
-impl Rung {
-    /// Every rung, the lowest first.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Sockets, Self::Steered, Self::Streams];
+impl FeatureLevel {
+    /// All levels, the lowest first.
+    pub const ALL: [Self; 4] = [Self::PlainTcp, Self::SocketOptions, Self::KernelPriorities, Self::StreamSteering];
 
-    /// Returns the next lower rung; the lowest rung returns itself.
+    /// Returns the next lower level; the lowest level returns itself.
     #[must_use]
     pub const fn next_lower(self) -> Self {
         match self {
-            Self::Plain | Self::Sockets => Self::Plain,
-            Self::Steered => Self::Sockets,
-            Self::Streams => Self::Steered,
+            Self::PlainTcp | Self::SocketOptions => Self::PlainTcp,
+            Self::KernelPriorities => Self::SocketOptions,
+            Self::StreamSteering => Self::KernelPriorities,
         }
     }
 
-    /// Returns the number of steps that are in place on this rung.
+    /// Returns the number of steps that are in place at this level.
     const fn steps(self) -> usize {
         match self {
-            Self::Plain => 0,
-            Self::Sockets => 1,
-            Self::Steered => 4,
-            Self::Streams => 8,
+            Self::PlainTcp => 0,
+            Self::SocketOptions => 1,
+            Self::KernelPriorities => 4,
+            Self::StreamSteering => 8,
         }
     }
 
-    /// Returns the highest rung whose steps are all among the first `done` steps.
+    /// Returns the highest level whose steps are all among the first `done` steps.
     fn reached(done: usize) -> Self {
-        Self::ALL.into_iter().rev().find(|rung| rung.steps() <= done).unwrap_or_default()
+        Self::ALL.into_iter().rev().find(|level| level.steps() <= done).unwrap_or_default()
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for FeatureLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Sockets => "sockets",
-            Self::Steered => "steered",
-            Self::Streams => "streams",
+            Self::PlainTcp => "plain TCP",
+            Self::SocketOptions => "socket options",
+            Self::KernelPriorities => "kernel priorities",
+            Self::StreamSteering => "stream steering",
         })
     }
 }
 
-/// A step between two rungs. Undoing the step restores the earlier state.
+/// A step from one level towards the next. Undoing the step restores the state before the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RungStep {
+pub enum FeatureStep {
     /// Sets budgets, buffers, pacing and priorities of the sockets.
     SocketOptions,
     /// Writes the interface's settings to a file. After a crash, the next start restores the
@@ -98,8 +99,8 @@ pub enum RungStep {
     Program,
 }
 
-impl RungStep {
-    /// Every step, in the order in which they are done.
+impl FeatureStep {
+    /// All steps, in the order in which the controller does them.
     pub const ALL: [Self; 8] = [
         Self::SocketOptions,
         Self::Journal,
@@ -111,15 +112,15 @@ impl RungStep {
         Self::Program,
     ];
 
-    /// Returns the lowest rung that includes the step.
+    /// Returns the lowest level that includes the step.
     #[must_use]
-    pub fn rung(self) -> Rung {
+    pub fn level(self) -> FeatureLevel {
         let place = Self::ALL.iter().position(|step| *step == self).unwrap_or_default();
-        Rung::ALL.into_iter().find(|rung| rung.steps() > place).unwrap_or_default()
+        FeatureLevel::ALL.into_iter().find(|level| level.steps() > place).unwrap_or_default()
     }
 }
 
-/// Capabilities of the process that rungs need.
+/// Capabilities of the process that the levels need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Capabilities {
@@ -134,18 +135,18 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Every capability that rung 3 needs.
+    /// All capabilities that [`FeatureLevel::StreamSteering`] needs.
     pub const ALL: Self = Self { net_admin: true, bpf: true, net_raw: true, sys_nice: true };
 
-    /// Returns the first capability that `rung` needs and the process lacks.
+    /// Returns the first capability that `level` needs and the process lacks.
     #[must_use]
-    pub fn missing_for(&self, rung: Rung) -> Option<&'static str> {
-        let steered = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];
-        let streams = [(self.bpf, "CAP_BPF"), (self.net_raw, "CAP_NET_RAW")];
-        let needed = match rung {
-            Rung::Plain | Rung::Sockets => &[][..],
-            Rung::Steered => &steered[..],
-            Rung::Streams => &[steered, streams].concat()[..],
+    pub fn missing_for(&self, level: FeatureLevel) -> Option<&'static str> {
+        let kernel_priorities = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];
+        let stream_steering = [(self.bpf, "CAP_BPF"), (self.net_raw, "CAP_NET_RAW")];
+        let needed = match level {
+            FeatureLevel::PlainTcp | FeatureLevel::SocketOptions => &[][..],
+            FeatureLevel::KernelPriorities => &kernel_priorities[..],
+            FeatureLevel::StreamSteering => &[kernel_priorities, stream_steering].concat()[..],
         };
         needed.iter().find(|(has, _)| !has).map(|(_, name)| *name)
     }
@@ -173,7 +174,7 @@ pub enum XdpHook {
     Foreign,
 }
 
-/// Result of probing the machine.
+/// Result of a probe of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbeResult {
     /// Capabilities of the process.
@@ -184,13 +185,13 @@ pub struct ProbeResult {
     pub hook: XdpHook,
 }
 
-/// The reason why no higher rung is in use.
+/// The reason why no higher level is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum RungLimit {
-    /// The configuration requests no higher rung.
+pub enum LevelLimit {
+    /// The configuration requests no higher level.
     Configured,
-    /// The machine has not been probed yet.
+    /// No probe of the machine has ended.
     NotProbed,
     /// The process lacks the named capability.
     Capability(&'static str),
@@ -200,16 +201,16 @@ pub enum RungLimit {
     LinkDown,
     /// Another program is attached to the interface.
     HookTaken,
-    /// The steering program was detached from outside.
+    /// Another process has detached the steering program.
     ProgramLost,
-    /// The step failed. It will be retried later.
-    StepFailed(RungStep),
+    /// The step failed. The controller will try it again later.
+    StepFailed(FeatureStep),
 }
 
-/// Times of a [`Ladder`].
+/// Times of a [`FeatureController`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LadderTiming {
-    /// Time between two probes, within which a lost feature is noticed.
+pub struct ControllerTiming {
+    /// Time between two probes. A probe notices the loss of a feature.
     pub probe_interval: Nanos,
     /// Time until the first retry of a failed step.
     pub first_retry: Nanos,
@@ -217,91 +218,94 @@ pub struct LadderTiming {
     pub max_retry: Nanos,
 }
 
-impl Default for LadderTiming {
-    /// Returns the default times: 250 ms between probes, so that a lost feature is noticed and its
-    /// rung left within a second. Retries come after 250 ms to 30 s.
+impl Default for ControllerTiming {
+    /// Returns the default times: 250 ms between probes, so that the controller notices a lost
+    /// feature and leaves its level within a second. Retries come after 250 ms to 30 s.
     fn default() -> Self {
         Self { probe_interval: 250_000_000, first_retry: 250_000_000, max_retry: 30_000_000_000 }
     }
 }
 
-/// An action for the caller of a [`Ladder`]. The caller answers each action with a [`RungEvent`]
-/// before it polls for the next one.
+/// An action for the caller of a [`FeatureController`]. The caller answers each action with an
+/// [`ActionResult`] before it polls for the next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RungAction {
-    /// Probe the machine and answer with [`RungEvent::Probed`].
+pub enum FeatureAction {
+    /// Probe the machine and answer with [`ActionResult::Probed`].
     Probe,
-    /// Execute a step and answer with [`RungEvent::Done`], [`RungEvent::Skipped`] or
-    /// [`RungEvent::Failed`].
-    Do(RungStep),
-    /// Undo a step and answer with [`RungEvent::Done`] or [`RungEvent::Failed`].
-    Undo(RungStep),
+    /// Execute a step and answer with [`ActionResult::Done`], [`ActionResult::Skipped`] or
+    /// [`ActionResult::Failed`].
+    Do(FeatureStep),
+    /// Undo a step and answer with [`ActionResult::Done`] or [`ActionResult::Failed`].
+    Undo(FeatureStep),
 }
 
-/// The caller's answer to a [`RungAction`].
+/// The caller's answer to a [`FeatureAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RungEvent {
+pub enum ActionResult {
     /// The result of a probe.
     Probed(ProbeResult),
     /// The step was done or undone.
     Done,
-    /// The step was skipped, for example to keep a queueing discipline of another owner. The rung
-    /// counts as reached without the step.
+    /// The step was skipped, for example to keep a queueing discipline of another owner. The
+    /// controller counts the step as done.
     Skipped,
-    /// The step was not done and left no trace. For an undo, it means that the changes were already
-    /// gone.
+    /// The step was not done and left no trace. The answer to an undo means that the changes of the
+    /// step had been removed before.
     Failed,
 }
 
-/// A change of the rung in use, for events and the log.
+/// A change of the level in use, for events and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RungChange {
-    /// The rung before.
-    pub from: Rung,
-    /// The rung now.
-    pub to: Rung,
-    /// The reason why the rung is not higher.
-    pub limit: RungLimit,
+pub struct LevelChange {
+    /// The level before the change.
+    pub from: FeatureLevel,
+    /// The level after the change.
+    pub to: FeatureLevel,
+    /// The reason why the level is not higher.
+    pub limit: LevelLimit,
 }
 
-/// The state machine that selects and changes rungs.
+/// The state machine that selects the feature level and decides on the steps to it.
 ///
 /// The caller asks [`poll`](Self::poll) for actions and answers each action with
 /// [`handle`](Self::handle).
 #[derive(Clone, Debug)]
-pub struct Ladder {
-    pace: LadderTiming,
-    wanted: Rung,
+pub struct FeatureController {
+    timing: ControllerTiming,
+    requested: FeatureLevel,
     facts: Option<ProbeResult>,
-    /// Number of steps in place, in the order of [`RungStep::ALL`]; skipped steps count.
+    /// Number of steps in place, in the order of [`FeatureStep::ALL`]. Skipped steps count as in
+    /// place.
     done: usize,
-    /// Bit set of the skipped steps, by their index in [`RungStep::ALL`].
+    /// Bit set of the skipped steps, by their index in [`FeatureStep::ALL`].
     skipped: u8,
-    running: Option<RungAction>,
+    running: Option<FeatureAction>,
     probe_at: Nanos,
-    /// True if the program was detached from outside and its step has not been undone yet.
+    /// True from the moment at which a probe finds the program detached, until its step has been
+    /// undone.
     is_program_lost: bool,
-    /// The last failure. Its rung is not tried again before `retry_at`.
-    failure: Option<RungFailure>,
+    /// The last failure. The controller does not try the level of the failed step before
+    /// `retry_at`.
+    failure: Option<StepFailure>,
     /// Delay of the retry after the next failure.
     retry: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct RungFailure {
-    rung: Rung,
-    limit: RungLimit,
+struct StepFailure {
+    level: FeatureLevel,
+    limit: LevelLimit,
     retry_at: Nanos,
 }
 
-impl Ladder {
-    /// Creates a ladder on the rung [`Rung::Plain`]. It climbs up to `wanted`, as far as the
-    /// machine permits.
+impl FeatureController {
+    /// Creates a controller at the level [`FeatureLevel::PlainTcp`]. It raises the level up to
+    /// `requested`, as far as the machine permits.
     #[must_use]
-    pub fn new(wanted: Rung, pace: LadderTiming, now: Nanos) -> Self {
+    pub fn new(requested: FeatureLevel, timing: ControllerTiming, now: Nanos) -> Self {
         Self {
-            pace,
-            wanted,
+            timing,
+            requested,
             facts: None,
             done: 0,
             skipped: 0,
@@ -309,62 +313,65 @@ impl Ladder {
             probe_at: now,
             is_program_lost: false,
             failure: None,
-            retry: pace.first_retry,
+            retry: timing.first_retry,
         }
     }
 
-    /// Sets the rung that the configuration requests. [`Rung::Plain`] undoes all steps, for example
-    /// at shutdown.
-    pub fn set_wanted(&mut self, wanted: Rung) {
-        self.wanted = wanted;
+    /// Sets the level that the configuration requests. [`FeatureLevel::PlainTcp`] undoes all steps,
+    /// for example at shutdown.
+    pub fn set_requested(&mut self, requested: FeatureLevel) {
+        self.requested = requested;
     }
 
-    /// Returns the rung that is in use.
+    /// Returns the level that is in use.
     #[must_use]
-    pub fn rung(&self) -> Rung {
-        let rung = Rung::reached(self.done);
-        if self.is_program_lost { rung.min(Rung::Steered) } else { rung }
+    pub fn level(&self) -> FeatureLevel {
+        let level = FeatureLevel::reached(self.done);
+        if self.is_program_lost { level.min(FeatureLevel::KernelPriorities) } else { level }
     }
 
     /// Returns true if the step is in place.
     #[must_use]
-    pub fn is_in_place(&self, step: RungStep) -> bool {
-        let place = RungStep::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
+    pub fn is_in_place(&self, step: FeatureStep) -> bool {
+        let place = FeatureStep::ALL.iter().position(|other| *other == step).unwrap_or(usize::MAX);
         place < self.done && self.skipped >> place & 1 == 0
     }
 
-    /// Returns the highest rung that the ladder tries now, and the reason why it is not higher.
+    /// Returns the highest level that the controller tries now, and the reason why it is not
+    /// higher.
     #[must_use]
-    pub fn target(&self, now: Nanos) -> (Rung, RungLimit) {
-        let Some(facts) = self.facts else { return (Rung::Plain.min(self.wanted), RungLimit::NotProbed) };
-        let mut target = (self.wanted, RungLimit::Configured);
-        let mut limit = |rung: Rung, reason: RungLimit| {
-            if rung < target.0 {
-                target = (rung, reason);
+    pub fn target(&self, now: Nanos) -> (FeatureLevel, LevelLimit) {
+        let Some(facts) = self.facts else {
+            return (FeatureLevel::PlainTcp.min(self.requested), LevelLimit::NotProbed);
+        };
+        let mut target = (self.requested, LevelLimit::Configured);
+        let mut limit = |level: FeatureLevel, reason: LevelLimit| {
+            if level < target.0 {
+                target = (level, reason);
             }
         };
-        for rung in [Rung::Streams, Rung::Steered] {
-            if let Some(name) = facts.capabilities.missing_for(rung) {
-                limit(rung.next_lower(), RungLimit::Capability(name));
+        for level in [FeatureLevel::StreamSteering, FeatureLevel::KernelPriorities] {
+            if let Some(name) = facts.capabilities.missing_for(level) {
+                limit(level.next_lower(), LevelLimit::Capability(name));
             }
         }
         match facts.interface {
-            InterfaceState::Absent => limit(Rung::Sockets, RungLimit::InterfaceAbsent),
-            InterfaceState::Down => limit(Rung::Steered, RungLimit::LinkDown),
+            InterfaceState::Absent => limit(FeatureLevel::SocketOptions, LevelLimit::InterfaceAbsent),
+            InterfaceState::Down => limit(FeatureLevel::KernelPriorities, LevelLimit::LinkDown),
             InterfaceState::Up => {}
         }
         if facts.hook == XdpHook::Foreign {
-            limit(Rung::Steered, RungLimit::HookTaken);
+            limit(FeatureLevel::KernelPriorities, LevelLimit::HookTaken);
         }
         if let Some(failure) = self.failure.filter(|failure| now < failure.retry_at) {
-            limit(failure.rung.next_lower(), failure.limit);
+            limit(failure.level.next_lower(), failure.limit);
         }
         target
     }
 
-    /// Returns the next action, or `None` while an action is in progress or nothing is due before
-    /// [`next_action_at`](Self::next_action_at).
-    pub fn poll(&mut self, now: Nanos) -> Option<RungAction> {
+    /// Returns the next action. `None` while an action is in progress, and if no action is due
+    /// before [`next_action_at`](Self::next_action_at).
+    pub fn poll(&mut self, now: Nanos) -> Option<FeatureAction> {
         if self.running.is_some() {
             return None;
         }
@@ -373,73 +380,75 @@ impl Ladder {
         Some(action)
     }
 
-    /// Returns the time after `now` at which [`poll`](Self::poll) has an action even without an
-    /// event.
+    /// Returns the next time at which [`poll`](Self::poll) has an action even if no result arrives
+    /// before.
     #[must_use]
     pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
         retry_at.map_or(self.probe_at, |retry_at| retry_at.min(self.probe_at))
     }
 
-    /// Processes the answer to the action in progress. Returns the change of rung, if the rung
+    /// Processes the result of the action in progress. Returns the change of level, if the level
     /// changed.
-    pub fn handle(&mut self, event: RungEvent, now: Nanos) -> Option<RungChange> {
-        let before = self.rung();
+    pub fn handle(&mut self, event: ActionResult, now: Nanos) -> Option<LevelChange> {
+        let before = self.level();
         match (self.running.take(), event) {
-            (Some(RungAction::Probe), RungEvent::Probed(facts)) => self.take_facts(facts, now),
-            // If the probe failed, its earlier result holds until the next probe.
-            (Some(RungAction::Probe), _) => self.probe_at = now.saturating_add(self.pace.probe_interval),
-            (Some(RungAction::Do(step)), RungEvent::Failed) => self.fail(step.rung(), RungLimit::StepFailed(step), now),
-            (Some(RungAction::Do(_)), event) => self.climb(event == RungEvent::Skipped),
-            (Some(RungAction::Undo(step)), _) => {
+            (Some(FeatureAction::Probe), ActionResult::Probed(facts)) => self.take_facts(facts, now),
+            // If a probe fails, the result of the previous probe is used until the next one.
+            (Some(FeatureAction::Probe), _) => self.probe_at = now.saturating_add(self.timing.probe_interval),
+            (Some(FeatureAction::Do(step)), ActionResult::Failed) => {
+                self.fail(step.level(), LevelLimit::StepFailed(step), now)
+            }
+            (Some(FeatureAction::Do(_)), event) => self.complete_step(event == ActionResult::Skipped),
+            (Some(FeatureAction::Undo(step)), _) => {
                 self.done = self.done.saturating_sub(1);
-                self.is_program_lost &= step != RungStep::Program;
+                self.is_program_lost &= step != FeatureStep::Program;
             }
             (None, _) => {}
         }
-        let to = self.rung();
-        (to != before).then(|| RungChange { from: before, to, limit: self.target(now).1 })
+        let to = self.level();
+        (to != before).then(|| LevelChange { from: before, to, limit: self.target(now).1 })
     }
 
-    fn next_action(&self, now: Nanos) -> Option<RungAction> {
+    fn next_action(&self, now: Nanos) -> Option<FeatureAction> {
         if now >= self.probe_at {
-            return Some(RungAction::Probe);
+            return Some(FeatureAction::Probe);
         }
         let target = self.target(now).0.steps();
         if self.done > target || self.is_program_lost {
             let place = self.done.checked_sub(1)?;
-            // A skipped step needs no undoing, but undoing every step keeps the count simple.
-            return RungStep::ALL.get(place).copied().map(RungAction::Undo);
+            // A skipped step needs no undoing, but undoing it as well keeps the count simple.
+            return FeatureStep::ALL.get(place).copied().map(FeatureAction::Undo);
         }
-        if self.done < target { RungStep::ALL.get(self.done).copied().map(RungAction::Do) } else { None }
+        if self.done < target { FeatureStep::ALL.get(self.done).copied().map(FeatureAction::Do) } else { None }
     }
 
     fn take_facts(&mut self, facts: ProbeResult, now: Nanos) {
-        self.probe_at = now.saturating_add(self.pace.probe_interval);
+        self.probe_at = now.saturating_add(self.timing.probe_interval);
         self.facts = Some(facts);
-        if self.is_in_place(RungStep::Program) && facts.hook != XdpHook::Ours && !self.is_program_lost {
+        if self.is_in_place(FeatureStep::Program) && facts.hook != XdpHook::Ours && !self.is_program_lost {
             self.is_program_lost = true;
-            self.fail(Rung::Streams, RungLimit::ProgramLost, now);
+            self.fail(FeatureLevel::StreamSteering, LevelLimit::ProgramLost, now);
         }
     }
 
-    fn climb(&mut self, is_skipped: bool) {
+    fn complete_step(&mut self, is_skipped: bool) {
         let bit = 1_u8.checked_shl(u32::try_from(self.done).unwrap_or(u32::MAX)).unwrap_or(0);
         self.skipped = if is_skipped { self.skipped | bit } else { self.skipped & !bit };
         self.done += 1;
-        // The ladder has reached the rung of the last failure, or a higher one.
-        if self.failure.is_some_and(|failure| self.done >= failure.rung.steps()) {
+        // The controller has reached the level of the last failure, or a higher one.
+        if self.failure.is_some_and(|failure| self.done >= failure.level.steps()) {
             self.failure = None;
-            self.retry = self.pace.first_retry;
+            self.retry = self.timing.first_retry;
         }
     }
 
-    fn fail(&mut self, rung: Rung, limit: RungLimit, now: Nanos) {
-        self.failure = Some(RungFailure { rung, limit, retry_at: now.saturating_add(self.retry) });
-        self.retry = self.retry.saturating_mul(2).min(self.pace.max_retry);
+    fn fail(&mut self, level: FeatureLevel, limit: LevelLimit, now: Nanos) {
+        self.failure = Some(StepFailure { level, limit, retry_at: now.saturating_add(self.retry) });
+        self.retry = self.retry.saturating_mul(2).min(self.timing.max_retry);
     }
 }
 
 #[cfg(test)]
-#[path = "rung/tests.rs"]
+#[path = "feature_level/tests.rs"]
 mod tests;

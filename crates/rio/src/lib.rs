@@ -12,7 +12,7 @@
 //! | [`budget`] | the packets and bytes of a stream that are processed in each period | yes |
 //! | [`frame`] | parsing of frames that may belong to a stream: Ethernet, VLAN, IPv4, IPv6, TCP | yes |
 //! | [`memory`] | the maximum number of bytes that a stream occupies | yes |
-//! | [`rung`] | the features in use, and their changes while the system runs | yes |
+//! | [`feature_level`] | the features in use, and their changes while the system runs | yes |
 //! | [`steering`] | a frame's stream and queue: tables, XDP program, kernel maps | except maps |
 //!
 //! Pure modules have no clock, thread, socket or descriptor: time and bytes are arguments.
@@ -27,12 +27,12 @@
 
 pub mod admission;
 pub mod budget;
+pub mod feature_level;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 pub mod memory;
 mod rate;
-pub mod rung;
 #[cfg(test)]
 mod simulation;
 pub mod steering;

@@ -1,9 +1,9 @@
 //! A simulation, in virtual time, of senders, a network that loses and reorders frames, and one
 //! core that processes the frames.
 //!
-//! The steering tables, the schedulers of the protocol threads and the ladder are the real code of
-//! this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a retransmission
-//! timer) and the kernel's queues are simulated. A seed determines the whole run.
+//! The steering tables, the schedulers of the protocol threads and the feature controller are the
+//! real code of this crate. The clock, the network, TCP (segments, cumulative acknowledgements, a
+//! retransmission timer) and the kernel's queues are simulated. A seed determines the whole run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -12,10 +12,11 @@ use std::net::SocketAddr;
 use corelane_sched::task::Nanos;
 
 use crate::budget::{Budget, ServiceClass, StreamScheduler, ThreadStep, processing_order};
-use crate::frame::{ConnectionKey, build};
-use crate::rung::{
-    Capabilities, InterfaceState, Ladder, LadderTiming, ProbeResult, Rung, RungAction, RungEvent, RungStep, XdpHook,
+use crate::feature_level::{
+    ActionResult, Capabilities, ControllerTiming, FeatureAction, FeatureController, FeatureLevel, FeatureStep,
+    InterfaceState, ProbeResult, XdpHook,
 };
+use crate::frame::{ConnectionKey, build};
 use crate::steering::{Delivery, PortRule, Route, Steering, StreamDelivery, StreamId, TableSizes};
 
 const US: Nanos = 1_000;
@@ -402,55 +403,55 @@ fn a_stream_that_is_too_slow_drops_only_its_own_frames() {
     assert_eq!(simulation.connections[other].delivered, 500);
 }
 
-/// Executes one action of the ladder on the simulated interface.
-fn act(simulation: &mut Simulation, action: RungAction, facts: &ProbeResult) -> RungEvent {
+/// Executes one action of the controller on the simulated interface.
+fn act(simulation: &mut Simulation, action: FeatureAction, facts: &ProbeResult) -> ActionResult {
     match action {
-        RungAction::Probe => {
+        FeatureAction::Probe => {
             let hook = if simulation.is_attached { XdpHook::Ours } else { facts.hook };
-            return RungEvent::Probed(ProbeResult { hook, ..*facts });
+            return ActionResult::Probed(ProbeResult { hook, ..*facts });
         }
-        RungAction::Do(RungStep::Program) => simulation.is_attached = true,
-        RungAction::Undo(RungStep::Program) => simulation.is_attached = false,
-        RungAction::Do(RungStep::Threads) => simulation.has_threads = true,
-        RungAction::Undo(RungStep::Threads) => {
+        FeatureAction::Do(FeatureStep::Program) => simulation.is_attached = true,
+        FeatureAction::Undo(FeatureStep::Program) => simulation.is_attached = false,
+        FeatureAction::Do(FeatureStep::Threads) => simulation.has_threads = true,
+        FeatureAction::Undo(FeatureStep::Threads) => {
             simulation.drain();
             simulation.has_threads = false;
         }
-        RungAction::Undo(RungStep::Rings) => {
+        FeatureAction::Undo(FeatureStep::Rings) => {
             assert!(simulation.queues.iter().all(VecDeque::is_empty), "expected no frames in the removed rings");
         }
-        RungAction::Do(_) | RungAction::Undo(_) => {}
+        FeatureAction::Do(_) | FeatureAction::Undo(_) => {}
     }
-    RungEvent::Done
+    ActionResult::Done
 }
 
-/// Connections send while the rung changes repeatedly, the link fails, and frames are lost and
-/// reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
+/// Connections send while the feature level changes repeatedly, the link fails, and frames are lost
+/// and reordered. Every segment arrives, in order, and no frame is in the queue of another stream.
 #[test]
-fn connections_survive_every_change_of_rung() {
-    let mut rungs = BTreeSet::new();
+fn connections_survive_every_change_of_level() {
+    let mut levels = BTreeSet::new();
     for seed in 1..=60 {
         let network = Network { loss: 30, delay: 200 * US, jitter: 2 * MS };
         let mut simulation = Simulation::new(seed, network, None, &guarantees());
         (simulation.is_attached, simulation.has_threads) = (false, false);
         let connections: Vec<usize> =
             [0, 1, 1, 2, 3].map(|stream| simulation.connect(stream, 600, true)).into_iter().collect();
-        let pace = LadderTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
-        let mut ladder = Ladder::new(Rung::Streams, pace, 0);
+        let timing = ControllerTiming { probe_interval: 5 * MS, first_retry: 5 * MS, max_retry: 20 * MS };
+        let mut controller = FeatureController::new(FeatureLevel::StreamSteering, timing, 0);
         let mut facts =
             ProbeResult { capabilities: Capabilities::ALL, interface: InterfaceState::Up, hook: XdpHook::Free };
         let mut random = LinearCongruence(seed);
         for round in 0..2_000 {
             if round < 1_000 {
-                change_something(&mut random, &mut simulation, &mut ladder, &mut facts);
+                change_something(&mut random, &mut simulation, &mut controller, &mut facts);
             } else {
                 (facts.interface, facts.hook, simulation.is_link_up) = (InterfaceState::Up, XdpHook::Free, true);
             }
-            if let Some(action) = ladder.poll(simulation.now) {
+            if let Some(action) = controller.poll(simulation.now) {
                 let event = act(&mut simulation, action, &facts);
-                ladder.handle(event, simulation.now);
+                controller.handle(event, simulation.now);
             }
-            rungs.insert(ladder.rung());
+            levels.insert(controller.level());
             let step = simulation.now + random.below(2 * MS);
             simulation.run_until(step);
             if connections.iter().all(|connection| simulation.connections[*connection].delivered == 600)
@@ -463,13 +464,13 @@ fn connections_survive_every_change_of_rung() {
             assert_eq!(simulation.connections[connection].delivered, 600, "seed {seed}, connection {connection}");
         }
     }
-    assert_eq!(rungs.into_iter().collect::<Vec<_>>(), Rung::ALL);
+    assert_eq!(levels.into_iter().collect::<Vec<_>>(), FeatureLevel::ALL);
 }
 
 fn change_something(
     random: &mut LinearCongruence,
     simulation: &mut Simulation,
-    ladder: &mut Ladder,
+    controller: &mut FeatureController,
     facts: &mut ProbeResult,
 ) {
     match random.below(40) {
@@ -483,7 +484,11 @@ fn change_something(
             simulation.is_attached = false;
         }
         2 => facts.hook = XdpHook::Free,
-        3 => ladder.set_wanted(if random.below(3) == 0 { Rung::Plain } else { Rung::Streams }),
+        3 => controller.set_requested(if random.below(3) == 0 {
+            FeatureLevel::PlainTcp
+        } else {
+            FeatureLevel::StreamSteering
+        }),
         _ => {}
     }
 }

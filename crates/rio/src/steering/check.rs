@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::scenario::Scenario;
-    use super::super::{Delivery, PortRule, TableSizes, Verdict};
+    use super::super::{Classification, Delivery, PortRule, TableSizes};
     use super::*;
 
     proptest! {
@@ -133,7 +133,7 @@ mod tests {
             pair.compare_counts();
         }
 
-        /// A frame without structure reaches no stream, unless it contains the key of a connection.
+        /// Fails if random bytes reach a stream, although the tables have no connection.
         #[test]
         fn random_bytes_reach_no_stream(frame in prop::collection::vec(any::<u8>(), 0..200), queue in 0_u32..3) {
             let mut oracle = Steering::new(TableSizes { streams: 2, queues: 2, max_connections: 1 });
@@ -161,10 +161,10 @@ mod tests {
             let mut pair = SteeringPair::new(scenario.steering);
             for arrival in &scenario.arrivals {
                 let verdict = match pair.oracle.classify(&arrival.frame) {
-                    Verdict::Pass => "pass",
-                    Verdict::BestEffort => "best effort",
-                    Verdict::Port(_) => "port",
-                    Verdict::Connection(_) => "connection",
+                    Classification::Pass => "pass",
+                    Classification::BestEffort => "best effort",
+                    Classification::Port(_) => "port",
+                    Classification::Connection(_) => "connection",
                 };
                 let route = match pair.steer(&arrival.frame, arrival.queue, arrival.now) {
                     Route::Pass => "context",

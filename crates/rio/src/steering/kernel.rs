@@ -261,7 +261,7 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use corelane_sys::bpf::{TestRun, XdpAction, refusal};
+    use corelane_sys::bpf::{TestRun, XdpAction, unavailable_reason};
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
@@ -274,7 +274,7 @@ mod tests {
 
     /// Prints the reason and returns true if the kernel does not permit the test.
     fn is_refused() -> bool {
-        let refusal = refusal();
+        let refusal = unavailable_reason();
         refusal.iter().for_each(|refusal| println!("not run: {refusal}"));
         refusal.is_some()
     }

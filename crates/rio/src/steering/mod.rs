@@ -36,9 +36,9 @@ use corelane_sys::bpf::MapSymbol;
 pub use crate::rate::PacketRate;
 pub use kernel::{KernelSteering, SteeringError};
 pub use program::assemble;
-pub use tables::{Route, Steering, Verdict};
+pub use tables::{Classification, Route, Steering};
 
-/// Number of a stream: the packets of one lane, or of one private connection.
+/// Number of a stream. The packets of one lane, or of one private connection, are a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
@@ -105,9 +105,10 @@ pub enum Delivery {
     /// context.
     #[default]
     Off,
-    /// The AF_XDP ring of the stream's slot.
+    /// The AF_XDP ring in the slot of the stream and receive queue.
     Ring,
-    /// The queue of a kernel thread (CPUMAP), on the processor of the stream's slot.
+    /// The queue of a kernel thread (CPUMAP), on the processor that is set for the slot of the
+    /// stream and receive queue.
     Thread,
 }
 

@@ -9,7 +9,7 @@ use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Classification {
     /// The kernel handles the frame in the receive context.
     Pass,
     /// No stream owns the frame.
@@ -20,7 +20,7 @@ pub enum Verdict {
     Connection(StreamId),
 }
 
-impl Verdict {
+impl Classification {
     /// Returns the stream; `None` for a frame that passes.
     #[must_use]
     pub fn stream(self) -> Option<StreamId> {
@@ -181,18 +181,19 @@ impl Steering {
 
     /// Determines the stream of a frame.
     #[must_use]
-    pub fn classify(&self, frame: &[u8]) -> Verdict {
+    pub fn classify(&self, frame: &[u8]) -> Classification {
         let key = match parse(frame) {
-            ParsedFrame::Pass => return Verdict::Pass,
-            ParsedFrame::BestEffort => return Verdict::BestEffort,
+            ParsedFrame::Pass => return Classification::Pass,
+            ParsedFrame::BestEffort => return Classification::BestEffort,
             ParsedFrame::Tcp(key) => key,
         };
         match self.ports.get(&key.local_port()) {
-            None => Verdict::BestEffort,
-            Some(PortRule::ClientPort(stream)) => Verdict::Port(*stream),
-            Some(PortRule::ServerPort) => {
-                self.connections.get(&key).map_or(Verdict::BestEffort, |stream| Verdict::Connection(*stream))
-            }
+            None => Classification::BestEffort,
+            Some(PortRule::ClientPort(stream)) => Classification::Port(*stream),
+            Some(PortRule::ServerPort) => self
+                .connections
+                .get(&key)
+                .map_or(Classification::BestEffort, |stream| Classification::Connection(*stream)),
         }
     }
 
@@ -217,7 +218,7 @@ impl Steering {
         self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of frames whose verdict was [`Verdict::Pass`].
+    /// Returns the number of frames whose verdict was [`Classification::Pass`].
     #[must_use]
     pub fn passed_frames(&self) -> u64 {
         self.passed
@@ -317,19 +318,19 @@ mod tests {
         steering.add_connection(key, PRIVATE).unwrap();
         assert_eq!(
             steering.classify(&frame),
-            Verdict::BestEffort,
+            Classification::BestEffort,
             "expected best effort, because the port has no rule"
         );
         steering.set_port(2809, Some(PortRule::ServerPort)).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::Connection(PRIVATE));
+        assert_eq!(steering.classify(&frame), Classification::Connection(PRIVATE));
         assert!(steering.remove_connection(&key));
         assert_eq!(
             steering.classify(&frame),
-            Verdict::BestEffort,
+            Classification::BestEffort,
             "expected best effort, because the connection was removed"
         );
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        assert_eq!(steering.classify(&frame), Verdict::Port(LANE));
+        assert_eq!(steering.classify(&frame), Classification::Port(LANE));
     }
 
     #[test]
