@@ -98,26 +98,26 @@ impl Utilization {
 
     /// Returns the sum of two shares. It saturates at the maximum.
     #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
+    pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Returns the difference of two shares, or zero if `other` is greater.
     #[must_use]
-    pub const fn minus(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// Returns the sum of the utilizations of all timings.
     #[must_use]
     pub fn total<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
-        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization()))
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.saturating_add(timing.utilization()))
     }
 
     /// Returns the sum of the utilizations of all timings, each rounded down.
     #[must_use]
     pub fn total_floor<'a>(timings: impl IntoIterator<Item = &'a Timing>) -> Self {
-        timings.into_iter().fold(Self::default(), |sum, timing| sum.plus(timing.utilization_floor()))
+        timings.into_iter().fold(Self::default(), |sum, timing| sum.saturating_add(timing.utilization_floor()))
     }
 }
 

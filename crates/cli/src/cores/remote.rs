@@ -51,7 +51,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     // Ignore errors: the reader may have closed the pipe.
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     let _ = io::stderr().write_all(b"the promises are advisory: requests do not run on the core of their task yet\n");
-    poll::wait_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
+    poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
     orb.shutdown(true).map_err(|error| error.to_string())?;
     Ok(true)
 }

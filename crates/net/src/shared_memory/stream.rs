@@ -120,7 +120,7 @@ impl RingStream {
         skipped: usize,
         wanted: usize,
     ) -> io::Result<usize> {
-        if self.write_ended.load(Ordering::Relaxed) || writer.is_abandoned() {
+        if self.write_ended.load(Ordering::Relaxed) || writer.is_reading_ended() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         writer.publish_core(thread::current_core());
@@ -236,7 +236,7 @@ impl RingStream {
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
-        let ended = reader.is_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
+        let ended = reader.is_writing_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
         // Reads bytes that the peer wrote before it announced the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
@@ -293,7 +293,7 @@ impl RingStream {
                 return Ok(count);
             }
             let to_look = slept || self.peer_state.is_peer_gone();
-            if reader.is_ended()
+            if reader.is_writing_ended()
                 || self.is_shut_down()
                 || (to_look && poll::check_hang_up(self.fd.as_fd())?.read_closed)
             {
@@ -436,7 +436,7 @@ impl Stream for RingStream {
         self.drain_bell();
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
-        let is_there = !reader.is_empty()? || reader.is_ended() || self.is_shut_down();
+        let is_there = !reader.is_empty()? || reader.is_writing_ended() || self.is_shut_down();
         Ok(Some(is_there || poll::check_hang_up(self.fd.as_fd())?.read_closed))
     }
 
@@ -460,12 +460,12 @@ impl Stream for RingStream {
         self.write_ended.store(true, Ordering::Release);
         // The bell is not needed: the socket reports the end of either direction, and epoll reports
         // it as an edge.
-        writer.end();
+        writer.announce_writing_end();
         writer.unpark();
         let direction = match half {
             ShutdownMode::Write => socket::Shutdown::Write,
             ShutdownMode::Both => {
-                reader.abandon();
+                reader.announce_reading_end();
                 reader.unpark();
                 socket::Shutdown::Both
             }
@@ -501,7 +501,7 @@ mod tests {
 
     use super::*;
 
-    fn end(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
+    fn ring_stream(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
         RingStream::new(
             DescriptorFilterSocket::with_descriptor_passing(fd),
             Peer::Unknown,
@@ -519,7 +519,7 @@ mod tests {
         let (ours, memory) = RingPair::create(sizes).unwrap();
         let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
         let (fd, other) = socket::pair().unwrap();
-        let (client, mut server) = (end(fd, ours), end(other, theirs));
+        let (client, mut server) = (ring_stream(fd, ours), ring_stream(other, theirs));
         if let Some(watched) = server.monitored.take() {
             watched.unregister(server.fd.as_fd());
         }

@@ -141,7 +141,7 @@ impl PoaCore {
             }
             // Objects remain if a thread was inserting an object while the others were deactivated.
             // The deactivation is then repeated.
-            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && self.objects.is_empty();
+            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
                 tables.by_servant.clear();

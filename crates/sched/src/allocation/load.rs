@@ -90,7 +90,7 @@ pub(super) struct CoreLoad {
     /// Work with a priority above all tasks: the manager, connection threads, lanes with a higher
     /// priority.
     interference: Vec<Charged>,
-    /// The timings of the interference, then those of the tasks.
+    /// The timings of the interference, followed by the timings of the tasks.
     timings: Vec<Timing>,
     /// The tasks with their charged timings, in deadline-monotonic order.
     tasks: Vec<(Task, Charged)>,
@@ -127,7 +127,7 @@ impl CoreLoad {
 
     /// Returns the share of the core that is free for further tasks.
     pub(super) fn room(&self) -> Utilization {
-        self.capacity.minus(self.share)
+        self.capacity.saturating_sub(self.share)
     }
 
     pub(super) fn tasks(&self) -> &[(Task, Charged)] {
@@ -159,7 +159,7 @@ impl CoreLoad {
             *completion = completion.saturating_add(charged.timing.execution);
         }
         self.verified = self.verified.min(place);
-        self.share = self.share.plus(charged.floor);
+        self.share = self.share.saturating_add(charged.floor);
     }
 
     /// Removes the task at index `place`, which must exist.
@@ -169,7 +169,7 @@ impl CoreLoad {
         self.completions.remove(place);
         self.completions[place..].fill(0);
         self.verified -= usize::from(place < self.verified);
-        self.share = self.share.minus(removed.1.floor);
+        self.share = self.share.saturating_sub(removed.1.floor);
         removed
     }
 
@@ -209,7 +209,7 @@ impl CoreLoad {
     }
 
     fn holds(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
-        let share = added.map_or(self.share, |added| self.share.plus(added.floor));
+        let share = added.map_or(self.share, |added| self.share.saturating_add(added.floor));
         if share > self.capacity || !steps.take(self.tasks.len()) {
             return false;
         }

@@ -447,7 +447,7 @@ fn reject(loads: &[CoreLoad], machine: &Machine, task: &Task, charged: &Charged,
     let widest = (0..loads.len()).filter(allowed).max_by_key(|&place| loads[place].room());
     let Some(place) = widest else { return Rejection::without_core(task.id, AdmissionTest::NoCore) };
     let load = &loads[place];
-    let excess = charged.floor.minus(load.room());
+    let excess = charged.floor.saturating_sub(load.room());
     let test = match excess {
         Utilization(0) if load.has_free_level() => AdmissionTest::Deadlines,
         Utilization(0) => AdmissionTest::PriorityLevels,

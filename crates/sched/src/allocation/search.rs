@@ -55,25 +55,25 @@ impl<'a> Search<'a> {
             let response = self.loads[core].response_with(task, charged);
             return Some(self.plan(&item, core, Vec::new(), AllocationStep::Direct, response));
         }
-        let rungs: [(AllocationStep, Finder<'a>); 4] = [
+        let allocation_steps: [(AllocationStep, Finder<'a>); 4] = [
             (AllocationStep::Move, Self::with_one_move),
             (AllocationStep::Swap, Self::with_a_swap),
             (AllocationStep::Repack, Self::repacked),
             (AllocationStep::Search, Self::searched),
         ];
         let clusters = self.clusters(&item);
-        for (rung, find) in rungs {
+        for (allocation_step, find) in allocation_steps {
             if clusters.is_empty() {
                 return None;
             }
-            if rung > self.machine.max_allocation_step {
+            if allocation_step > self.machine.max_allocation_step {
                 self.is_cut = true;
                 return None;
             }
             for cores in &clusters {
                 if let Some((core, moves)) = find(self, &item, cores) {
                     let response = self.response_after(&item, core, &moves);
-                    return Some(self.plan(&item, core, moves, rung, response));
+                    return Some(self.plan(&item, core, moves, allocation_step, response));
                 }
             }
         }
@@ -85,10 +85,10 @@ impl<'a> Search<'a> {
         item: &SearchTask,
         core: usize,
         moves: Vec<Move>,
-        rung: AllocationStep,
+        allocation_step: AllocationStep,
         response: Option<u64>,
     ) -> Plan {
-        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: rung, response }
+        Plan { task: item.task, core: self.machine.cores[core].id, moves, found_by: allocation_step, response }
     }
 
     /// Returns the response time of the new task on its core after the moves.
@@ -119,8 +119,9 @@ impl<'a> Search<'a> {
         let cores = |number: u32| -> Vec<usize> {
             (0..self.loads.len()).filter(|&core| self.machine.cores[core].cluster == number).collect()
         };
-        let room =
-            |cores: &[usize]| cores.iter().fold(Utilization::default(), |sum, &core| sum.plus(self.loads[core].room()));
+        let room = |cores: &[usize]| {
+            cores.iter().fold(Utilization::default(), |sum, &core| sum.saturating_add(self.loads[core].room()))
+        };
         let mut clusters: Vec<Vec<usize>> = numbers.into_iter().map(cores).collect();
         clusters.retain(|cores| {
             item.charged.floor <= room(cores) && cores.iter().any(|&core| self.may_run(&item.task, core))
@@ -178,7 +179,7 @@ impl<'a> Search<'a> {
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
-        if task.pinned.is_some() || load.room().plus(charged.floor) < item.charged.floor {
+        if task.pinned.is_some() || load.room().saturating_add(charged.floor) < item.charged.floor {
             return None;
         }
         // Copying a load costs about as much as one step for each of its tasks.
@@ -216,7 +217,7 @@ impl<'a> Search<'a> {
                         if back.pinned.is_some()
                             || back_charged.floor >= charged.floor
                             || back_charged.floor > rest.room()
-                            || loads[other].room().plus(back_charged.floor) < charged.floor
+                            || loads[other].room().saturating_add(back_charged.floor) < charged.floor
                             || !rest.fits_with(back_charged, &mut self.steps)
                         {
                             continue;
@@ -307,8 +308,8 @@ impl<'a> Search<'a> {
     ) -> bool {
         let rest = &items[places.len()..];
         let Some(item) = rest.first() else { return true };
-        let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.plus(item.charged.floor));
-        let room = loads.iter().fold(Utilization::default(), |sum, load| sum.plus(load.room()));
+        let needed = rest.iter().fold(Utilization::default(), |sum, item| sum.saturating_add(item.charged.floor));
+        let room = loads.iter().fold(Utilization::default(), |sum, load| sum.saturating_add(load.room()));
         if needed > room {
             return false;
         }

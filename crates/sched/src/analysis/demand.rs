@@ -26,11 +26,11 @@ pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &m
     if tasks.is_empty() {
         return true;
     }
-    let share = Utilization::total_floor(tasks).plus(Utilization::total_floor(interference));
+    let share = Utilization::total_floor(tasks).saturating_add(Utilization::total_floor(interference));
     if tasks.iter().any(|task| task.deadline < task.jitter.saturating_add(task.execution)) || share > Utilization::ONE {
         return false;
     }
-    let ceiling = Utilization::total(tasks).plus(Utilization::total(interference));
+    let ceiling = Utilization::total(tasks).saturating_add(Utilization::total(interference));
     if interference.is_empty() && tasks.iter().all(is_plain) && ceiling <= Utilization::ONE {
         return true;
     }
@@ -122,7 +122,8 @@ fn busy_period(
 /// deadline.
 ///
 /// The bound is (blocking + sum of (T - D + J) U over the tasks + sum of (T + J) U over the
-/// interference) / (1 - U).
+/// interference) / (1 - total U), with the period T, the deadline D, the jitter J and the
+/// utilization U of each task.
 fn interval_by_utilization(interference: &[Timing], tasks: &[Timing], ceiling: Utilization) -> Option<Nanos> {
     let one = u128::from(Utilization::ONE.0);
     let rest = one.checked_sub(u128::from(ceiling.0)).filter(|rest| *rest > 0)?;

@@ -129,7 +129,7 @@ fn from_arrival(done: Nanos, task: &Timing, window_start: Nanos) -> Nanos {
 /// Returns true if the tasks demand more than the whole processor even with shares that are rounded
 /// down.
 fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
-    Utilization::total_floor(interfering).plus(task.utilization_floor()) > Utilization::ONE
+    Utilization::total_floor(interfering).saturating_add(task.utilization_floor()) > Utilization::ONE
 }
 
 /// Returns worst-case response times for jobs that are not preempted, as on a CAN bus (Davis,
@@ -234,7 +234,7 @@ mod tests {
     fn jitter_of_others_and_own_blocking_delay_a_task() {
         let high = Timing::new(2, 10).with_jitter(9);
         let low = Timing::new(4, 40).with_blocking(3);
-        // Blocking of 3, the own execution time of 4, and three jobs of `high`: two within the
+        // Blocking of 3, the execution time of 4, and three jobs of `high`: two within the
         // first nanoseconds, one at 11.
         assert_eq!(response_time(&low, &[high]).expect("a bound").from_arrival, 3 + 4 + 2 * 2);
         assert_eq!(response_time(&high, &[]).expect("a bound").from_arrival, 11);
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_bus_with_a_job_of_almost_endless_blocking_ends_the_analysis() {
-        // The busy period holds 2^61 jobs of the first task.
+        // The busy period contains 2^61 jobs of the first task.
         let bus = [Timing::new(1, 2), Timing::new(1 << 61, u64::MAX)];
         assert_eq!(non_preemptive_response_times(&bus, 1)[0], None);
     }

@@ -18,13 +18,13 @@ pub struct Readiness {
     pub readable: bool,
     /// Writing does not block.
     pub writable: bool,
-    /// The peer has closed both directions, or the descriptor holds an error.
+    /// The peer has closed both directions, or the descriptor has a pending error.
     pub hung_up: bool,
 }
 
 impl Readiness {
     /// Returns true if at least one field is true. False means that the deadline passed first.
-    pub fn is_any(self) -> bool {
+    pub fn is_ready(self) -> bool {
         self.readable || self.writable || self.hung_up
     }
 }
@@ -35,7 +35,7 @@ impl Readiness {
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
-    Ok(wait(fd, true, false, deadline)?.is_any())
+    Ok(wait(fd, true, false, deadline)?.is_ready())
 }
 
 /// Waits until `fd` can be written (space, or an error to collect) or `deadline` has passed; `None`
@@ -44,7 +44,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Res
 /// # Errors
 /// When the kernel is out of memory; an interruption is not an error.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Option<Monotonic>) -> io::Result<bool> {
-    Ok(wait(fd, false, true, deadline)?.is_any())
+    Ok(wait(fd, false, true, deadline)?.is_ready())
 }
 
 /// Waits until one of the requested directions is ready or `deadline` has passed. If no field of
@@ -114,12 +114,12 @@ pub struct HangUp {
 ///
 /// # Errors
 /// When the kernel is out of memory.
-pub fn wait_either(
+pub fn wait_readable_either(
     first: BorrowedFd<'_>,
     second: BorrowedFd<'_>,
     deadline: Option<Monotonic>,
 ) -> io::Result<(bool, bool)> {
-    wait_any([first, second], deadline).map(|[first, second]| (first, second))
+    wait_readable_any([first, second], deadline).map(|[first, second]| (first, second))
 }
 
 /// Waits until one of `fds` can be read or `deadline` has passed. Returns for each descriptor
@@ -127,7 +127,10 @@ pub fn wait_either(
 ///
 /// # Errors
 /// When the kernel is out of memory.
-pub fn wait_any<const N: usize>(fds: [BorrowedFd<'_>; N], deadline: Option<Monotonic>) -> io::Result<[bool; N]> {
+pub fn wait_readable_any<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    deadline: Option<Monotonic>,
+) -> io::Result<[bool; N]> {
     if deadline.is_some() {
         minimize_timer_slack();
     }
@@ -221,11 +224,11 @@ mod tests {
     fn either_descriptor_ends_the_wait() {
         let (one, two) = (EventFd::new().unwrap(), EventFd::new().unwrap());
         let soon = || Some(clock::now() + Duration::from_millis(1));
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), soon()).unwrap(), (false, false));
         two.notify();
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), None).unwrap(), (false, true));
         one.notify();
-        assert_eq!(wait_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
+        assert_eq!(wait_readable_either(one.as_fd(), two.as_fd(), None).unwrap(), (true, true));
     }
 
     #[test]

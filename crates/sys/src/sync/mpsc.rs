@@ -198,7 +198,7 @@ impl<T> Mailbox<T> {
     /// Takes the oldest value. If there is none, announces that the caller is about to block on the
     /// descriptor and returns `None`. The next [`send`](Self::send) then makes the descriptor
     /// readable.
-    pub fn receive_or_sleep(&self) -> Option<T> {
+    pub fn receive_or_announce_sleep(&self) -> Option<T> {
         if let Some(value) = self.queue.pop() {
             return Some(value);
         }
@@ -220,7 +220,7 @@ impl<T> Mailbox<T> {
     /// When the kernel is out of memory.
     pub fn receive_until(&self, deadline: Option<Monotonic>) -> io::Result<Option<T>> {
         loop {
-            if let Some(value) = self.receive_or_sleep() {
+            if let Some(value) = self.receive_or_announce_sleep() {
                 return Ok(Some(value));
             }
             if !poll::wait_readable(self.wake.as_fd(), deadline)? {
@@ -231,7 +231,7 @@ impl<T> Mailbox<T> {
     }
 
     fn needs_wake(&self) -> bool {
-        // Pairs with `receive_or_sleep` (rule `sleep`).
+        // Pairs with `receive_or_announce_sleep` (rule `sleep`).
         fence(Ordering::SeqCst);
         // One sender wakes the receiver for each announcement. The load spares all other senders a
         // write.
@@ -283,8 +283,8 @@ mod tests {
         mailbox.send(1).unwrap();
         let counted = counters::snapshot() - before;
         assert_eq!((counted.syscalls, counted.handoffs, counted.locks), (0, 1, 0));
-        assert_eq!(mailbox.receive_or_sleep(), Some(1));
-        assert_eq!(mailbox.receive_or_sleep(), None);
+        assert_eq!(mailbox.receive_or_announce_sleep(), Some(1));
+        assert_eq!(mailbox.receive_or_announce_sleep(), None);
         mailbox.send(2).unwrap();
         mailbox.send(3).unwrap();
         assert_eq!((counters::snapshot() - before).syscalls, 1);
@@ -391,7 +391,7 @@ mod models {
                 let mailbox = Arc::clone(&mailbox);
                 thread::spawn(move || mailbox.send(Box::new(1)).unwrap())
             };
-            let early = mailbox.receive_or_sleep();
+            let early = mailbox.receive_or_announce_sleep();
             sender.join().unwrap();
             if early.is_none() {
                 assert!(mailbox.wake.drain(), "expected that the sender made the descriptor readable");

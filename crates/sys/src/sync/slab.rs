@@ -145,7 +145,7 @@ pub enum RetireResult<T> {
     Taken(T),
     /// The value is in use. Its last user hands it to the table's callback.
     Deferred,
-    /// The entry does not exist, or it is already retired.
+    /// The entry does not exist, or it was retired before.
     Stale,
 }
 
@@ -369,13 +369,13 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Returns the number of entries that are not retired.
-    pub fn len(&self) -> usize {
+    pub fn live_count(&self) -> usize {
         self.writer.lock().live as usize
     }
 
-    /// Returns true if every entry is retired.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Returns true if at least one entry is not retired.
+    pub fn has_live_entries(&self) -> bool {
+        self.live_count() > 0
     }
 
     /// Returns the slot with this index, if its segment exists.
@@ -409,7 +409,7 @@ impl<T> GenerationalSlab<T> {
 
     #[cold]
     fn dispose(&self, index: u32, slot: &SlabSlot<T>, generation: u32) {
-        /// Vacates the slot even if the callback panics.
+        /// A value whose drop vacates the slot, so that the slot is vacated even if the callback panics.
         struct Finish<'a, T>(&'a GenerationalSlab<T>, u32, &'a SlabSlot<T>, u32);
         impl<T> Drop for Finish<'_, T> {
             fn drop(&mut self) {
@@ -577,7 +577,7 @@ impl<T> fmt::Debug for GenerationalSlab<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GenerationalSlab")
             .field("name", &self.writer.name())
-            .field("len", &self.len())
+            .field("live_count", &self.live_count())
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }

@@ -297,7 +297,7 @@ impl<S: HasOverloadThread> Lane<S> {
         let is_lender = overload.is_lender();
         let waited = if is_lender {
             // The thread takes events only later, when other lanes can no longer borrow it.
-            poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
+            poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
                 }
@@ -409,7 +409,7 @@ impl<S: HasOverloadThread> Lane<S> {
             self.run_task(handler, worker, reading);
             return Ok(());
         }
-        let (wake, work) = poll::wait_either(overload.wake.as_fd(), self.readiness(), None)?;
+        let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(), None)?;
         if wake {
             overload.wake.drain();
         }

@@ -117,7 +117,7 @@ impl XdpLink {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Assembler, Register, XdpAction, load, refusal};
+    use super::super::{Assembler, Register, XdpAction, load, unavailable_reason};
     use super::*;
 
     fn verdict(action: i32) -> LoadedProgram {
@@ -126,11 +126,11 @@ mod tests {
         load("verdict", &asm.finish().unwrap(), &[]).unwrap()
     }
 
-    /// The test's thread enters a new network namespace, so the test attaches no program to an
-    /// interface of the machine.
+    /// Fails if a link does not end with its descriptor. The thread enters a new network namespace,
+    /// so the test attaches no program to an interface of the machine.
     #[test]
     fn a_link_lasts_as_long_as_its_descriptor() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let thread = std::thread::spawn(|| {

@@ -241,7 +241,7 @@ fn highest_processor(list: &str) -> Option<usize> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::refusal;
+    use super::super::unavailable_reason;
     use super::*;
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn entries_are_set_found_and_removed() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Hash, "hash", 4, 8, 2).unwrap();
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn sizes_of_keys_and_values_are_checked_before_the_kernel_sees_them() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Array, "array", 4, 8, 2).unwrap();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn values_of_all_processors_are_added_up() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::PerCpuArray, "counts", 4, 16, 1).unwrap();
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn array_of_maps_accepts_maps_of_one_form() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let inner = Map::create(MapKind::Array, "inner", 4, 8, 2).unwrap();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn map_with_invalid_sizes_is_refused() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let wrong = Map::create(MapKind::Array, "wrong", 8, 8, 1).unwrap_err();

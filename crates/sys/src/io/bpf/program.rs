@@ -206,7 +206,7 @@ impl AsFd for LoadedProgram {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::Register::{R0, R1, R2, R3, R10};
-    use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, refusal};
+    use super::super::{Assembler, Condition, Helper, MapKind, MapSymbol, Width, unavailable_reason};
     use super::*;
 
     fn assembled(write: impl FnOnce(&mut Assembler)) -> Program {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_program_runs_on_a_frame() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         // The program passes frames whose first byte is 1, and drops all other frames.
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_program_and_the_process_share_a_map() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         let map = Map::create(MapKind::Array, "count", 4, 8, 1).unwrap();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn verifier_log_is_in_the_error() {
-        if let Some(refusal) = refusal() {
+        if let Some(refusal) = unavailable_reason() {
             return println!("not run: {refusal}");
         }
         // The program reads the frame without checking its end.

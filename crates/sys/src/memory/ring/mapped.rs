@@ -317,7 +317,7 @@ impl RingReader<'_> {
     /// Returns true if the peer has announced that it writes no more. All bytes that the peer wrote
     /// are then readable.
     #[inline]
-    pub fn is_ended(&self) -> bool {
+    pub fn is_writing_ended(&self) -> bool {
         self.0.flag(ControlWord::Ended)
     }
 
@@ -342,7 +342,7 @@ impl RingReader<'_> {
 
     /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
     /// bell.
-    pub fn abandon(&self) -> bool {
+    pub fn announce_reading_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
     }
@@ -444,7 +444,7 @@ impl RingWriter<'_> {
 
     /// Returns true if the peer has announced that it reads no more.
     #[inline]
-    pub fn is_abandoned(&self) -> bool {
+    pub fn is_reading_ended(&self) -> bool {
         self.0.flag(ControlWord::Abandoned)
     }
 
@@ -468,7 +468,7 @@ impl RingWriter<'_> {
 
     /// Tells the peer that this side writes no more. Returns true if the caller must ring the
     /// peer's bell.
-    pub fn end(&self) -> bool {
+    pub fn announce_writing_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)
     }
@@ -510,7 +510,7 @@ mod tests {
         assert!(server.reader().is_empty().unwrap() && client.writer().has_room(1).unwrap());
     }
 
-    /// Writes random parts of random slices, and compares each read of a random length with a plain
+    /// Writes random parts of random slices. Fails if a read of a random length differs from a plain
     /// queue.
     #[test]
     fn any_parts_arrive_in_order() {
@@ -664,7 +664,7 @@ mod tests {
                 loop {
                     server.reader().set_wake_method(WakeMethod::Futex);
                     let (count, _) = server.reader().read(&mut buffer).unwrap();
-                    if count > 0 || server.reader().is_ended() {
+                    if count > 0 || server.reader().is_writing_ended() {
                         return count;
                     }
                     server.reader().park(Some(Duration::from_secs(60)));
@@ -681,8 +681,8 @@ mod tests {
         assert_eq!(server.reader().read(&mut buffer[..4]).unwrap(), (4, false));
         assert_eq!(server.reader().read(&mut buffer).unwrap(), (4092, true));
         client.writer().set_wake_method(WakeMethod::Bell);
-        assert!(server.reader().abandon() && client.writer().is_abandoned());
+        assert!(server.reader().announce_reading_end() && client.writer().is_reading_ended());
         server.reader().set_wake_method(WakeMethod::Bell);
-        assert!(client.writer().end() && server.reader().is_ended());
+        assert!(client.writer().announce_writing_end() && server.reader().is_writing_ended());
     }
 }

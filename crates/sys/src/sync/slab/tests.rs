@@ -21,7 +21,7 @@ mod ordinary {
             assert_eq!((guard.as_str(), guard.index(), guard.generation()), (&*n.to_string(), index, generation));
             assert!(table.get(index, generation + 1).is_none() && table.get(index, 0).is_none());
         }
-        assert_eq!(table.len(), 500);
+        assert_eq!(table.live_count(), 500);
         assert_eq!(table.get_current(9).unwrap().generation(), 1);
         assert!(table.get_current(500).is_none() && table.get_current(u32::MAX).is_none());
         let (index, generation) = keys[7];
@@ -47,7 +47,7 @@ mod ordinary {
         assert_eq!(table.get(index, generation).as_deref(), Some(&5));
         assert_eq!(table.retire_unused(index, generation), RetireResult::Taken(5));
         assert_eq!(table.retire_unused(index, generation), RetireResult::Stale);
-        assert!(table.get(index, generation).is_none() && table.is_empty());
+        assert!(table.get(index, generation).is_none() && !table.has_live_entries());
         assert_eq!(table.insert(6).unwrap(), (index, generation + 1));
     }
 
@@ -228,7 +228,7 @@ mod ordinary {
                 }
                 let make = |index, generation| Canary { key: (index, generation), alive: AtomicBool::new(true) };
                 let (index, generation) = loop {
-                    // Readers may still use every slot.
+                    // The table is full while readers use every slot.
                     match table.insert_with(make) {
                         Ok(key) => break key,
                         Err(SlabFull(())) => thread::yield_now(),
@@ -251,8 +251,8 @@ mod ordinary {
                 rounds += 1;
             }
         });
-        assert_eq!(buried.load(Ordering::Relaxed) + table.len(), rounds);
-        assert_eq!(table.iter().count(), table.len());
+        assert_eq!(buried.load(Ordering::Relaxed) + table.live_count(), rounds);
+        assert_eq!(table.iter().count(), table.live_count());
     }
 }
 
@@ -328,7 +328,7 @@ mod models {
                 })
             };
             let mut taken_here = taken(table.retire(0, 1), 1);
-            // The first slot is vacant, or it still has a user and the table takes another slot.
+            // The table takes the first slot if it is vacant, and another slot if the first has a user.
             let (index, generation) = table.insert_with(|_, generation| Box::new(generation)).unwrap();
             taken_here += taken(table.retire(index, generation), generation);
             user.join().unwrap();
