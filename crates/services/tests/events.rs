@@ -290,6 +290,23 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     assert_eq!(ending.disconnects.wait_for(1), ["push consumer"]);
 }
 
+#[test]
+fn ring_of_two_channels_in_one_process_ends_each_event() {
+    let scene = Scene::new();
+    let second = EventChannel::builder().name("second").serve(&scene.server).unwrap();
+    let channels = [&scene.channel, &second];
+    for (from, to) in [(0, 1), (1, 0)] {
+        let entry = connect_supplier(&scene.server, channels[to].reference(), &[], &Arc::new(Recorder::new()));
+        let exit = channels[from].reference().for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap();
+        exit.unwrap().connect_push_consumer(Some(&entry), &consumer_qos(&only(A))).unwrap();
+    }
+    let supplier = connect_supplier(&scene.server, scene.channel.reference(), &[], &Arc::new(Recorder::new()));
+    supplier.push(&[event(A, 1)]).unwrap();
+    let totals = channels.map(|channel| channel.statistics().total());
+    assert_eq!(totals.map(|total| total.delivered), [4, 4]);
+    assert_eq!(totals.map(|total| total.dropped.nested), [1, 0]);
+}
+
 struct RecordedUpdates {
     consumers: Arc<Inbox<Vec<(i32, i32)>>>,
     suppliers: Arc<Inbox<Vec<(i32, i32)>>>,

@@ -562,7 +562,7 @@ impl EventChannel {
     }
 
     /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, and
-    /// ends the channel's objects.
+    /// ends the channel's objects. The plain keys stay bound: their objects do not exist any more.
     pub fn destroy(&self) {
         destroy(&self.shared);
     }
