@@ -24,14 +24,49 @@ fn known_defaults() -> BTreeMap<String, String> {
     configuration.settings().into_iter().map(|setting| (documented(&setting.key), setting.value)).collect()
 }
 
+/// The pages with configurations, and the number of their configurations.
+const PAGES: [(&str, usize); 4] = [
+    (PAGE, 3),
+    (include_str!("../../../docs/from-omniorb.md"), 1),
+    (include_str!("../../../docs/from-tao.md"), 1),
+    (include_str!("../../../docs/from-jacorb.md"), 1),
+];
+
 #[test]
 fn each_example_is_accepted() {
-    let examples: Vec<&str> = PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 3);
-    for example in examples {
-        let configuration =
-            Configuration::new().take_text("example", example).unwrap_or_else(|error| panic!("{error}"));
-        configuration.builder().map(drop).unwrap_or_else(|error| panic!("{error}"));
+    for (page, number) in PAGES {
+        let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        assert_eq!(examples.len(), number);
+        for example in examples {
+            let read = Configuration::new().take_text("example", example);
+            let builder = read.and_then(|configuration| configuration.builder().map(drop));
+            builder.unwrap_or_else(|error| panic!("{error}\n{example}"));
+        }
+    }
+}
+
+/// The tables of the guides have keys in their last cells.
+#[test]
+fn keys_in_the_guides_exist() {
+    let known: BTreeSet<String> = known_defaults().into_keys().collect();
+    let has_key = |key: &str| {
+        let is_section = |known: &String| known.starts_with(&format!("{key}."));
+        key.starts_with("initial-references") || known.contains(key) || known.iter().any(is_section)
+    };
+    for (page, _) in &PAGES[1..] {
+        let rows = page
+            .lines()
+            .skip_while(|line| !line.ends_with("| key |"))
+            .skip(2)
+            .take_while(|line| line.starts_with("| "));
+        let keys: Vec<&str> = rows
+            .filter_map(|row| row.trim_end_matches(" |").rsplit_once(" | "))
+            .flat_map(|(_, keys)| keys.split(", ").map(|key| key.trim_matches('`')))
+            .collect();
+        assert!(keys.len() >= 9, "{keys:?}");
+        for key in keys {
+            assert!(has_key(key), "{key}");
+        }
     }
 }
 
