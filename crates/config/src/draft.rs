@@ -9,8 +9,8 @@ use corelane::rt::{
     UnixProperties, UnmatchedPriority,
 };
 use corelane::{
-    CallPolicies, CharSet, ConnectionLimits, Dispatch, Limits, NestedWait, OnewayBatch, OrbBuilder, PoolConfig,
-    PoolExhaustedAction, SpinPolicy, Transports, Version,
+    CallPolicies, CharSet, ConnectionLimits, ConnectionPoolExhaustedAction, Dispatch, Limits, NestedWait, OnewayBatch,
+    OrbBuilder, PoolConfig, SpinPolicy, Transports, Version,
 };
 use corelane_net::{AllowedUsers, SharedMemory, Tcp, Transport, Unix};
 
@@ -54,7 +54,7 @@ pub(crate) struct OrbDraft {
     pub(crate) transports: Option<Vec<BuiltInTransport>>,
     pub(crate) max_reply_memory: Option<usize>,
     pub(crate) call_policies: CallPolicies,
-    pub(crate) on_pool_exhausted: Option<PoolExhaustedAction>,
+    pub(crate) on_connection_pool_exhausted: Option<ConnectionPoolExhaustedAction>,
     pub(crate) max_connections_per_server: Option<usize>,
     pub(crate) spin_policy: Option<SpinPolicy>,
     pub(crate) drain_timeout: Option<Duration>,
@@ -392,8 +392,8 @@ impl Draft {
         if let Some(size) = orb.max_reply_memory {
             builder = builder.max_reply_memory(size);
         }
-        if let Some(action) = orb.on_pool_exhausted {
-            builder = builder.on_pool_exhausted(action);
+        if let Some(action) = orb.on_connection_pool_exhausted {
+            builder = builder.on_connection_pool_exhausted(action);
         }
         if let Some(max) = orb.max_connections_per_server {
             builder = builder.max_connections_per_server(max);

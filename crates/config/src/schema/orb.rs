@@ -1,7 +1,7 @@
 //! Settings of the ORB itself.
 
 use corelane::rt::Guarantee;
-use corelane::{CharSet, Limits, OnewayBatch, PoolExhaustedAction, RebindMode, SyncScope, Timeout, Version};
+use corelane::{CharSet, ConnectionPoolExhaustedAction, Limits, OnewayBatch, RebindMode, SyncScope, Timeout, Version};
 use corelane_net::AllowedUsers;
 use corelane_wire::ior::ObjectUrl;
 
@@ -56,8 +56,9 @@ pub(super) const ROOT: &[Entry<OrbDraft>] = &[
         choice(value, &names).map(|mode| orb.call_policies.rebind = Some(mode))
     }),
     entry("on-pool-exhausted", "wait, multiplex", "wait", |orb, value| {
-        let names = [("wait", PoolExhaustedAction::Wait), ("multiplex", PoolExhaustedAction::Multiplex)];
-        choice(value, &names).map(|action| orb.on_pool_exhausted = Some(action))
+        let names =
+            [("wait", ConnectionPoolExhaustedAction::Wait), ("multiplex", ConnectionPoolExhaustedAction::Multiplex)];
+        choice(value, &names).map(|action| orb.on_connection_pool_exhausted = Some(action))
     }),
     entry("max-connections-per-server", "number", "32", |orb, value| {
         integer(value, 1..=MANY).map(|max| orb.max_connections_per_server = Some(max))

@@ -143,7 +143,7 @@ impl ObjectRef {
     /// ORB of the reference.
     #[must_use]
     pub fn is_collocated(&self) -> bool {
-        self.callee().stays_in_process()
+        self.callee().may_be_collocated()
     }
 
     /// Checks that the object can be called: connects, follows forwards, and sends a LocateRequest

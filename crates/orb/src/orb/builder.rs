@@ -528,7 +528,7 @@ impl fmt::Debug for OrbBuilder {
             .field("spin_policy", &self.spin_policy)
             .field("drain_timeout", &self.drain_timeout)
             .field("locks_memory", &self.locks_memory)
-            .field("on_pool_exhausted", &self.on_pool_exhausted)
+            .field("on_connection_pool_exhausted", &self.on_connection_pool_exhausted)
             .field("idle_connection_timeout", &self.idle_connection_timeout)
             .field("version", &self.version)
             .field("native_char_set", &self.native_char_set)
