@@ -102,7 +102,7 @@ fn show(parsed: &ArgMatches, arguments: Vec<String>, out: &mut dyn Write) -> u8 
         [file] if program::is_file(file) => {
             let file = parsed.get_one::<OsString>("COMMAND").map(Path::new).unwrap_or(Path::new(file));
             let sources = ProgramSources { file, prefix, arguments };
-            if is_json { sources.to_json().map(|json| json_text(&json)) } else { sources.to_text() }
+            if is_json { sources.into_json().map(|json| json_text(&json)) } else { sources.into_text() }
         }
         words if words.iter().any(|word| program::is_file(word)) => return refuse("more than one file is given", out),
         _ if prefix.is_some() => return refuse("`--environment` needs a file", out),

@@ -57,7 +57,7 @@ impl ProgramSources<'_> {
     }
 
     /// Returns the text to print. The error is a message for the user.
-    pub(super) fn to_text(self) -> Result<String, String> {
+    pub(super) fn into_text(self) -> Result<String, String> {
         let line = |setting: &ShownSetting| {
             let source = match &setting.source {
                 None => "default".to_owned(),
@@ -69,7 +69,7 @@ impl ProgramSources<'_> {
     }
 
     /// Returns the JSON object to print. The error is a message for the user.
-    pub(super) fn to_json(self) -> Result<Json, String> {
+    pub(super) fn into_json(self) -> Result<Json, String> {
         let file = self.file.to_string_lossy().into_owned();
         let setting = |setting: &ShownSetting| {
             let (source, place) = match &setting.source {

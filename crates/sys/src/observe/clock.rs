@@ -104,7 +104,8 @@ pub(crate) fn saturating_nanos(duration: Duration) -> u64 {
 /// Converts `duration` to the kernel's time structure, saturating.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
-        tv_sec: duration.as_secs().min(i32::MAX as u64) as libc::time_t,
+        // The type of the field depends on the C library.
+        tv_sec: duration.as_secs().min(i32::MAX as u64) as _,
         // Always below 1e9, which every `c_long` holds.
         tv_nsec: duration.subsec_nanos() as libc::c_long,
     }

@@ -168,9 +168,11 @@ impl Scheduling {
             Self::RoundRobin(priority) => (libc::SCHED_RR, priority),
             Self::Deadline(reservation) => return reservation.set(tid),
         };
-        let param = libc::sched_param { sched_priority: priority.into() };
+        // The kernel's `struct sched_param`. The system call is made directly, because musl has no
+        // function that changes the class of a thread.
+        let param = libc::c_int::from(priority);
         // SAFETY: `param` outlives the call, which only reads it.
-        syscall::once(|| unsafe { libc::sched_setscheduler(tid, policy, &param) })?;
+        syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) })?;
         Ok(())
     }
 }

@@ -437,8 +437,9 @@ fn saturate(octets: usize) -> libc::c_int {
 fn set_time(fd: BorrowedFd<'_>, name: libc::c_int, time: Option<Duration>) -> io::Result<()> {
     let time = time.map_or(Duration::ZERO, |time| time.max(Duration::from_micros(1)));
     let value = libc::timeval {
-        tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
-        tv_usec: time.subsec_micros() as libc::suseconds_t,
+        // The types of the fields depend on the C library.
+        tv_sec: time.as_secs().min(i32::MAX as u64) as _,
+        tv_usec: time.subsec_micros() as _,
     };
     set_option(fd, libc::SOL_SOCKET, name, &value)
 }
