@@ -99,7 +99,7 @@ impl Skeleton for Stepper {
         if by.thread.contains("/b") {
             state.bound.fetch_add(1, Ordering::SeqCst);
         }
-        let native = match by.native {
+        let native = match by.scheduling {
             Some(Scheduling::Fifo(native) | Scheduling::RoundRobin(native)) => native,
             _ => 0,
         };

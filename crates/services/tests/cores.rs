@@ -204,7 +204,7 @@ impl Skeleton for Reporter {
             return Err(SystemException::bad_operation());
         }
         let by = served_by();
-        let native = if let Some(Scheduling::Fifo(native)) = by.native { native } else { 0 };
+        let native = if let Some(Scheduling::Fifo(native)) = by.scheduling { native } else { 0 };
         call.reply().write_u32(by.core.and_then(|core| u32::try_from(core).ok()).unwrap_or(u32::MAX));
         call.reply().write_u8(native);
         call.reply().write_latin1_str(&by.thread)?;
