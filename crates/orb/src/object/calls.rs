@@ -179,7 +179,7 @@ impl ObjectRef {
 
     /// Calls an operation that declares user exceptions, and waits for the reply. Unlike
     /// [`invoke`](Self::invoke), the method also returns a reply with a user exception;
-    /// [`Reply::exception`] returns the exception's repository id.
+    /// [`Reply::exception_id`] returns the exception's repository id.
     ///
     /// # Errors
     /// The system exception that the ORB or the object raised.
