@@ -3,4 +3,6 @@
 fn main() {
     corelane_idl::Builder::new().compile("idl/naming.idl");
     corelane_idl::Builder::new().compile("idl/cores.idl");
+    corelane_idl::Builder::new().compile("idl/rtec.idl");
+    corelane_idl::Builder::new().compile("idl/cos_events.idl");
 }

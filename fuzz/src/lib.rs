@@ -14,6 +14,7 @@ pub use generated::generated;
 pub use orb_options::orb_options;
 pub use valuetypes::valuetypes;
 
+pub use corelane_config::fuzz::configuration;
 pub use corelane_idl::fuzz::{source as idl, source_with_few_messages, tokens as idl_tokens, tokens_with_few_messages};
 pub use corelane_rio::fuzz::rio_frames;
 pub use corelane_services::events::fuzz::event_filters;
@@ -35,6 +36,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("any", any),
     ("cdr", cdr),
+    ("configuration", configuration),
     ("connection_ops", connection_ops),
     ("event_filters", event_filters),
     ("generated", generated),

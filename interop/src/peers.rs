@@ -92,7 +92,7 @@ impl Peers {
         static PEERS: OnceLock<Result<Peers, String>> = OnceLock::new();
         let built = PEERS.get_or_init(|| {
             for orb in [Orb::OmniOrb, Orb::JacOrb, Orb::GlassFish] {
-                make(orb, folder)?;
+                make(orb, folder, "all")?;
             }
             Ok(Peers { built: folder.to_path_buf(), programs: programs()? })
         });
@@ -197,6 +197,23 @@ impl Peers {
     }
 }
 
+/// Builds omniORB's program for event channels below `folder` if it is not up to date, and returns
+/// the command without its mode. Later calls in the process do not build the program again.
+///
+/// # Errors
+///
+/// A tool or library is missing, or the program does not build. The text contains the output.
+pub fn omniorb_events(folder: &Path) -> Result<Command, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let program = BUILT.get_or_init(|| {
+        make(Orb::OmniOrb, folder, "events")?;
+        Ok(folder.join(Orb::OmniOrb.name()).join("events"))
+    });
+    let mut command = Command::new(program.as_ref().map_err(Clone::clone)?);
+    command.args(["-ORBendPoint", "giop:tcp:127.0.0.1:"]);
+    Ok(command)
+}
+
 /// Returns the folder of this package's programs: the folder of the running program or, for a test,
 /// its parent.
 fn programs() -> Result<PathBuf, String> {
@@ -207,12 +224,12 @@ fn programs() -> Result<PathBuf, String> {
         .ok_or_else(|| "corelane-interop-server is not built: run this by `cargo test`".to_owned())
 }
 
-fn make(orb: Orb, folder: &Path) -> Result<(), String> {
+fn make(orb: Orb, folder: &Path, target: &str) -> Result<(), String> {
     let out = &folder.join(orb.name());
     fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     let mut command = Command::new("make");
     command.arg("-C").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(orb.name()));
-    command.arg(format!("OUT={}", out.display()));
+    command.arg(target).arg(format!("OUT={}", out.display()));
     // The other ORBs in Java use the code that JacORB's IDL compiler generates.
     command.arg(format!("JACORB={}", folder.join(Orb::JacOrb.name()).display()));
     // Ten minutes, because the first build on a new machine fetches ORBs from Maven Central.

@@ -118,9 +118,10 @@ impl AwaitedReply<'_> {
     /// If the wait fails.
     pub(crate) fn wait_or_work(&self, work: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
         let (come, work) = match self.canceller {
-            None => poll::wait_either(self.reply, work, self.deadline)?,
+            None => poll::wait_readable_either(self.reply, work, self.deadline)?,
             Some(canceller) => {
-                let [reply, work, cancelled] = poll::wait_any([self.reply, work, canceller.as_fd()], self.deadline)?;
+                let [reply, work, cancelled] =
+                    poll::wait_readable_any([self.reply, work, canceller.as_fd()], self.deadline)?;
                 (reply || cancelled, work)
             }
         };

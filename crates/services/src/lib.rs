@@ -1,5 +1,4 @@
-//! CORBA services on Corelane: the Naming Service, admission of tasks to cores, and the pure core of
-//! an event channel.
+//! CORBA services on Corelane: the Naming Service, event channels, and admission of tasks to cores.
 #![forbid(unsafe_code)]
 
 pub mod cores;
@@ -10,6 +9,8 @@ pub mod store;
 /// Tests the examples of documentation pages.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../../../docs/events.md")]
+    struct Events;
     #[doc = include_str!("../../../docs/task-allocation.md")]
     struct TaskAllocation;
 }

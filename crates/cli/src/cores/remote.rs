@@ -63,7 +63,7 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     if let Some(reason) = advisory_reason(&service, discipline) {
         let _ = writeln!(io::stderr(), "the promises are advisory: {reason}");
     }
-    poll::wait_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
+    poll::wait_readable_any([termination.as_fd()], None).map_err(|error| error.to_string())?;
     orb.shutdown(true).map_err(|error| error.to_string())?;
     Ok(true)
 }

@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &NamingArguments, out: &mut Output<'_>) -> Result<(
     );
     explain(arguments);
     notify("READY=1\n").map_err(|error| format!("cannot report the start to NOTIFY_SOCKET: {error}"))?;
-    poll::wait_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
+    poll::wait_readable_any([termination.as_fd(), end.as_fd()], None).map_err(|error| error.to_string())?;
     let _ = notify("STOPPING=1\n");
     if let Some(orb) = controlled {
         orb.shutdown(true).map_err(|error| error.to_string())?;

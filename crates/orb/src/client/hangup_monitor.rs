@@ -166,7 +166,7 @@ impl HangupMonitor {
         if !always {
             // Room for every connection is reserved in addition to the present entries, which may
             // all belong to closed connections.
-            let more = self.shared.entries.len();
+            let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
         Ok(monitored)
@@ -671,7 +671,7 @@ pub(super) mod tests {
         drop(monitored);
         assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the dropped connection must be closed");
         assert!(!monitor.shared.resume_idle(true));
-        assert!(monitor.shared.unmonitored.lock().is_empty() && monitor.shared.entries.is_empty());
+        assert!(monitor.shared.unmonitored.lock().is_empty() && !monitor.shared.entries.has_live_entries());
     }
 
     #[test]

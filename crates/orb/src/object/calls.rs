@@ -139,6 +139,13 @@ impl ObjectRef {
         self.invoke(&OPERATION, &|_| Ok(()))?.read(read_reference)
     }
 
+    /// Returns true if calls of the object stay in this process, because the object belongs to the
+    /// ORB of the reference.
+    #[must_use]
+    pub fn is_collocated(&self) -> bool {
+        self.callee().may_be_collocated()
+    }
+
     /// Checks that the object can be called: connects, follows forwards, and sends a LocateRequest
     /// to the server (CORBA 3.0.3, section 4.3.13).
     ///

@@ -515,7 +515,30 @@ fn random_stamp() -> u64 {
 
 impl fmt::Debug for OrbBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrbBuilder").field("pools", &self.pools).field("publish", &self.publish).finish_non_exhaustive()
+        f.debug_struct("OrbBuilder")
+            .field("pools", &self.pools)
+            .field("listen", &self.listen)
+            .field("publish", &self.publish)
+            .field("transports", &self.transports)
+            .field("limits", &self.limits)
+            .field("max_reply_memory", &self.max_reply_memory)
+            .field("call_policies", &self.call_policies)
+            .field("max_connections_per_server", &self.max_connections_per_server)
+            .field("oneway_batch", &self.oneway_batch)
+            .field("spin_policy", &self.spin_policy)
+            .field("drain_timeout", &self.drain_timeout)
+            .field("locks_memory", &self.locks_memory)
+            .field("on_connection_pool_exhausted", &self.on_connection_pool_exhausted)
+            .field("idle_connection_timeout", &self.idle_connection_timeout)
+            .field("version", &self.version)
+            .field("native_char_set", &self.native_char_set)
+            .field("fragment_size", &self.fragment_size)
+            .field("rt", &self.rt)
+            .field("required", &self.required)
+            .field("preconnects", &self.preconnects)
+            .field("has_event_callback", &self.on_event.is_some())
+            .field("initial_references", &self.initial_references)
+            .finish_non_exhaustive()
     }
 }
 

@@ -145,7 +145,7 @@ impl PoaCore {
             }
             // An object remains if a thread inserted it while this POA's objects were being
             // deactivated. The deactivation is then repeated.
-            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && self.objects.is_empty();
+            let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
                 tables.by_servant.clear();

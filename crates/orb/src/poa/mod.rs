@@ -191,7 +191,7 @@ pub(crate) struct PoaCore {
 impl PoaCore {
     /// Returns true if the POA has objects, a default servant or a servant manager.
     fn has_servants(&self) -> bool {
-        !self.objects.is_empty()
+        self.objects.has_live_entries()
             || self.keyed_objects.load(Ordering::Acquire) > 0
             || self.default_servant.load().is_some()
             || self.servant_manager.load().is_some()

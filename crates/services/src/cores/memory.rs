@@ -267,7 +267,7 @@ impl MemoryBooks {
         for (task, entry) in own {
             tasks = tasks.saturating_add(1);
             if Some(*task) != replaced {
-                used = used.plus(entry.request.timing.utilization());
+                used = used.saturating_add(entry.request.timing.utilization());
             }
         }
         let refusal = if tasks > self.limits.max_tasks_per_client {
@@ -570,7 +570,8 @@ impl Books for MemoryBooks {
         };
         let use_of = |core: &Core| {
             let tasks = self.set.iter().filter(|(_, on)| *on == core.id);
-            let used = tasks.fold(Utilization::default(), |sum, (task, _)| sum.plus(task.timing.utilization()));
+            let used =
+                tasks.fold(Utilization::default(), |sum, (task, _)| sum.saturating_add(task.timing.utilization()));
             CoreUse { core: core.id, capacity: core.capacity, used }
         };
         Snapshot {

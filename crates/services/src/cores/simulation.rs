@@ -147,7 +147,7 @@ impl BooksSimulation {
         if own.len() + timings.len() > self.limits.max_tasks_per_client {
             return Some(BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client));
         }
-        let used = Utilization::total(&own).plus(Utilization::total(timings));
+        let used = Utilization::total(&own).saturating_add(Utilization::total(timings));
         (used > self.limits.max_utilization_per_client)
             .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
@@ -303,7 +303,8 @@ impl BooksSimulation {
                 let Some(record) = record else { return };
                 let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == record.client);
                 let used = own.filter(|other| other.task.id != task);
-                let used = used.fold(timing.utilization(), |sum, task| sum.plus(task.task.timing.utilization()));
+                let used =
+                    used.fold(timing.utilization(), |sum, task| sum.saturating_add(task.task.timing.utilization()));
                 let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
                 let is_over_rate = recent >= self.limits.max_decisions_per_second;
                 if !is_over_rate {

@@ -1,4 +1,17 @@
-//! The pure core of a real-time event channel: which consumers get an event, and when.
+//! Event channels: TAO's Real-time Event Service and CORBA's Event Service.
+//!
+//! A server adds a channel with one line of code ([`EventChannel`]); docs/events.md shows how
+//! suppliers and consumers use it:
+//!
+//! ```
+//! use corelane::Orb;
+//! use corelane_services::events::EventChannel;
+//!
+//! let orb = Orb::builder().listen("tcp:127.0.0.1:0").build()?;
+//! let channel = EventChannel::builder().name("flight").serve(&orb)?;
+//! println!("{}\n{}", channel.reference(), channel.cos_reference());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! The filters follow TAO's Real-time Event Service. A consumer's dependencies ([`DependencySet`])
 //! are built into an [`EventFilter`], by the rules of TAO's `basic` or `prefix` builder
@@ -6,11 +19,12 @@
 //! events to the consumers that accept them, correlates events in conjunctions, and delivers
 //! timeouts.
 //!
-//! The module knows neither clocks nor threads nor sockets: each time is an argument. A channel
-//! that serves these subscriptions to other processes does not exist yet.
+//! The module has a pure core, in which each time is an argument: filters and subscriptions,
+//! `router` (queues, counts, disconnections), `queue` and `health`. `channel` shares this core
+//! between threads. `servants`, `peer` and `stored` know the ORB.
 //!
-//! Invariants: no input leads to a panic. [`FilterLimits`] bounds the memory of a consumer, and
-//! [`SubscriptionLimits`] the memory of all consumers.
+//! Invariants: no input leads to a panic. [`FilterLimits`] and [`QueueLimits`] bound the memory of a
+//! consumer, and [`ChannelLimits`] the memory of all consumers.
 //!
 //! # Differences from TAO
 //! - A set of dependencies that ends too early, has wrong counts, or that a builder cannot express
@@ -19,21 +33,43 @@
 //!   disjunction.
 //! - The event of a timeout matches only the node of the timeout. A filter of every type and source
 //!   does not accept it.
+//! - A supplier without publications may push every event. An event that a supplier does not
+//!   publish is not routed.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
+mod channel;
 mod correlation;
+mod counts;
 mod designator;
 mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod header;
+mod health;
+mod idl;
 mod index;
+mod peer;
+mod queue;
+mod router;
+#[cfg(test)]
+mod router_simulation;
+mod servants;
 #[cfg(test)]
 mod simulation;
+mod stored;
 mod subscriptions;
 mod timers;
 
+pub use self::channel::{EventChannel, EventChannelBuilder};
+pub use self::counts::{ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts};
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
 pub use self::header::{EventHeader, EventHeaderError, EventSource, EventType};
+pub use self::health::MissPolicy;
+pub use self::idl::{
+    RtecEventData, cos_event_channel_admin, cos_event_comm, rtec_base, rtec_event_channel_admin, rtec_event_comm,
+    time_base,
+};
+pub use self::queue::{OverflowPolicy, QueueLimits};
+pub use self::router::ChannelLimits;
 pub use self::subscriptions::{ConsumerId, Expiry, Occurrence, SubscriptionError, SubscriptionLimits, Subscriptions};

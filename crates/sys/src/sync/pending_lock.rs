@@ -1,4 +1,4 @@
-//! A try-lock with a pending flag: one reader at a time, and no lost arrival.
+//! A try-lock with a pending flag: one thread at a time reads a connection, and no arrival is lost.
 //!
 //! The lock guards the state of a connection whose readiness may be reported to several threads. A
 //! [`PendingLock`] is free, held, held with the pending flag set, or kept. A thread that gets a
@@ -10,10 +10,10 @@
 //! A [kept](PendingLockGuard::keep) lock has no guard and lets no thread enter, until a thread
 //! [resumes](PendingLock::resume) it. In this way a lock passes from one thread to another.
 //!
-//! `enter`: a leave frees the lock with release, and the next entry takes it with acquire.
-//! `pending`: setting the flag is a read-modify-write with release even if the flag is set already,
-//! and the holder clears it with acquire. So the holder sees all that the threads which set the
-//! flag had seen.
+//! Comments in the code refer to two rules of memory ordering. `enter`: `leave` frees the lock with
+//! release, and the next `try_enter` takes it with acquire. `pending`: a thread sets the flag by a
+//! read-modify-write with release, even if the flag is set already, and the holder clears it with
+//! acquire. So the holder sees all that the threads which set the flag had seen.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -22,7 +22,7 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses. A thread that finds it held sets the pending flag.
+/// A value that one thread at a time uses. A thread that finds the lock held sets the pending flag.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
@@ -37,8 +37,8 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds or the guard is dropped.
 ///
-/// A drop discards the pending flag. A holder may do this if no thread reads any more, or if the
-/// holder lists the connection for reading in any case.
+/// A drop discards the pending flag. A holder may drop the guard if no thread reads the connection
+/// any more, or if the holder schedules another read of the connection in any case.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -52,15 +52,15 @@ impl<T> PendingLock<T> {
         PendingLock { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock. Returns `None` if another thread holds it, and sets the pending flag for
-    /// that thread. Returns `None` also if the lock is kept, and then sets no flag.
+    /// Takes the lock. If another thread holds it, sets the pending flag for that thread and
+    /// returns `None`. Returns `None` also if the lock is kept, and then sets no flag.
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
-            // Acquire on success: pairs with the release in `leave` and `drop` (enter).
+            // Acquire on success: pairs with the release in `leave` and `drop` (rule `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
-                // Release: pairs with `leave` (pending), even if another thread has set the flag
+                // Release: pairs with `leave` (rule `pending`), even if another thread has set the flag
                 // already. A mere load would not make this thread's earlier writes visible to the
                 // holder.
                 Err(KEPT) => return None,
@@ -92,7 +92,7 @@ impl<T> PendingLock<T> {
 }
 
 impl<'a, T> PendingLockGuard<'a, T> {
-    /// Calls `work` with the value.
+    /// Calls `work` with an exclusive reference to the value.
     #[inline]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: this guard is the only one, and `&mut self` makes this borrow the only one of the
@@ -100,21 +100,21 @@ impl<'a, T> PendingLockGuard<'a, T> {
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock unless the pending flag was set. In that case the caller keeps the lock,
-    /// and must check for arrivals again.
+    /// Releases the lock if the pending flag is not set. If it is set, clears the flag and returns
+    /// the guard; the caller must then check for arrivals again.
     ///
     /// # Errors
     /// The guard, if the pending flag was set.
     #[inline]
     pub fn leave(self) -> Result<(), Self> {
-        // Release: pairs with the acquire in `try_enter` (enter).
+        // Release: pairs with the acquire in `try_enter` (rule `enter`).
         match self.lock.state.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Acquire) {
             Ok(_) => {
                 std::mem::forget(self);
                 Ok(())
             }
             Err(_) => {
-                // Acquire: pairs with `try_enter` (pending). The exchange also clears a flag that
+                // Acquire: pairs with `try_enter` (rule `pending`). The exchange also clears a flag that
                 // was set after the compare-and-swap above.
                 self.lock.state.swap(HELD, Ordering::Acquire);
                 Err(self)
@@ -137,7 +137,7 @@ impl<T> PendingLockGuard<'_, T> {
 
 impl<T> Drop for PendingLockGuard<'_, T> {
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `try_enter` (enter).
+        // Release: pairs with the acquire in `try_enter` (rule `enter`).
         self.lock.state.store(FREE, Ordering::Release);
     }
 }
@@ -186,8 +186,8 @@ mod models {
     use super::*;
     use crate::shim::explore;
 
-    /// Each of three threads makes one arrival and reports it. A thread that takes the lock after
-    /// an arrival sees it.
+    /// Each of three threads makes one arrival and reports it. Fails if no thread that holds the
+    /// lock sees an arrival.
     #[test]
     fn no_arrival_is_lost() {
         explore(|| {

@@ -4,7 +4,7 @@ use corelane_wire::ior::{Corbaloc, CorbalocAddress, ObjectUrl, UrlError};
 use corelane_wire::limits::Limits;
 
 use super::endpoints::{self, ListeningAddress};
-use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced};
+use super::{ForeignOrb, Imported, Malformed, Place, Refusal, Sourced, programs};
 
 /// The counterpart of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ const NO_BOOTSTRAP: &str = "Corelane has no bootstrap protocol and no discovery 
 const OTHER_FILE: &str = "import this file, too";
 const NO_EFFECT: &str = "it has no effect in Corelane";
 const UNKNOWN: &str = "no counterpart is known";
-const LISTS_ALL: &str = "`publish` of `naming serve` has to list all addresses of the server";
+const LISTS_ALL: &str = "`publish` has to list all addresses of the server";
 const NO_RIR: &str = "the reference depends on another initial reference";
 const WIDE_TEXT: &str = "wide text is always UTF-16";
 /// Longest time-out of the commands, in milliseconds.
@@ -204,6 +204,47 @@ impl Imported {
         Ok(())
     }
 
+    /// Carries an option over to a program's configuration, or lists it among those that are not
+    /// carried over.
+    pub(super) fn apply_to_program(
+        &mut self,
+        place: Place,
+        shown: &str,
+        (name, value): (&str, &str),
+        counterpart: Counterpart,
+    ) -> Result<(), Malformed> {
+        match counterpart {
+            Setting(setting) => match programs::convert(name, value) {
+                Ok(converted) => self.set_program(place, shown, converted),
+                Err(Refusal::NoCounterpart("")) => {
+                    self.leave_out(
+                        place,
+                        shown,
+                        format!("the configuration has no such setting; programs set `{setting}`"),
+                    );
+                }
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            InitialReference => match value.split_once('=') {
+                Some((name, text)) if !name.is_empty() => match program_reference(text) {
+                    Ok(()) => self.set_program_reference(place, shown, name, text),
+                    Err(refusal) => self.refuse(place, shown, refusal)?,
+                },
+                _ => return Err(Malformed::new(place.line, shown, "an initial reference is NAME=REFERENCE")),
+            },
+            DefaultInitialReference => match program_reference(&format!("{value}/X")) {
+                Ok(()) => self.set_program(place, shown, ("default-initial-reference", super::quoted(value))),
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            CallTimeout => match programs::call_timeout(value) {
+                Ok(converted) => self.set_program(place, shown, converted),
+                Err(refusal) => self.refuse(place, shown, refusal)?,
+            },
+            Without(_) | Endpoints | PublishedEndpoints => self.apply(place, shown, value, counterpart)?,
+        }
+        Ok(())
+    }
+
     /// Adds the addresses of one of TAO's endpoints.
     fn take_tao_endpoint(&mut self, place: Place, shown: &str, endpoint: &str) -> Result<(), Malformed> {
         let addresses = match endpoints::tao(endpoint) {
@@ -242,7 +283,7 @@ impl Imported {
         Ok(())
     }
 
-    fn leave_out_replaced<T>(&mut self, before: Option<Sourced<T>>) {
+    pub(super) fn leave_out_replaced<T>(&mut self, before: Option<Sourced<T>>) {
         if let Some(before) = before {
             self.leave_out(before.place, &before.shown, "a later one replaces it");
         }
@@ -254,6 +295,18 @@ impl Imported {
             Refusal::NoCounterpart(reason) => self.leave_out(place, shown, reason),
         }
         Ok(())
+    }
+}
+
+/// Checks a reference of a program's configuration.
+fn program_reference(text: &str) -> Result<(), Refusal> {
+    if text.starts_with("file:") {
+        return Err(Refusal::NoCounterpart("a reference is IOR:, corbaloc: or corbaname:, and not a file with one"));
+    }
+    match reference(text) {
+        // A program's initial references may refer to each other.
+        Ok(_) | Err(Refusal::NoCounterpart(NO_RIR)) => Ok(()),
+        Err(refusal) => Err(refusal),
     }
 }
 

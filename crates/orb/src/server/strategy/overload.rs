@@ -308,7 +308,7 @@ impl<S: HasOverloadThread> Lane<S> {
         let waited = if is_lender {
             // The thread takes no event while other lanes can borrow it. It takes one below, after
             // it has marked itself busy.
-            poll::wait_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
+            poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(), until).map(|(called, _)| {
                 if called {
                     lendable.wake.drain();
                 }
@@ -422,7 +422,7 @@ impl<S: HasOverloadThread> Lane<S> {
             self.run_task(handler, worker, reading);
             return Ok(());
         }
-        let (wake, work) = poll::wait_either(overload.wake.as_fd(), self.readiness(), None)?;
+        let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(), None)?;
         if wake {
             overload.wake.drain();
         }

@@ -146,6 +146,21 @@ impl EventFilter {
         set
     }
 
+    /// Returns types and sources that match every event which the filter may accept. A negation, a
+    /// mask and a null filter count as every type and source.
+    pub(super) fn wanted_events(&self) -> Vec<EventHeader> {
+        let wanted = |node: &Node| match node.kind {
+            NodeKind::Type { event_type, source } => Some(EventHeader::new(EventType(event_type), EventSource(source))),
+            NodeKind::MaskedType { .. } | NodeKind::Null | NodeKind::Negation | NodeKind::Bitmask { .. } => {
+                Some(EventHeader::default())
+            }
+            NodeKind::Timeout { .. } | NodeKind::Conjunction { .. } | NodeKind::Disjunction | NodeKind::LogicalAnd => {
+                None
+            }
+        };
+        self.nodes.iter().filter_map(wanted).collect()
+    }
+
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }

@@ -1,0 +1,582 @@
+//! An event channel in operation: the router behind a lock, the threads that send, and the thread
+//! that delivers timeouts.
+//!
+//! The lock is never held during a call, an activation or a deactivation.
+
+mod builder;
+mod callbacks;
+mod pulling;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corelane::poa::{ObjectId, Poa};
+use corelane::{Completion, Reference, Servant, SystemException, SystemExceptionKind as Kind};
+use corelane_sched::task::Nanos;
+use corelane_sys::clock::Monotonic;
+use corelane_sys::lock::{LockScope, Mutex};
+use corelane_sys::{lock::Condvar, thread};
+
+use super::counts::ChannelStatistics;
+use super::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};
+use super::header::EventHeader;
+use super::health::MissPolicy;
+use super::idl::{cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin};
+use super::peer::Peer;
+use super::router::{
+    CallResult, ConnectRefusal, DeliverySet, Disconnected, NewConsumer, ProxyId, PushRefusal, Routed, RoutedEvent,
+    Router, RouterConfig, SenderStep, SupplierConnection, Transfer,
+};
+use super::stored::{CosEvents, StoredEvent};
+use super::subscriptions::ConsumerId;
+
+pub use self::builder::EventChannelBuilder;
+use self::callbacks::Callbacks;
+
+/// Maximum number of pushes to direct consumers inside each other in one thread.
+const MAX_NESTED_PUSHES: u32 = 8;
+
+thread_local! {
+    /// Number of pushes to direct consumers that the thread is in.
+    static NESTED_PUSHES: Cell<u32> = const { Cell::new(0) };
+}
+
+pub(super) type ChannelRouter = Router<Arc<StoredEvent>, Arc<Peer>>;
+
+/// Settings of a channel that the router does not need.
+#[derive(Clone, Debug)]
+pub(super) struct ChannelConfig {
+    pub(super) filter_builder: FilterBuilder,
+    pub(super) filter_limits: FilterLimits,
+    pub(super) cos_events: CosEvents,
+    /// A peer that disconnects itself is called back.
+    pub(super) has_disconnect_callbacks: bool,
+    /// The deadline of each call to a peer, and the reaction to peers that do not answer.
+    pub(super) misses: MissPolicy,
+    /// The time from one question for events to the next, if the supplier had none.
+    pub(super) pull_interval: Duration,
+    /// The time for which `pull` waits for an event.
+    pub(super) pull_timeout: Duration,
+    /// Maximum number of threads that wait in `pull`.
+    pub(super) max_waiting_pulls: usize,
+}
+
+struct ChannelState {
+    router: ChannelRouter,
+    /// The objects of the proxies.
+    objects: HashMap<ProxyId, ObjectId>,
+    /// The calls that the thread `events/admin` makes.
+    callbacks: Callbacks,
+    waiting_pulls: usize,
+    has_ended: bool,
+}
+
+/// A channel, as its servants and threads share it.
+pub(super) struct SharedChannel {
+    state: Mutex<ChannelState>,
+    /// Notified when a timeout is added, or the channel ends.
+    timeout_added: Condvar,
+    /// Notified when a callback is due, or the channel ends.
+    callback_due: Condvar,
+    /// A consumer has a queue, or had one. The sizes of events are then computed before the lock is
+    /// taken.
+    has_queues: AtomicBool,
+    pub(super) config: ChannelConfig,
+    pub(super) poa: Poa,
+}
+
+fn system(kind: Kind, why: impl Into<String>) -> SystemException {
+    SystemException::new(kind, 0, Completion::No).because(why.into())
+}
+
+/// The exception for a proxy that was disconnected, or a channel that was destroyed.
+pub(super) fn disconnected() -> SystemException {
+    system(Kind::ObjectNotExist, "the proxy is disconnected, or the channel destroyed")
+}
+
+/// The reason why an operation that connects fails.
+pub(super) enum ConnectFailure {
+    AlreadyConnected,
+    InvalidFilter(FilterError),
+    System(SystemException),
+}
+
+impl From<SystemException> for ConnectFailure {
+    fn from(exception: SystemException) -> Self {
+        Self::System(exception)
+    }
+}
+
+impl From<ConnectRefusal> for ConnectFailure {
+    fn from(refusal: ConnectRefusal) -> Self {
+        match refusal {
+            ConnectRefusal::NoProxy => disconnected().into(),
+            ConnectRefusal::AlreadyConnected => Self::AlreadyConnected,
+            ConnectRefusal::Full(error) => system(Kind::ImpLimit, error.to_string()).into(),
+            ConnectRefusal::TooManyRemoteConsumers(max) => {
+                let reason = format!("the channel has room for {max} consumers in other processes");
+                system(Kind::ImpLimit, reason).into()
+            }
+            ConnectRefusal::TooManyPulledSuppliers(max) => {
+                system(Kind::ImpLimit, format!("the channel pulls from at most {max} suppliers")).into()
+            }
+        }
+    }
+}
+
+impl SharedChannel {
+    fn new(router: RouterConfig, config: ChannelConfig, poa: Poa) -> Self {
+        let state = ChannelState {
+            router: Router::new(router),
+            objects: HashMap::new(),
+            callbacks: Callbacks::default(),
+            waiting_pulls: 0,
+            has_ended: false,
+        };
+        Self {
+            state: Mutex::new("event channel", LockScope::Orb, state),
+            timeout_added: Condvar::new(),
+            callback_due: Condvar::new(),
+            has_queues: AtomicBool::new(false),
+            config,
+            poa,
+        }
+    }
+
+    /// Returns the present time of the monotonic clock.
+    pub(super) fn now() -> Nanos {
+        Monotonic::now().as_nanos()
+    }
+
+    /// Makes a proxy of a consumer, and activates the servant that `servant` returns for it.
+    pub(super) fn obtain_consumer<R: Reference>(
+        &self,
+        servant: impl FnOnce(ProxyId) -> Servant,
+    ) -> Result<R, SystemException> {
+        self.obtain(ChannelRouter::add_consumer, servant)
+    }
+
+    /// Makes a proxy of a supplier, and activates the servant that `servant` returns for it.
+    pub(super) fn obtain_supplier<R: Reference>(
+        &self,
+        servant: impl FnOnce(ProxyId) -> Servant,
+    ) -> Result<R, SystemException> {
+        self.obtain(ChannelRouter::add_supplier, servant)
+    }
+
+    fn obtain<R: Reference>(
+        &self,
+        add: impl FnOnce(&mut ChannelRouter) -> Option<ProxyId>,
+        servant: impl FnOnce(ProxyId) -> Servant,
+    ) -> Result<R, SystemException> {
+        let proxy = {
+            let mut state = self.state.lock();
+            if state.has_ended {
+                return Err(disconnected());
+            }
+            add(&mut state.router).ok_or_else(|| system(Kind::ImpLimit, "the channel has too many proxies"))?
+        };
+        let activated = (|| {
+            let id = self.poa.activate_object(&servant(proxy))?;
+            Ok::<_, SystemException>((self.poa.id_to_reference(&id)?, id))
+        })();
+        let mut state = self.state.lock();
+        let (reference, id) = match activated {
+            Ok(activated) if !state.has_ended => activated,
+            activated => {
+                state.router.remove_consumer(proxy, false);
+                state.router.remove_supplier(proxy);
+                drop(state);
+                let (_, id) = activated?;
+                self.deactivate(Some(id));
+                return Err(disconnected());
+            }
+        };
+        state.objects.insert(proxy, id);
+        Ok(R::from_object(reference))
+    }
+
+    /// Builds the filter of a consumer.
+    pub(super) fn filter(&self, dependencies: &[EventHeader]) -> Result<EventFilter, FilterError> {
+        EventFilter::build(self.config.filter_builder, dependencies, &self.config.filter_limits)
+    }
+
+    /// Connects a consumer.
+    pub(super) fn connect_consumer(
+        self: &Arc<Self>,
+        proxy: ProxyId,
+        peer: Arc<Peer>,
+        transfer: Transfer,
+        filter: EventFilter,
+        is_gateway: bool,
+    ) -> Result<(), ConnectFailure> {
+        if transfer != Transfer::Direct {
+            self.has_queues.store(true, Ordering::Relaxed);
+        }
+        let consumer = NewConsumer { peer: Arc::clone(&peer), transfer, filter, is_gateway };
+        let mut state = self.state.lock();
+        let (id, replaced) = state.router.connect_consumer(proxy, consumer, Self::now())?;
+        self.timeout_added.notify_all();
+        self.tell_observers(&mut state);
+        drop(state);
+        self.finish(replaced);
+        if transfer != Transfer::Queued {
+            return Ok(());
+        }
+        let shared = Arc::clone(self);
+        let name = format!("events/s{}", proxy.0);
+        let spawned = thread::ThreadBuilder::new().name(name).spawn(move || shared.run_sender(id, &peer));
+        spawned.map(drop).map_err(|error: io::Error| {
+            self.disconnect_consumer(proxy, false);
+            // Without a sender nothing else removes the connection.
+            self.state.lock().router.next_step(id, Self::now());
+            system(Kind::NoResources, format!("no thread for the consumer: {error}")).into()
+        })
+    }
+
+    /// Connects a supplier.
+    pub(super) fn connect_supplier(
+        &self,
+        proxy: ProxyId,
+        peer: Arc<Peer>,
+        publications: Box<[EventHeader]>,
+        is_gateway: bool,
+    ) -> Result<(), ConnectFailure> {
+        self.add_supplier(proxy, SupplierConnection { peer, publications, is_gateway, is_pulled: false })
+    }
+
+    fn add_supplier(&self, proxy: ProxyId, supplier: SupplierConnection<Arc<Peer>>) -> Result<(), ConnectFailure> {
+        let mut state = self.state.lock();
+        if let Some(replaced) = state.router.connect_supplier(proxy, supplier)? {
+            replaced.wake.notify_all();
+        }
+        self.tell_observers(&mut state);
+        Ok(())
+    }
+
+    /// Removes the proxy of a consumer. Returns false if there is no such proxy. `is_own` is true
+    /// if the consumer itself asks for it.
+    pub(super) fn disconnect_consumer(&self, proxy: ProxyId, is_own: bool) -> bool {
+        let mut state = self.state.lock();
+        let is_called_back = is_own && self.config.has_disconnect_callbacks;
+        let Some(peer) = state.router.remove_consumer(proxy, is_called_back) else { return false };
+        let object = state.objects.remove(&proxy);
+        self.tell_observers(&mut state);
+        drop(state);
+        self.deactivate(object);
+        self.finish(peer);
+        true
+    }
+
+    /// Removes the proxy of a supplier. Returns false if there is no such proxy. `is_own` is true if
+    /// the supplier itself asks for it.
+    pub(super) fn disconnect_supplier(&self, proxy: ProxyId, is_own: bool) -> bool {
+        let mut state = self.state.lock();
+        let Some(peer) = state.router.remove_supplier(proxy) else { return false };
+        let object = state.objects.remove(&proxy);
+        self.tell_observers(&mut state);
+        drop(state);
+        self.deactivate(object);
+        let is_called_back = is_own && self.config.has_disconnect_callbacks;
+        self.finish(peer.map(|peer| Disconnected { peer, is_called_back }));
+        true
+    }
+
+    /// Suspends or resumes the connection of a consumer.
+    pub(super) fn set_suspended(&self, proxy: ProxyId, is_suspended: bool) -> Result<(), SystemException> {
+        match self.state.lock().router.set_suspended(proxy, is_suspended) {
+            None => Err(disconnected()),
+            Some(false) => Err(system(Kind::BadInvOrder, "no consumer is connected")),
+            Some(true) => Ok(()),
+        }
+    }
+
+    /// Routes the events of a supplier in their order, and calls the direct consumers. Returns the
+    /// first refusal; the other events are routed all the same.
+    pub(super) fn push(&self, supplier: ProxyId, events: impl Iterator<Item = StoredEvent>) -> Result<(), PushRefusal> {
+        let events = events.map(Arc::new);
+        let mut result = Ok(());
+        for event in events {
+            if self.has_queues.load(Ordering::Relaxed) {
+                event.bytes();
+            }
+            let mut routed = Routed::default();
+            let header = event.header();
+            let mut state = self.state.lock();
+            // The clock is read under the lock, so that the router never gets an earlier time.
+            let pushed = state.router.push(supplier, &header, event, Self::now(), &mut routed);
+            drop(state);
+            self.deliver(routed);
+            result = result.and(pushed);
+        }
+        result
+    }
+
+    /// Wakes senders and pullers, and calls direct consumers.
+    fn deliver(&self, routed: Routed<Arc<StoredEvent>, Arc<Peer>>) {
+        for peer in routed.wake {
+            peer.wake.notify_all();
+        }
+        if routed.direct.is_empty() {
+            return;
+        }
+        let Some(_nested) = NestedPush::enter() else {
+            let mut state = self.state.lock();
+            for delivery in routed.direct {
+                state.router.direct_failed(delivery.consumer, true, false);
+            }
+            return;
+        };
+        for delivery in routed.direct {
+            let result = delivery.peer.push(&delivery.set, Self::now());
+            if result != CallResult::Done {
+                self.direct_failed(delivery.consumer, result);
+            }
+        }
+    }
+
+    #[cold]
+    fn direct_failed(&self, consumer: ConsumerId, result: CallResult) {
+        let mut state = self.state.lock();
+        let is_gone = result == CallResult::Gone;
+        let lost = state.router.direct_failed(consumer, false, is_gone);
+        let object = lost.and_then(|proxy| state.objects.remove(&proxy));
+        if object.is_some() {
+            self.tell_observers(&mut state);
+        }
+        drop(state);
+        self.deactivate(object);
+    }
+
+    /// Returns the next event for a consumer that pulls, and waits for it at most until `deadline`.
+    /// Returns `Some(None)` if there is none; `None` if the consumer is not connected any more.
+    pub(super) fn pull(
+        &self,
+        proxy: ProxyId,
+        deadline: Option<Monotonic>,
+    ) -> Result<Option<DeliverySet<Arc<StoredEvent>>>, PullRefusal> {
+        let mut state = self.state.lock();
+        if !state.router.has_consumer(proxy) {
+            return Err(PullRefusal::NoProxy);
+        }
+        let id = state.router.connection(proxy).ok_or(PullRefusal::NotConnected)?;
+        let peer = state.router.peer(id).ok_or(PullRefusal::NotConnected)?;
+        let mut is_waiting = false;
+        loop {
+            let pulled = state.router.pull(id).ok_or(PullRefusal::NotConnected);
+            let has_passed = deadline.is_none_or(Monotonic::is_past);
+            let has_room = is_waiting || state.waiting_pulls < self.config.max_waiting_pulls;
+            if !matches!(pulled, Ok(None)) || has_passed || !has_room {
+                state.waiting_pulls -= usize::from(is_waiting);
+                return pulled;
+            }
+            state.waiting_pulls += usize::from(!is_waiting);
+            is_waiting = true;
+            state = peer.wake.wait_until(state, deadline).0;
+        }
+    }
+
+    pub(super) fn statistics(&self) -> ChannelStatistics {
+        self.state.lock().router.statistics(Self::now())
+    }
+
+    /// Ends the channel: removes all proxies, and ends the threads. With `is_called_back`, each
+    /// connected peer's disconnect operation is called once.
+    pub(super) fn end(&self, is_called_back: bool) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.has_ended, true) {
+            return;
+        }
+        let mut collocated = Vec::new();
+        for Disconnected { peer, is_called_back } in state.router.remove_all(is_called_back) {
+            peer.wake.notify_all();
+            match (is_called_back, peer.is_collocated()) {
+                (false, _) => {}
+                (true, true) => collocated.push(peer),
+                (true, false) => state.callbacks.peers.push_back(peer),
+            }
+        }
+        let objects: Vec<ObjectId> = state.objects.drain().map(|(_, id)| id).collect();
+        drop(state);
+        self.timeout_added.notify_all();
+        self.callback_due.notify_all();
+        for object in objects {
+            self.deactivate(Some(object));
+        }
+        for peer in collocated {
+            peer.call_back();
+        }
+    }
+
+    /// Wakes the sender and the pullers of a disconnected peer, and calls the peer back if that is
+    /// due: a peer of this process at once, any other peer in the thread `events/admin`.
+    fn finish(&self, disconnected: Option<Disconnected<Arc<Peer>>>) {
+        let Some(Disconnected { peer, is_called_back }) = disconnected else { return };
+        let mut state = self.state.lock();
+        peer.wake.notify_all();
+        if !is_called_back {
+            return;
+        }
+        // The thread `events/admin` may have ended with the channel.
+        if !peer.is_collocated() && !state.has_ended {
+            state.callbacks.peers.push_back(peer);
+            self.callback_due.notify_all();
+            return;
+        }
+        drop(state);
+        peer.call_back();
+    }
+
+    fn deactivate(&self, object: Option<ObjectId>) {
+        if let Some(object) = object {
+            // An error means that the POA was destroyed, which ends the object too.
+            let _ = self.poa.deactivate_object(&object);
+        }
+    }
+
+    /// Sends the sets of a consumer until its connection ends.
+    fn run_sender(&self, id: ConsumerId, peer: &Peer) {
+        let mut state = self.state.lock();
+        loop {
+            let step = state.router.next_step(id, Self::now());
+            let result = match step {
+                SenderStep::Wait(until) => {
+                    state = peer.wake.wait_until(state, until.map(Monotonic::from_nanos)).0;
+                    continue;
+                }
+                SenderStep::Send(set) => {
+                    drop(state);
+                    peer.push(&set, Self::now())
+                }
+                SenderStep::Ask => {
+                    drop(state);
+                    peer.ask()
+                }
+                SenderStep::End(is_called_back) => {
+                    drop(state);
+                    if is_called_back {
+                        peer.call_back();
+                    }
+                    return;
+                }
+            };
+            state = self.state.lock();
+            let lost = state.router.called(id, result, Self::now());
+            if let Some(object) = lost.and_then(|proxy| state.objects.remove(&proxy)) {
+                self.tell_observers(&mut state);
+                drop(state);
+                self.deactivate(Some(object));
+                state = self.state.lock();
+            }
+        }
+    }
+
+    /// Delivers timeouts until the channel ends.
+    fn run_timeouts(&self) {
+        let mut state = self.state.lock();
+        while !state.has_ended {
+            let next = state.router.next_expiry();
+            if next.is_none_or(|next| next > Self::now()) {
+                state = self.timeout_added.wait_until(state, next.map(Monotonic::from_nanos)).0;
+                continue;
+            }
+            let mut routed = Routed::default();
+            state.router.expire(Self::now(), &mut routed);
+            drop(state);
+            self.deliver(routed);
+            state = self.state.lock();
+        }
+    }
+}
+
+/// The reason why there is no event to pull.
+#[derive(Debug)]
+pub(super) enum PullRefusal {
+    NoProxy,
+    NotConnected,
+}
+
+/// A push to direct consumers, inside others of the same thread.
+struct NestedPush;
+
+impl NestedPush {
+    /// Returns `None` if the thread is in too many pushes.
+    fn enter() -> Option<Self> {
+        let depth = NESTED_PUSHES.get();
+        (depth < MAX_NESTED_PUSHES).then(|| NESTED_PUSHES.set(depth + 1)).map(|()| NestedPush)
+    }
+}
+
+impl Drop for NestedPush {
+    fn drop(&mut self) {
+        NESTED_PUSHES.set(NESTED_PUSHES.get() - 1);
+    }
+}
+
+/// Ends a channel with its POA: the servants of the channel's own objects hold it.
+pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
+
+impl Drop for ChannelEnd {
+    fn drop(&mut self) {
+        self.0.end(false);
+    }
+}
+
+/// An event channel in operation. Dropping the handle has no effect: the channel ends with its
+/// ORB, or when a client destroys it.
+#[derive(Clone)]
+pub struct EventChannel {
+    shared: Arc<SharedChannel>,
+    rtec: rtec_admin::EventChannelRef,
+    cos: cos_admin::EventChannelRef,
+}
+
+impl EventChannel {
+    /// Returns the settings of a channel with the default values.
+    #[must_use]
+    pub fn builder() -> EventChannelBuilder {
+        EventChannelBuilder::default()
+    }
+
+    /// Returns the reference of TAO's Real-time Event Service.
+    #[must_use]
+    pub fn reference(&self) -> &rtec_admin::EventChannelRef {
+        &self.rtec
+    }
+
+    /// Returns the reference of CORBA's Event Service.
+    #[must_use]
+    pub fn cos_reference(&self) -> &cos_admin::EventChannelRef {
+        &self.cos
+    }
+
+    /// Returns the counts of the channel at one instant.
+    #[must_use]
+    pub fn statistics(&self) -> ChannelStatistics {
+        self.shared.statistics()
+    }
+
+    /// Disconnects all consumers and suppliers, calls the disconnect operation of each once, and
+    /// ends the channel's objects. The plain keys stay bound: their objects do not exist any more.
+    pub fn destroy(&self) {
+        destroy(&self.shared);
+    }
+}
+
+impl fmt::Debug for EventChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventChannel").field("poa", &self.shared.poa.name()).finish_non_exhaustive()
+    }
+}
+
+/// Destroys a channel.
+pub(super) fn destroy(shared: &SharedChannel) {
+    shared.end(true);
+    // Destroying a POA fails only after the ORB's shutdown.
+    let _ = shared.poa.destroy(false, false);
+}

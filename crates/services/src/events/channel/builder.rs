@@ -1,0 +1,212 @@
+//! The settings of a channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::poa::{Poa, PoaPolicies};
+use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
+use corelane_sys::thread;
+
+use super::{ChannelConfig, ChannelEnd, EventChannel, SharedChannel};
+use crate::events::filter::{FilterBuilder, FilterLimits};
+use crate::events::header::{EventSource, EventType};
+use crate::events::health::MissPolicy;
+use crate::events::queue::{OverflowPolicy, QueueLimits};
+use crate::events::router::{ChannelLimits, RouterConfig};
+use crate::events::servants;
+use crate::events::stored::CosEvents;
+
+/// Name of a channel unless it has another.
+const DEFAULT_NAME: &str = "EventChannel";
+/// Maximum length of a channel's name.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The settings of an [`EventChannel`].
+#[derive(Clone, Debug)]
+pub struct EventChannelBuilder {
+    name: String,
+    router: RouterConfig,
+    config: ChannelConfig,
+}
+
+impl Default for EventChannelBuilder {
+    fn default() -> Self {
+        let cos_events =
+            CosEvents { event_type: EventType::FIRST_APPLICATION, source: EventSource::ANY, types: Default::default() };
+        let config = ChannelConfig {
+            filter_builder: FilterBuilder::default(),
+            filter_limits: FilterLimits::default(),
+            cos_events,
+            has_disconnect_callbacks: false,
+            misses: MissPolicy::default(),
+            pull_interval: Duration::from_millis(100),
+            pull_timeout: Duration::from_secs(1),
+            max_waiting_pulls: 2,
+        };
+        Self { name: DEFAULT_NAME.to_owned(), router: RouterConfig::default(), config }
+    }
+}
+
+impl EventChannelBuilder {
+    /// Sets the name: 1 to 64 letters, digits and the characters `-_.`. The plain key `NAME`
+    /// reaches the channel of CORBA's Event Service, `NAME.rtec` that of TAO's Real-time Event
+    /// Service. Default: `EventChannel`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the rules by which the dependencies of consumers are read as filters. Default:
+    /// [`FilterBuilder::Basic`].
+    #[must_use]
+    pub fn filter_builder(mut self, builder: FilterBuilder) -> Self {
+        self.config.filter_builder = builder;
+        self
+    }
+
+    /// Sets the bounds of each consumer's filter.
+    #[must_use]
+    pub fn filter_limits(mut self, limits: FilterLimits) -> Self {
+        self.config.filter_limits = limits;
+        self
+    }
+
+    /// Sets the bounds of the channel.
+    #[must_use]
+    pub fn limits(mut self, limits: ChannelLimits) -> Self {
+        self.router.limits = limits;
+        self
+    }
+
+    /// Sets the bounds of the queue that each consumer in another process has, and each consumer
+    /// that pulls.
+    #[must_use]
+    pub fn queue(mut self, limits: QueueLimits) -> Self {
+        self.router.queue = limits;
+        self
+    }
+
+    /// Sets the reaction to a full queue. Default: [`OverflowPolicy::DropOldest`].
+    #[must_use]
+    pub fn overflow(mut self, policy: OverflowPolicy) -> Self {
+        self.router.overflow = policy;
+        self
+    }
+
+    /// Sets the reaction to peers that do not answer.
+    #[must_use]
+    pub fn misses(mut self, policy: MissPolicy) -> Self {
+        self.config.misses = policy;
+        self.router.misses = policy;
+        self
+    }
+
+    /// Permits connected consumers to connect again: the new consumer and its dependencies replace
+    /// the old ones, and what was queued is dropped. Default: such a call raises AlreadyConnected.
+    #[must_use]
+    pub fn consumer_reconnect(mut self, is_permitted: bool) -> Self {
+        self.router.is_consumer_reconnected = is_permitted;
+        self
+    }
+
+    /// Permits connected suppliers to connect again. Default: such a call raises AlreadyConnected.
+    #[must_use]
+    pub fn supplier_reconnect(mut self, is_permitted: bool) -> Self {
+        self.router.is_supplier_reconnected = is_permitted;
+        self
+    }
+
+    /// Calls the disconnect operation also of a peer that itself disconnects from its proxy.
+    /// Default: only of the peers that are connected when the channel is destroyed.
+    #[must_use]
+    pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
+        self.config.has_disconnect_callbacks = has_callbacks;
+        self
+    }
+
+    /// Sets the type and source of events of CORBA's Event Service, which have neither. Default:
+    /// the type 16, and the source 0, which every filter for this type accepts.
+    #[must_use]
+    pub fn cos_events(mut self, event_type: EventType, source: EventSource) -> Self {
+        self.config.cos_events.event_type = event_type;
+        self.config.cos_events.source = source;
+        self
+    }
+
+    /// Sets the type of events of CORBA's Event Service whose value has this repository id.
+    #[must_use]
+    pub fn cos_event_type(mut self, repository_id: impl Into<String>, event_type: EventType) -> Self {
+        self.config.cos_events.types.insert(repository_id.into(), event_type);
+        self
+    }
+
+    /// Sets the time for which `pull` waits for an event before it raises TRANSIENT. Default: 1 s.
+    #[must_use]
+    pub fn pull_timeout(mut self, timeout: Duration) -> Self {
+        self.config.pull_timeout = timeout;
+        self
+    }
+
+    /// Sets the time from one question for events to the next, for suppliers from which the channel
+    /// pulls and which had none. Default: 100 ms.
+    #[must_use]
+    pub fn pull_interval(mut self, interval: Duration) -> Self {
+        self.config.pull_interval = interval;
+        self
+    }
+
+    /// Sets the maximum number of threads of the ORB that wait in `pull`. At the maximum, `pull`
+    /// raises TRANSIENT at once if there is no event. Default: 2, half of a default pool's threads.
+    #[must_use]
+    pub fn max_waiting_pulls(mut self, threads: usize) -> Self {
+        self.config.max_waiting_pulls = threads;
+        self
+    }
+
+    /// Serves the channel in an ORB until the ORB ends or a client destroys the channel.
+    ///
+    /// # Errors
+    /// BAD_PARAM for an invalid name, and if a plain key of the channel is already bound;
+    /// NO_RESOURCES if the system refuses a thread; other errors of the ORB.
+    pub fn serve(self, orb: &Orb) -> Result<EventChannel, SystemException> {
+        let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+        if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || !self.name.bytes().all(is_plain) {
+            let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} letters, digits and characters -_.");
+            return Err(SystemException::new(Kind::BadParam, 0, Completion::No).because(reason));
+        }
+        let poa = orb.root_poa().create_poa(&format!("CorelaneEvents {}", self.name), None, PoaPolicies::default())?;
+        let keys = [self.name.clone(), format!("{}.rtec", self.name)];
+        let served = self.serve_in(orb, &poa, &keys);
+        if served.is_err() {
+            // Destroying a POA fails only after the ORB's shutdown.
+            let _ = poa.destroy(false, false);
+        }
+        served
+    }
+
+    fn serve_in(self, orb: &Orb, poa: &Poa, keys: &[String; 2]) -> Result<EventChannel, SystemException> {
+        let shared = Arc::new(SharedChannel::new(self.router, self.config, poa.clone()));
+        // Ends the threads if an error follows.
+        let end = ChannelEnd(Arc::clone(&shared));
+        let (timeouts, callbacks) = (Arc::clone(&shared), Arc::clone(&shared));
+        thread::ThreadBuilder::new()
+            .name("events/time")
+            .spawn(move || timeouts.run_timeouts())
+            .and_then(|_| thread::ThreadBuilder::new().name("events/admin").spawn(move || callbacks.run_callbacks()))
+            .map_err(|error| SystemException::new(Kind::NoResources, 0, Completion::No).because(error.to_string()))?;
+        let cos = servants::cos::activate(&shared)?;
+        let rtec = servants::rtec::activate(&shared, end)?;
+        orb.bind_key(&keys[0], cos.as_object())?;
+        let bound = orb.bind_key(&keys[1], rtec.as_object()).and_then(|()| {
+            let activated = poa.manager().activate();
+            Ok(activated.inspect_err(|_| {
+                orb.unbind_key(&keys[1]);
+            })?)
+        });
+        bound.inspect_err(|_| {
+            orb.unbind_key(&keys[0]);
+        })?;
+        Ok(EventChannel { shared, rtec, cos })
+    }
+}

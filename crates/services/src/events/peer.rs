@@ -1,0 +1,129 @@
+//! The peers of a channel's proxies: the calls that the channel makes.
+
+use std::sync::Arc;
+
+use corelane::{ObjectRef, Operation, SystemException, SystemExceptionKind as Kind};
+use corelane_sched::task::Nanos;
+use corelane_sys::lock::Condvar;
+
+use super::idl::{cos_event_comm as cos, rtec_event_comm as rtec};
+use super::router::{CallResult, DeliverySet};
+use super::stored::{self, StoredEvent};
+use super::subscriptions::Occurrence;
+
+/// The object behind a proxy.
+#[derive(Debug)]
+pub(super) enum PeerObject {
+    RtecConsumer(rtec::PushConsumerRef),
+    RtecSupplier(rtec::PushSupplierRef),
+    CosConsumer(cos::PushConsumerRef),
+    CosSupplier(cos::PushSupplierRef),
+    CosPullConsumer(cos::PullConsumerRef),
+    CosPullSupplier(cos::PullSupplierRef),
+    /// A peer that wants no disconnect callback.
+    Nil,
+}
+
+/// A connected consumer or supplier.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) object: PeerObject,
+    /// Notified, under the channel's lock, when the sender or a puller of the consumer has
+    /// something to do.
+    pub(super) wake: Condvar,
+}
+
+impl Peer {
+    pub(super) fn new(object: PeerObject) -> Arc<Self> {
+        Arc::new(Self { object, wake: Condvar::new() })
+    }
+
+    fn reference(&self) -> Option<&ObjectRef> {
+        Some(match &self.object {
+            PeerObject::RtecConsumer(peer) => peer.as_object(),
+            PeerObject::RtecSupplier(peer) => peer.as_object(),
+            PeerObject::CosConsumer(peer) => peer.as_object(),
+            PeerObject::CosSupplier(peer) => peer.as_object(),
+            PeerObject::CosPullConsumer(peer) => peer.as_object(),
+            PeerObject::CosPullSupplier(peer) => peer.as_object(),
+            PeerObject::Nil => return None,
+        })
+    }
+
+    pub(super) fn is_collocated(&self) -> bool {
+        self.reference().is_some_and(ObjectRef::is_collocated)
+    }
+
+    /// Pushes a set to a consumer, with the time-out of the consumer's reference.
+    pub(super) fn push(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> CallResult {
+        match &self.object {
+            PeerObject::RtecConsumer(consumer) => push_events(consumer, set, now).into(),
+            PeerObject::CosConsumer(consumer) => push_values(consumer, set),
+            _ => CallResult::Gone,
+        }
+    }
+
+    /// Asks a consumer if it exists.
+    pub(super) fn ask(&self) -> CallResult {
+        match self.reference().map(ObjectRef::non_existent) {
+            None | Some(Ok(true)) => CallResult::Gone,
+            Some(Ok(false)) => CallResult::Done,
+            Some(Err(exception)) => classify(&exception),
+        }
+    }
+
+    /// Calls the peer's disconnect operation. The channel does not depend on the result.
+    pub(super) fn call_back(&self) {
+        let _ = match &self.object {
+            PeerObject::RtecConsumer(peer) => peer.disconnect_push_consumer(),
+            PeerObject::RtecSupplier(peer) => peer.disconnect_push_supplier(),
+            PeerObject::CosConsumer(peer) => peer.disconnect_push_consumer(),
+            PeerObject::CosSupplier(peer) => peer.disconnect_push_supplier(),
+            PeerObject::CosPullConsumer(peer) => peer.disconnect_pull_consumer(),
+            PeerObject::CosPullSupplier(peer) => peer.disconnect_pull_supplier(),
+            PeerObject::Nil => Ok(()),
+        };
+    }
+}
+
+impl From<Result<(), SystemException>> for CallResult {
+    fn from(result: Result<(), SystemException>) -> Self {
+        result.map_or_else(|exception| classify(&exception), |()| Self::Done)
+    }
+}
+
+/// Returns the meaning of an exception that a call of a peer has raised.
+pub(super) fn classify(exception: &SystemException) -> CallResult {
+    match exception.kind() {
+        Kind::Timeout | Kind::Transient | Kind::CommFailure | Kind::NoResponse => CallResult::Missed,
+        // BAD_INV_ORDER: the channel's own ORB has shut down.
+        Kind::ObjectNotExist | Kind::InvObjref | Kind::BadInvOrder => CallResult::Gone,
+        _ => CallResult::Refused,
+    }
+}
+
+fn push_events(
+    consumer: &rtec::PushConsumerRef,
+    set: &DeliverySet<Arc<StoredEvent>>,
+    now: Nanos,
+) -> Result<(), SystemException> {
+    static PUSH: Operation<'_> = Operation::new("push");
+    if consumer.as_object().is_collocated() {
+        return consumer.push(&stored::events(set, now));
+    }
+    consumer.as_object().send_oneway(&PUSH, &|encoder| stored::write_events(set, now, encoder))
+}
+
+/// Pushes the values of a set, each in a call of its own.
+fn push_values(consumer: &cos::PushConsumerRef, set: &DeliverySet<Arc<StoredEvent>>) -> CallResult {
+    for occurrence in set.as_slice() {
+        let Occurrence::Event(event) = occurrence else { continue };
+        let Ok(value) = event.value() else { return CallResult::Refused };
+        match consumer.push(value) {
+            Ok(()) => {}
+            Err(cos::push_consumer::PushError::Disconnected(_)) => return CallResult::Gone,
+            Err(cos::push_consumer::PushError::System(exception)) => return classify(&exception),
+        }
+    }
+    CallResult::Done
+}

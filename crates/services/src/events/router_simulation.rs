@@ -1,0 +1,297 @@
+//! A channel's decisions in virtual time, from seeds: consumers come and go, fail and pull, while
+//! suppliers push.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use corelane_sched::task::Nanos;
+
+use super::counts::DeliveryCounts;
+use super::designator::DependencySet;
+use super::filter::{EventFilter, FilterBuilder, FilterLimits};
+use super::header::{EventHeader, EventSource, EventType};
+use super::health::MissPolicy;
+use super::queue::{LatestKey, OverflowPolicy, QueueLimits};
+use super::router::{
+    CallResult, ChannelLimits, DeliverySet, Disconnected, NewConsumer, ProxyId, PushRefusal, Routed, RoutedEvent,
+    Router, RouterConfig, SenderStep, SupplierConnection, Transfer,
+};
+use super::subscriptions::{ConsumerId, Occurrence};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TestEvent {
+    /// The number of the push.
+    number: u64,
+    key: LatestKey,
+    bytes: usize,
+}
+
+impl RoutedEvent for TestEvent {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn key(&self) -> LatestKey {
+        self.key
+    }
+}
+
+/// A generator of pseudo-random numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// A consumer as the simulation knows it. Its peer in the router is its number.
+struct SimulatedConsumer {
+    proxy: ProxyId,
+    id: ConsumerId,
+    transfer: Transfer,
+    event_type: i32,
+    /// The last event of each source that the consumer got.
+    last: HashMap<i32, u64>,
+    /// The set that the sender is sending.
+    sending: bool,
+    is_disconnected: bool,
+}
+
+struct Simulation {
+    random: Random,
+    router: Router<TestEvent, usize>,
+    config: RouterConfig,
+    consumers: Vec<SimulatedConsumer>,
+    supplier: ProxyId,
+    now: Nanos,
+    pushed: u64,
+    called_back: HashSet<usize>,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let policies = [OverflowPolicy::DropOldest, OverflowPolicy::DropNewest, OverflowPolicy::KeepLatest];
+        let config = RouterConfig {
+            limits: ChannelLimits { max_consumers: 12, max_remote_consumers: 6, ..ChannelLimits::default() },
+            queue: QueueLimits { max_sets: 1 + random.below(6) as usize, max_bytes: 200 },
+            overflow: policies[random.below(3) as usize],
+            misses: MissPolicy {
+                max_misses: random.below(3) as u32,
+                suspension: Duration::from_nanos(50),
+                max_suspensions: random.below(3) as u32,
+                ..MissPolicy::default()
+            },
+            ..RouterConfig::default()
+        };
+        let mut router = Router::new(config.clone());
+        let supplier = router.add_supplier().unwrap();
+        let all =
+            SupplierConnection { peer: usize::MAX, publications: Box::default(), is_gateway: false, is_pulled: false };
+        router.connect_supplier(supplier, all).unwrap();
+        Simulation {
+            random,
+            router,
+            config,
+            consumers: Vec::new(),
+            supplier,
+            now: 0,
+            pushed: 0,
+            called_back: HashSet::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += self.random.below(20);
+        match self.random.below(12) {
+            0 => self.connect(),
+            1 => self.disconnect(),
+            2..=5 => self.push(),
+            6 => self.suspend(),
+            7 => self.pull(),
+            _ => self.run_sender(),
+        }
+        self.check();
+    }
+
+    fn any_consumer(&mut self) -> Option<usize> {
+        let count = self.consumers.len() as u64;
+        (count > 0).then(|| self.random.below(count) as usize)
+    }
+
+    fn connect(&mut self) {
+        let transfer = [Transfer::Direct, Transfer::Queued, Transfer::Pulled][self.random.below(3) as usize];
+        let event_type = 16 + self.random.below(3) as i32;
+        let Some(proxy) = self.router.add_consumer() else {
+            let present = self.consumers.iter().filter(|consumer| !consumer.is_disconnected).count();
+            assert_eq!(present, self.config.limits.max_consumers);
+            return;
+        };
+        let set = DependencySet::new().event(EventType(event_type), EventSource::ANY);
+        let filter = EventFilter::build(FilterBuilder::Basic, set.headers(), &FilterLimits::default()).unwrap();
+        let new = NewConsumer { peer: self.consumers.len(), transfer, filter, is_gateway: false };
+        match self.router.connect_consumer(proxy, new, self.now) {
+            Ok((id, replaced)) => {
+                assert_eq!(replaced, None);
+                self.consumers.push(SimulatedConsumer {
+                    proxy,
+                    id,
+                    transfer,
+                    event_type,
+                    last: HashMap::new(),
+                    sending: false,
+                    is_disconnected: false,
+                });
+            }
+            Err(_) => assert_eq!(self.router.remove_consumer(proxy, true), Some(None)),
+        }
+    }
+
+    fn disconnect(&mut self) {
+        let Some(at) = self.any_consumer() else { return };
+        let peer = self.router.remove_consumer(self.consumers[at].proxy, true);
+        assert_eq!(peer.is_none(), self.consumers[at].is_disconnected, "a proxy is removed once");
+        self.consumers[at].is_disconnected = true;
+        if let Some(Some(Disconnected { peer, is_called_back })) = peer {
+            assert_eq!((peer, is_called_back), (at, self.consumers[at].transfer != Transfer::Queued));
+            self.call_back(at, is_called_back);
+        }
+    }
+
+    fn call_back(&mut self, at: usize, is_called_back: bool) {
+        assert!(!is_called_back || self.called_back.insert(at), "consumer {at} is called back twice");
+    }
+
+    fn push(&mut self) {
+        self.pushed += 1;
+        let key = (16 + self.random.below(4) as i32, 1 + self.random.below(2) as i32);
+        let event = TestEvent { number: self.pushed, key, bytes: self.random.below(120) as usize };
+        let header = EventHeader::new(EventType(key.0), EventSource(key.1));
+        let mut routed = Routed::default();
+        self.router.push(self.supplier, &header, event, self.now, &mut routed).unwrap();
+        for delivery in routed.direct {
+            let at = delivery.peer;
+            assert_eq!((delivery.consumer, self.consumers[at].transfer), (self.consumers[at].id, Transfer::Direct));
+            self.take(at, &delivery.set);
+            if self.random.below(10) == 0 {
+                let is_gone = self.random.below(2) == 0;
+                let lost = self.router.direct_failed(delivery.consumer, false, is_gone);
+                assert_eq!(lost, is_gone.then_some(self.consumers[at].proxy));
+                self.consumers[at].is_disconnected |= is_gone;
+            }
+        }
+        let refused = self.router.push(ProxyId(u64::MAX), &header, event, self.now, &mut Routed::default());
+        assert_eq!(refused, Err(PushRefusal::NoProxy));
+    }
+
+    /// The consumer gets a set.
+    fn take(&mut self, at: usize, set: &DeliverySet<TestEvent>) {
+        let [Occurrence::Event(event)] = set.as_slice() else { panic!("{set:?}") };
+        let consumer = &mut self.consumers[at];
+        assert_eq!(event.key.0, consumer.event_type, "the filter is obeyed");
+        let before = consumer.last.insert(event.key.1, event.number);
+        assert!(before.is_none_or(|before| before < event.number), "events of one type and source keep their order");
+    }
+
+    fn suspend(&mut self) {
+        let Some(at) = self.any_consumer() else { return };
+        let is_suspended = self.random.below(2) == 0;
+        let found = self.router.set_suspended(self.consumers[at].proxy, is_suspended);
+        assert_eq!(found.is_none(), self.consumers[at].is_disconnected);
+    }
+
+    fn pull(&mut self) {
+        let Some(at) = self.any_consumer() else { return };
+        if self.consumers[at].transfer != Transfer::Pulled {
+            return;
+        }
+        let pulled = self.router.pull(self.consumers[at].id);
+        assert_eq!(pulled.is_none(), self.consumers[at].is_disconnected);
+        if let Some(Some(set)) = pulled {
+            self.take(at, &set);
+        }
+    }
+
+    /// Runs a step of a sender, or ends the call that is running.
+    fn run_sender(&mut self) {
+        let Some(at) = self.any_consumer() else { return };
+        if self.consumers[at].transfer != Transfer::Queued {
+            return;
+        }
+        let id = self.consumers[at].id;
+        if std::mem::take(&mut self.consumers[at].sending) {
+            return self.end_call(at);
+        }
+        match self.router.next_step(id, self.now) {
+            SenderStep::Send(set) => {
+                self.take(at, &set);
+                self.consumers[at].sending = true;
+            }
+            SenderStep::Ask => self.end_call(at),
+            SenderStep::Wait(until) => assert!(until.is_none_or(|until| until > self.now)),
+            SenderStep::End(is_called_back) => {
+                assert!(self.consumers[at].is_disconnected, "only a disconnected consumer's sender ends");
+                self.call_back(at, is_called_back);
+            }
+        }
+    }
+
+    fn end_call(&mut self, at: usize) {
+        let results = [CallResult::Done, CallResult::Refused, CallResult::Missed, CallResult::Missed, CallResult::Gone];
+        let result = results[self.random.below(5) as usize];
+        if let Some(lost) = self.router.called(self.consumers[at].id, result, self.now) {
+            assert_eq!((lost, self.consumers[at].is_disconnected), (self.consumers[at].proxy, false));
+            self.consumers[at].is_disconnected = true;
+        }
+    }
+
+    fn check(&self) {
+        let statistics = self.router.statistics(self.now);
+        let all = statistics.consumers.iter().map(|consumer| consumer.counts).chain([statistics.departed]);
+        for counts in all {
+            assert!(counts.is_balanced(), "{counts:?}");
+        }
+        let is_bounded = |counts: &DeliveryCounts| counts.queued <= self.config.queue.max_sets as u64;
+        assert!(statistics.consumers.iter().all(|consumer| is_bounded(&consumer.counts)));
+        assert_eq!(statistics.published, self.pushed);
+        let connected = self.consumers.iter().filter(|consumer| !consumer.is_disconnected);
+        assert_eq!(statistics.consumers.len(), connected.count());
+    }
+
+    /// Ends the channel and all senders.
+    fn end(&mut self) {
+        for Disconnected { peer, is_called_back } in self.router.remove_all(true) {
+            if peer != usize::MAX {
+                self.call_back(peer, is_called_back);
+            }
+        }
+        for at in 0..self.consumers.len() {
+            if std::mem::take(&mut self.consumers[at].sending) {
+                assert_eq!(self.router.called(self.consumers[at].id, CallResult::Done, self.now), None);
+            }
+            self.consumers[at].is_disconnected = true;
+            if let SenderStep::End(is_called_back) = self.router.next_step(self.consumers[at].id, self.now) {
+                self.call_back(at, is_called_back);
+            }
+        }
+        let statistics = self.router.statistics(self.now);
+        assert_eq!((statistics.departed.queued, statistics.departed.in_flight), (0, 0));
+        self.check();
+    }
+}
+
+#[test]
+fn every_routed_set_is_accounted_for_and_every_peer_is_called_back_at_most_once() {
+    for seed in 0..300 {
+        let mut simulation = Simulation::new(seed);
+        for _ in 0..400 {
+            simulation.step();
+        }
+        simulation.end();
+    }
+}

@@ -1,0 +1,29 @@
+//! The servants of a channel's objects.
+
+pub(super) mod cos;
+pub(super) mod rtec;
+
+use corelane::rt::RtClientPolicies;
+use corelane::{Completion, Reference, SystemException, SystemExceptionKind as Kind};
+
+use super::channel::SharedChannel;
+
+fn system(kind: Kind, why: impl Into<String>) -> SystemException {
+    SystemException::new(kind, 0, Completion::No).because(why.into())
+}
+
+/// Returns the peer's reference with the deadline of the channel's calls, and with a connection of
+/// its own: calls of other peers then neither delay its events nor change their order. A reference
+/// to this channel's own objects is refused: the channel would push to itself for ever.
+fn peer<R: Reference>(channel: &SharedChannel, reference: &R) -> Result<R, SystemException> {
+    if channel.poa.reference_to_id(reference.as_object()).is_ok() {
+        return Err(system(Kind::BadParam, "the peer is a proxy of this channel"));
+    }
+    let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
+    let object = reference.as_object().with_rt_policies(&own)?;
+    Ok(R::from_object(object).with_timeout(channel.config.misses.send_timeout))
+}
+
+fn nil_peer() -> SystemException {
+    system(Kind::BadParam, "the reference is nil")
+}

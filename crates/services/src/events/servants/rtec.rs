@@ -1,0 +1,181 @@
+//! The servants of TAO's Real-time Event Service.
+
+use std::sync::Arc;
+
+use corelane::{SystemException, SystemExceptionKind as Kind};
+
+use super::{nil_peer, peer, system};
+use crate::events::channel::{self, ChannelEnd, ConnectFailure, SharedChannel, disconnected};
+use crate::events::header::EventHeader;
+use crate::events::idl::rtec_event_channel_admin::event_channel::{
+    AppendObserverError, CantAppendObserver, CantRemoveObserver, RemoveObserverError,
+};
+use crate::events::idl::rtec_event_channel_admin::proxy_push_consumer::ConnectPushSupplierError;
+use crate::events::idl::rtec_event_channel_admin::proxy_push_supplier::ConnectPushConsumerError;
+use crate::events::idl::rtec_event_channel_admin::{
+    AlreadyConnected, ConsumerAdmin, ConsumerAdminRef, ConsumerQOS, EventChannel, EventChannelRef, ObserverRef,
+    ProxyPushConsumer, ProxyPushConsumerRef, ProxyPushSupplier, ProxyPushSupplierRef, SupplierAdmin, SupplierAdminRef,
+    SupplierQOS, TypeError,
+};
+use crate::events::idl::rtec_event_comm::{Event, PushConsumer, PushConsumerRef, PushSupplier, PushSupplierRef};
+use crate::events::peer::{Peer, PeerObject};
+use crate::events::router::{ProxyId, PushRefusal, Transfer};
+use crate::events::stored::{StoredEvent, event_header};
+
+/// Activates the channel and its administration objects. The channel's servant has `end`.
+pub(in crate::events) fn activate(
+    shared: &Arc<SharedChannel>,
+    end: ChannelEnd,
+) -> Result<EventChannelRef, SystemException> {
+    let poa = &shared.poa;
+    let consumers = poa.activate(&ConsumerAdmin::servant(Consumers(Arc::clone(shared))))?;
+    let suppliers = poa.activate(&SupplierAdmin::servant(Suppliers(Arc::clone(shared))))?;
+    let channel = Channel {
+        end,
+        consumers: ConsumerAdminRef::from_object(consumers),
+        suppliers: SupplierAdminRef::from_object(suppliers),
+    };
+    Ok(EventChannelRef::from_object(poa.activate(&EventChannel::servant(channel))?))
+}
+
+struct Channel {
+    end: ChannelEnd,
+    consumers: ConsumerAdminRef,
+    suppliers: SupplierAdminRef,
+}
+
+impl EventChannel for Channel {
+    fn for_consumers(&self) -> Result<Option<ConsumerAdminRef>, SystemException> {
+        Ok(Some(self.consumers.clone()))
+    }
+
+    fn for_suppliers(&self) -> Result<Option<SupplierAdminRef>, SystemException> {
+        Ok(Some(self.suppliers.clone()))
+    }
+
+    fn destroy(&self) -> Result<(), SystemException> {
+        channel::destroy(&self.end.0);
+        Ok(())
+    }
+
+    fn append_observer(&self, gw: Option<&ObserverRef>) -> Result<u32, AppendObserverError> {
+        let observer = self.end.0.timed(gw.ok_or_else(nil_peer)?);
+        Ok(self.end.0.add_observer(observer).ok_or(CantAppendObserver)?)
+    }
+
+    fn remove_observer(&self, gw: u32) -> Result<(), RemoveObserverError> {
+        if self.end.0.remove_observer(gw) { Ok(()) } else { Err(CantRemoveObserver.into()) }
+    }
+}
+
+struct Consumers(Arc<SharedChannel>);
+
+impl ConsumerAdmin for Consumers {
+    fn obtain_push_supplier(&self) -> Result<Option<ProxyPushSupplierRef>, SystemException> {
+        let channel = Arc::clone(&self.0);
+        self.0.obtain_consumer(|proxy| ProxyPushSupplier::servant(ConsumerProxy { channel, proxy })).map(Some)
+    }
+}
+
+struct Suppliers(Arc<SharedChannel>);
+
+impl SupplierAdmin for Suppliers {
+    fn obtain_push_consumer(&self) -> Result<Option<ProxyPushConsumerRef>, SystemException> {
+        let channel = Arc::clone(&self.0);
+        self.0.obtain_supplier(|proxy| ProxyPushConsumer::servant(SupplierProxy { channel, proxy })).map(Some)
+    }
+}
+
+/// The proxy to which a consumer connects.
+struct ConsumerProxy {
+    channel: Arc<SharedChannel>,
+    proxy: ProxyId,
+}
+
+impl PushSupplier for ConsumerProxy {
+    fn disconnect_push_supplier(&self) -> Result<(), SystemException> {
+        if self.channel.disconnect_consumer(self.proxy, true) { Ok(()) } else { Err(disconnected()) }
+    }
+}
+
+impl From<ConnectFailure> for ConnectPushConsumerError {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::AlreadyConnected => AlreadyConnected.into(),
+            ConnectFailure::InvalidFilter(_) => TypeError.into(),
+            ConnectFailure::System(exception) => exception.into(),
+        }
+    }
+}
+
+impl From<ConnectFailure> for ConnectPushSupplierError {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::AlreadyConnected => AlreadyConnected.into(),
+            ConnectFailure::InvalidFilter(_) => system(Kind::Internal, "a supplier has no filter").into(),
+            ConnectFailure::System(exception) => exception.into(),
+        }
+    }
+}
+
+impl ProxyPushSupplier for ConsumerProxy {
+    fn connect_push_consumer(
+        &self,
+        push_consumer: Option<&PushConsumerRef>,
+        qos: &ConsumerQOS,
+    ) -> Result<(), ConnectPushConsumerError> {
+        let consumer = peer(&self.channel, push_consumer.ok_or_else(nil_peer)?)?;
+        let headers: Vec<EventHeader> =
+            qos.dependencies.iter().map(|dependency| event_header(&dependency.event.header)).collect();
+        let filter = self.channel.filter(&headers).map_err(ConnectFailure::InvalidFilter)?;
+        let peer = Peer::new(PeerObject::RtecConsumer(consumer));
+        let transfer = if peer.is_collocated() { Transfer::Direct } else { Transfer::Queued };
+        Ok(self.channel.connect_consumer(self.proxy, peer, transfer, filter, qos.is_gateway)?)
+    }
+
+    fn suspend_connection(&self) -> Result<(), SystemException> {
+        self.channel.set_suspended(self.proxy, true)
+    }
+
+    fn resume_connection(&self) -> Result<(), SystemException> {
+        self.channel.set_suspended(self.proxy, false)
+    }
+}
+
+/// The proxy to which a supplier connects.
+struct SupplierProxy {
+    channel: Arc<SharedChannel>,
+    proxy: ProxyId,
+}
+
+impl PushConsumer for SupplierProxy {
+    fn push(&self, data: &[Event]) -> Result<(), SystemException> {
+        let now = SharedChannel::now();
+        let events = data.iter().map(|event| StoredEvent::new(event, now));
+        self.channel.push(self.proxy, events).map_err(|refusal| match refusal {
+            PushRefusal::NoProxy => disconnected(),
+            PushRefusal::NotConnected => system(Kind::BadInvOrder, "no supplier is connected"),
+            PushRefusal::Header(error) => system(Kind::BadParam, error.to_string()),
+        })
+    }
+
+    fn disconnect_push_consumer(&self) -> Result<(), SystemException> {
+        if self.channel.disconnect_supplier(self.proxy, true) { Ok(()) } else { Err(disconnected()) }
+    }
+}
+
+impl ProxyPushConsumer for SupplierProxy {
+    fn connect_push_supplier(
+        &self,
+        push_supplier: Option<&PushSupplierRef>,
+        qos: &SupplierQOS,
+    ) -> Result<(), ConnectPushSupplierError> {
+        // A supplier without an object gets no disconnect callback.
+        let object = match push_supplier {
+            Some(supplier) => PeerObject::RtecSupplier(peer(&self.channel, supplier)?),
+            None => PeerObject::Nil,
+        };
+        let publications = qos.publications.iter().map(|publication| event_header(&publication.event.header));
+        Ok(self.channel.connect_supplier(self.proxy, Peer::new(object), publications.collect(), qos.is_gateway)?)
+    }
+}

@@ -1,0 +1,205 @@
+//! An event as a channel keeps it, and the forms in which consumers get it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use corelane::{Any, Cdr, CdrError, Encoder, Kind, SystemException};
+use corelane_sched::task::Nanos;
+use corelane_wire::codeset::CodeSets;
+use corelane_wire::{Endian, Version};
+
+use super::designator::TIME_UNIT;
+use super::header::{EventHeader, EventSource, EventType};
+use super::idl::{RtecEventData, rtec_event_comm as rtec};
+use super::queue::LatestKey;
+use super::router::{DeliverySet, RoutedEvent};
+use super::subscriptions::{Expiry, Occurrence};
+
+/// Size of the parts of an event other than its payload and value.
+const HEADER_BYTES: usize = 64;
+/// Payloads from this size on are not copied by the ORB. They are not encoded in advance, which
+/// would copy them.
+const MIN_SHARED_BYTES: usize = 16 << 10;
+
+/// The type and source of the events of CORBA's Event Service, which have neither.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CosEvents {
+    pub(super) event_type: EventType,
+    pub(super) source: EventSource,
+    /// Types by the repository id of the event's value.
+    pub(super) types: HashMap<String, EventType>,
+}
+
+/// The data of an event in CDR.
+#[derive(Debug)]
+struct EncodedData {
+    version: Version,
+    code_sets: CodeSets,
+    octets: Vec<u8>,
+}
+
+/// An event of a supplier.
+#[derive(Debug)]
+pub(super) struct StoredEvent {
+    /// The event with the time at which the channel received it.
+    event: rtec::Event,
+    bytes: OnceLock<usize>,
+    /// The data in the form of the first connection on which it was sent.
+    encoded: OnceLock<Option<EncodedData>>,
+    /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
+    value: OnceLock<Result<Any, SystemException>>,
+}
+
+impl RoutedEvent for Arc<StoredEvent> {
+    fn bytes(&self) -> usize {
+        *self.bytes.get_or_init(|| {
+            let RtecEventData { payload, any_value, .. } = &self.event.data;
+            let value = if is_null(any_value) { 0 } else { encoded_size(any_value) };
+            HEADER_BYTES.saturating_add(payload.len()).saturating_add(value)
+        })
+    }
+
+    fn key(&self) -> LatestKey {
+        (self.event.header.r#type, self.event.header.source)
+    }
+}
+
+impl StoredEvent {
+    pub(super) fn new(event: &rtec::Event, now: Nanos) -> Self {
+        let header = rtec::EventHeader { ec_recv_time: now / TIME_UNIT, ..event.header };
+        Self::of(rtec::Event { header, data: event.data.clone() })
+    }
+
+    /// Makes an event of a value that a supplier of CORBA's Event Service has pushed.
+    pub(super) fn of_value(value: Any, events: &CosEvents, now: Nanos) -> Self {
+        let of_id = || events.types.get(value.type_code().id());
+        let event_type = if events.types.is_empty() { None } else { of_id() };
+        let now = now / TIME_UNIT;
+        let header = rtec::EventHeader {
+            r#type: event_type.unwrap_or(&events.event_type).0,
+            source: events.source.0,
+            ttl: 1,
+            creation_time: now,
+            ec_recv_time: now,
+            ec_send_time: 0,
+        };
+        let data = RtecEventData { any_value: value, ..RtecEventData::default() };
+        Self::of(rtec::Event { header, data })
+    }
+
+    fn of(event: rtec::Event) -> Self {
+        Self { event, bytes: OnceLock::new(), encoded: OnceLock::new(), value: OnceLock::new() }
+    }
+
+    pub(super) fn header(&self) -> EventHeader {
+        event_header(&self.event.header)
+    }
+
+    /// Returns a copy of the event that is sent now.
+    fn sent(&self, now: Nanos) -> rtec::Event {
+        let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
+        rtec::Event { header, data: self.event.data.clone() }
+    }
+
+    /// Returns the event as a value: the value in its data, or else the whole event.
+    pub(super) fn value(&self) -> Result<&Any, SystemException> {
+        if !is_null(&self.event.data.any_value) {
+            return Ok(&self.event.data.any_value);
+        }
+        self.value.get_or_init(|| Any::new(&self.event)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Writes the event that is sent now. The data are encoded once for all connections of one
+    /// form.
+    fn write(&self, now: Nanos, encoder: &mut Encoder<'_>) -> Result<(), CdrError> {
+        let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
+        header.encode(encoder)?;
+        let data = &self.event.data;
+        let is_plain = encoder.endian() == Endian::NATIVE && !encoder.is_written_by_server();
+        if data.payload.len() >= MIN_SHARED_BYTES || !is_plain || !encoder.position().is_multiple_of(8) {
+            return data.encode(encoder);
+        }
+        let (version, code_sets) = (encoder.version(), encoder.code_sets());
+        let encoded = self.encoded.get_or_init(|| encode(data, version, code_sets));
+        match encoded {
+            Some(encoded) if encoded.version == version && encoded.code_sets == code_sets => {
+                encoder.write_raw(&encoded.octets);
+                Ok(())
+            }
+            _ => data.encode(encoder),
+        }
+    }
+}
+
+/// Returns the part of a header that filters and routing use.
+pub(super) fn event_header(header: &rtec::EventHeader) -> EventHeader {
+    EventHeader {
+        event_type: EventType(header.r#type),
+        source: EventSource(header.source),
+        ttl: header.ttl,
+        creation_time: header.creation_time,
+    }
+}
+
+fn is_null(value: &Any) -> bool {
+    matches!(value.type_code().kind(), Kind::Null | Kind::Void)
+}
+
+/// Encodes the data of an event at a position that is a multiple of 8. Returns `None` for data that
+/// cannot be encoded, or not in one piece.
+fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option<EncodedData> {
+    let mut encoder = Encoder::new();
+    encoder.set_version(version);
+    encoder.set_code_sets(code_sets);
+    data.encode(&mut encoder).ok()?;
+    let octets = encoder.contiguous()?.to_vec();
+    Some(EncodedData { version, code_sets, octets })
+}
+
+/// Returns the size of a value in CDR.
+fn encoded_size(value: &Any) -> usize {
+    let mut encoder = Encoder::new();
+    encoder.set_code_sets(CodeSets::UTF8_UTF16);
+    // A value that cannot be encoded is not sent either.
+    let _ = value.encode(&mut encoder);
+    encoder.len()
+}
+
+/// Returns the event of a timeout.
+fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
+    let header = rtec::EventHeader {
+        r#type: expiry.kind.event_type().0,
+        source: 0,
+        ttl: 0,
+        creation_time: expiry.due_at / TIME_UNIT,
+        ec_recv_time: expiry.due_at / TIME_UNIT,
+        ec_send_time: now / TIME_UNIT,
+    };
+    rtec::Event { header, data: RtecEventData::default() }
+}
+
+/// Returns the events of a set, for a consumer in this process.
+pub(super) fn events(set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> rtec::EventSet {
+    let event = |occurrence: &Occurrence<Arc<StoredEvent>>| match occurrence {
+        Occurrence::Event(event) => event.sent(now),
+        Occurrence::Timeout(expiry) => timeout_event(expiry, now),
+    };
+    set.as_slice().iter().map(event).collect()
+}
+
+/// Writes the events of a set.
+pub(super) fn write_events(
+    set: &DeliverySet<Arc<StoredEvent>>,
+    now: Nanos,
+    encoder: &mut Encoder<'_>,
+) -> Result<(), CdrError> {
+    let set = set.as_slice();
+    encoder.write_len(set.len())?;
+    for occurrence in set {
+        match occurrence {
+            Occurrence::Event(event) => event.write(now, encoder)?,
+            Occurrence::Timeout(expiry) => timeout_event(expiry, now).encode(encoder)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Stopped, slow and dead consumers among many: no supplier waits, the other consumers get every
+//! event, and the counts say of each event what became of it.
+
+mod events_scene;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corelane::Any;
+use corelane_services::events::cos_event_comm::PushConsumerRef as CosPushConsumerRef;
+use corelane_services::events::rtec_event_comm::PushConsumerRef;
+use corelane_services::events::{
+    ChannelStatistics, DependencySet, EventChannel, EventChannelBuilder, MissPolicy, OverflowPolicy, QueueLimits,
+};
+use corelane_sys::lock::{Condvar, LockScope, Mutex};
+
+use self::events_scene::*;
+
+const EVENTS: u64 = 300;
+const HEALTHY: usize = 5;
+
+/// Blocks consumers until the test opens it.
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        Arc::new(Gate { is_open: Mutex::new("test gate", LockScope::Orb, false), opened: Condvar::new() })
+    }
+
+    fn pass(&self) {
+        let mut is_open = self.is_open.lock();
+        while !*is_open {
+            is_open = self.opened.wait(is_open);
+        }
+    }
+
+    fn open(&self) {
+        *self.is_open.lock() = true;
+        self.opened.notify_all();
+    }
+}
+
+/// A channel that soon gives up a consumer without answers. Its queues have room for every event,
+/// or only for some.
+fn impatient(max_sets: usize) -> EventChannelBuilder {
+    // Far above the time of a call that is answered, on a machine with other work too.
+    let send_timeout = Duration::from_secs(4);
+    let misses = MissPolicy { send_timeout, max_misses: 1, suspension: Duration::ZERO, max_suspensions: 0 };
+    let queue = QueueLimits { max_sets, max_bytes: 64 << 20 };
+    EventChannel::builder().misses(misses).queue(queue).overflow(OverflowPolicy::DropOldest)
+}
+
+/// Checks that the counts of all consumers together, and of each, explain every event.
+fn assert_all_accounted_for(statistics: &ChannelStatistics, consumers: u64) {
+    for consumer in &statistics.consumers {
+        assert!(consumer.counts.is_balanced(), "{consumer:?}");
+    }
+    let total = statistics.total();
+    assert!(total.is_balanced(), "{total:?}");
+    assert!(total.routed <= statistics.published * consumers, "{statistics:?}");
+}
+
+#[test]
+fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers() {
+    let scene = Scene::with(impatient(EVENTS as usize));
+    let every = DependencySet::new().event(A, ANY);
+    let healthy: Vec<Arc<Recorder>> = (0..HEALTHY).map(|_| Arc::new(Recorder::new())).collect();
+    for recorder in &healthy {
+        connect_consumer(&scene.other, &scene.remote(), &every, recorder);
+    }
+    // The slow consumer is in another server, whose only thread waits at the gate.
+    let (gate, slow_server) = (Gate::new(), listening_orb());
+    let at_gate = Arc::clone(&gate);
+    let slow = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    let slow_channel = slow_server.string_to_reference(&scene.channel.reference().to_string()).unwrap();
+    connect_consumer(&slow_server, &slow_channel, &every, &slow);
+    // The stopped consumer's process accepts connections and reads nothing.
+    let stopped = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = scene.remote().for_consumers().unwrap().unwrap();
+    for listener in [&stopped, &dead] {
+        let url = format!("corbaloc::1.2@{}/Consumer", listener.local_addr().unwrap());
+        let object = scene.other.string_to_object(&url).unwrap().unwrap();
+        let proxy = admin.obtain_push_supplier().unwrap().unwrap();
+        let consumer = PushConsumerRef::unchecked_narrow(&object);
+        proxy.connect_push_consumer(Some(&consumer), &consumer_qos(&every)).unwrap();
+    }
+    drop(dead);
+
+    let supplier = connect_supplier(&scene.other, &scene.remote(), &[], &healthy[0]);
+    let mut large = event(A, 1);
+    // All events together are more than the buffers of a connection.
+    large.data.payload = vec![7; 64 << 10].into();
+    for _ in 0..EVENTS {
+        supplier.push(std::slice::from_ref(&large)).unwrap();
+    }
+    // Nothing has passed the gate, and each other consumer has every event.
+    for recorder in &healthy {
+        assert_eq!(recorder.sets.wait_for(EVENTS as usize).len(), EVENTS as usize);
+    }
+    gate.open();
+    // The dead and the stopped consumer are given up. The slow consumer did not answer while it
+    // waited at the gate, and may be given up too.
+    wait_until(|| scene.channel.statistics().consumers.len() <= HEALTHY + 1);
+    wait_until(|| {
+        let total = scene.channel.statistics().total();
+        total.queued + total.in_flight == 0
+    });
+    let statistics = scene.channel.statistics();
+    assert_all_accounted_for(&statistics, HEALTHY as u64 + 3);
+    assert_eq!((statistics.published, statistics.refused, statistics.unpublished), (EVENTS, 0, 0));
+    for consumer in &statistics.consumers[..HEALTHY] {
+        assert_eq!((consumer.counts.routed, consumer.counts.delivered), (EVENTS, EVENTS));
+    }
+    assert!(statistics.departed.dropped.failed > 0 && statistics.departed.dropped.disconnected > 0, "{statistics:?}");
+    drop(stopped);
+}
+
+#[test]
+fn two_way_consumers_without_answers_are_given_up_and_the_others_get_every_event() {
+    let scene = Scene::with(impatient(8));
+    let value = |number: u64| Any::new(&number).unwrap();
+    let healthy: Vec<Arc<Recorder>> = (0..HEALTHY).map(|_| Arc::new(Recorder::new())).collect();
+    for recorder in &healthy {
+        connect_cos_consumer(&scene.other, &scene.remote_cos(), recorder);
+    }
+    let stopped = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("corbaloc::1.2@{}/Consumer", stopped.local_addr().unwrap());
+    let object = scene.other.string_to_object(&url).unwrap().unwrap();
+    let proxy = scene.remote_cos().for_consumers().unwrap().unwrap().obtain_push_supplier().unwrap().unwrap();
+    proxy.connect_push_consumer(Some(&CosPushConsumerRef::unchecked_narrow(&object))).unwrap();
+    let supplier = connect_cos_supplier(&scene.remote_cos());
+    for number in 0..EVENTS {
+        supplier.push(&value(number)).unwrap();
+        // The queues are short, so the supplier goes on when each healthy consumer has the event.
+        for recorder in &healthy {
+            recorder.values.wait_for(usize::try_from(number).unwrap() + 1);
+        }
+    }
+    let values: Vec<Any> = (0..EVENTS).map(value).collect();
+    for recorder in &healthy {
+        assert_eq!(recorder.values.all(), values);
+    }
+    wait_until(|| scene.channel.statistics().consumers.len() == HEALTHY);
+    wait_until(|| scene.channel.statistics().total().in_flight == 0);
+    let statistics = scene.channel.statistics();
+    assert_all_accounted_for(&statistics, HEALTHY as u64 + 1);
+    // One event was sent without an answer; the others were queued, or dropped from the full queue.
+    let departed = statistics.departed;
+    assert_eq!((departed.delivered, departed.dropped.failed), (0, 1));
+    assert!(departed.dropped.queue_full + departed.dropped.disconnected < EVENTS);
+    assert_eq!(proxy.as_object().non_existent(), Ok(true));
+}
+
+#[test]
+fn consumer_that_keeps_the_latest_gets_the_newest_event_of_each_source() {
+    let scene = Scene::with(impatient(64).overflow(OverflowPolicy::KeepLatest));
+    let gate = Gate::new();
+    let at_gate = Arc::clone(&gate);
+    let slow = Arc::new(Recorder { in_push: Box::new(move || at_gate.pass()), ..Recorder::new() });
+    connect_cos_consumer(&scene.other, &scene.remote_cos(), &slow);
+    let puller = scene.remote_cos().for_consumers().unwrap().unwrap().obtain_pull_supplier().unwrap().unwrap();
+    puller.connect_pull_consumer(None).unwrap();
+    let supplier = connect_supplier(&scene.server, scene.channel.reference(), &[], &slow);
+    for number in 0..30_i32 {
+        for source in [1, 2] {
+            let mut latest = event(A, source);
+            latest.data.any_value = Any::new(&(10 * number + source)).unwrap();
+            supplier.push(&[latest]).unwrap();
+        }
+    }
+    let pulled: Vec<(Any, bool)> = (0..3).map(|_| puller.try_pull().unwrap()).collect();
+    let values: Vec<i32> = pulled[..2].iter().map(|(value, _)| value.extract().unwrap()).collect();
+    assert_eq!((values, pulled[2].1), (vec![291, 292], false));
+    let statistics = scene.channel.statistics();
+    let of_puller = statistics.consumers[1].counts;
+    assert_eq!((of_puller.routed, of_puller.delivered, of_puller.dropped.replaced), (60, 2, 58));
+    gate.open();
+    assert_all_accounted_for(&scene.channel.statistics(), 2);
+}
