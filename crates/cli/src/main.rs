@@ -12,6 +12,7 @@ mod config;
 mod cores;
 mod doctor;
 mod dump;
+mod events;
 mod idl_types;
 mod input;
 mod ior;
@@ -52,6 +53,7 @@ usage: corelane COMMAND [ARGUMENT]...
   ping REFERENCE    ask an object whether it is there, and how long its answers take
   sniff FILE        show the GIOP messages in captured traffic
   naming ...        serve names, and work on any CORBA name server
+  events ...        serve event channels, push events, and print events as they come
   cores ...         analyse and simulate periodic tasks on cores, and admit them to a server
   bench ...         measure this ORB, its peers and bare sockets
   trace             write one request's path through client and server as a trace
@@ -84,6 +86,7 @@ const TOOLS: &[Tool] = &[
     Tool { name: "ping", command: ping::command, run: ping::run, help: || ping::USAGE.to_owned() },
     Tool { name: "sniff", command: sniff::command, run: sniff::run, help: || sniff::USAGE.to_owned() },
     Tool { name: "naming", command: naming::command, run: naming::run, help: || naming::USAGE.to_owned() },
+    Tool { name: "events", command: events::command, run: events::run, help: || events::USAGE.to_owned() },
     Tool { name: "cores", command: cores::command, run: cores::run, help: || cores::USAGE.to_owned() },
     Tool {
         name: "bench",

@@ -1,0 +1,196 @@
+//! The command `corelane events`: event channels, and their events on the terminal.
+
+mod push;
+mod serve;
+mod tail;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{ArgAction, ArgMatches, Command};
+use corelane::{ObjectRef, Orb};
+use corelane_services::events::{
+    cos_event_channel_admin as cos_admin, rtec_event_channel_admin as rtec_admin, rtec_event_comm::Event,
+};
+
+use crate::arguments::{self, ArgumentRefusal, flag, option};
+use crate::naming;
+use crate::text::excerpt;
+use crate::{DONE, NOT_DONE};
+
+/// Help text of the command.
+pub(crate) const USAGE: &str = "\
+usage: corelane events serve [--listen ADDRESS]... [--publish ADDRESS]... [--channel NAME]...
+       corelane events tail [--type N]... [--source N] [--count N] [--listen ADDRESS] [--json] CHANNEL
+       corelane events push [--type N] [--source N] CHANNEL TEXT...
+
+Event channels of TAO's Real-time Event Service and of CORBA's Event Service. CHANNEL is the name of a channel of a
+server at the default address, or a reference: IOR:, corbaloc:, corbaname:, @FILE or -. Both services are understood.
+
+  serve             serve channels until SIGTERM or SIGINT; prints two references of each channel
+  tail              print the events of a channel as they come
+  push              push an event with each TEXT as its value, a string
+
+  --listen ADDRESS  tcp:HOST:PORT, unix:PATH or shm:PATH (serve: tcp:127.0.0.1:11169; tail: tcp:127.0.0.1:0)
+  --publish ADDRESS the address in references, if it differs
+  --channel NAME    a channel of this name (EventChannel); the plain key NAME reaches CORBA's Event Service,
+                    NAME.rtec TAO's
+  --type N          the type of the events; several of `tail`: events of any of them (tail: all; push: 16)
+  --source N        the source of the events (tail: all; push: 1)
+  --count N         end after N events
+  --json            print one JSON object a line
+
+Channels of CORBA's Event Service have neither types nor sources: `tail` prints every event, and `push` needs neither.
+
+Exit status: 0 done, 1 not done, 2 wrong usage.
+";
+
+/// Default address of `serve`.
+const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
+/// Host and port of a channel that is given by its name.
+const DEFAULT_SERVER: &str = "127.0.0.1:11169";
+
+/// A subcommand of `corelane events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventsCommand {
+    Serve,
+    Tail,
+    Push,
+}
+
+/// Arguments of all subcommands.
+#[derive(Debug, Default)]
+struct EventsArguments {
+    listen: Vec<String>,
+    publish: Vec<String>,
+    channels: Vec<String>,
+    types: Vec<i32>,
+    source: Option<i32>,
+    count: Option<u64>,
+    is_json: bool,
+    channel: String,
+    texts: Vec<String>,
+}
+
+/// Returns the command's options and positional words.
+pub(crate) fn command() -> Command {
+    let repeated = |name, value| option(name, value).action(ArgAction::Append);
+    let serve = arguments::command("serve", USAGE).args([
+        repeated("listen", "ADDRESS"),
+        repeated("publish", "ADDRESS"),
+        repeated("channel", "NAME"),
+    ]);
+    let tail = arguments::command("tail", USAGE).arg(arguments::positional("CHANNEL"));
+    let tail = tail.args([repeated("type", "N"), option("source", "N"), option("count", "N")]);
+    let tail = tail.args([repeated("listen", "ADDRESS"), flag("json")]);
+    let push = arguments::command("push", USAGE).args([repeated("type", "N"), option("source", "N")]);
+    let push = push.args([arguments::positional("CHANNEL"), arguments::positionals("TEXT")]);
+    arguments::with_descriptions(arguments::command("events", USAGE).subcommands([serve, tail, push]), USAGE)
+}
+
+/// Runs the command with the arguments after `corelane events`.
+pub(crate) fn run(words: impl Iterator<Item = OsString>, out: &mut dyn Write) -> u8 {
+    let (action, arguments) = match parse(words) {
+        Ok(parsed) => parsed,
+        Err(reason) => return arguments::print_refusal(reason, USAGE, out),
+    };
+    let outcome = match action {
+        EventsCommand::Serve => serve::run(&arguments, out),
+        EventsCommand::Tail => tail::run(&arguments, out),
+        EventsCommand::Push => push::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => DONE,
+        Err(reason) => {
+            // Ignore errors: the reader may have closed the pipe.
+            let _ = writeln!(out, "error: {reason}");
+            NOT_DONE
+        }
+    }
+}
+
+/// Parses the words. The error is a message, or `None` if the user requests help.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<(EventsCommand, EventsArguments), Option<String>> {
+    let parsed = arguments::parse_subcommand("events", command(), words).map_err(|refusal| match refusal {
+        ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
+            Some(format!("there is no option `{}` here", excerpt(&word)))
+        }
+        ArgumentRefusal::Unknown(word) => Some(format!("`{}` is one argument too many", excerpt(&word))),
+        other => other.reason(),
+    })?;
+    refine(&parsed.0, &parsed.1).map_err(Some)
+}
+
+/// Converts the values of options and checks which words are present.
+fn refine(command: &str, parsed: &ArgMatches) -> Result<(EventsCommand, EventsArguments), String> {
+    let action = match command {
+        "serve" => EventsCommand::Serve,
+        "tail" => EventsCommand::Tail,
+        _ => EventsCommand::Push,
+    };
+    // An option that the subcommand does not have is treated as absent.
+    let texts = |id: &str| {
+        let values = parsed.try_get_many::<OsString>(id).ok().flatten();
+        values.into_iter().flatten().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<String>>()
+    };
+    let number = |option: &str, text: &String| {
+        text.parse::<i32>().map_err(|_| format!("`{option}` needs a number, not `{}`", excerpt(text)))
+    };
+    let count = texts("count")
+        .pop()
+        .map(|text| text.parse().map_err(|_| format!("`--count` needs a number of events, not `{}`", excerpt(&text))));
+    let arguments = EventsArguments {
+        listen: texts("listen"),
+        publish: texts("publish"),
+        channels: texts("channel"),
+        types: texts("type").iter().map(|text| number("--type", text)).collect::<Result<_, _>>()?,
+        source: texts("source").last().map(|text| number("--source", text)).transpose()?,
+        count: count.transpose()?,
+        is_json: parsed.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or_default(),
+        channel: texts("CHANNEL").pop().unwrap_or_default(),
+        texts: texts("TEXT"),
+    };
+    match action {
+        EventsCommand::Tail | EventsCommand::Push if arguments.channel.is_empty() => {
+            Err("no channel is given".to_owned())
+        }
+        EventsCommand::Push if arguments.texts.is_empty() => Err("no text is given".to_owned()),
+        EventsCommand::Push if arguments.types.len() > 1 => Err("an event has one `--type`".to_owned()),
+        _ => Ok((action, arguments)),
+    }
+}
+
+/// A channel of either service.
+enum Channel {
+    Rtec(rtec_admin::EventChannelRef),
+    Cos(cos_admin::EventChannelRef),
+}
+
+/// Returns the channel with this name or reference.
+fn channel(orb: &Orb, word: &str) -> Result<Channel, String> {
+    let is_name = word != "-" && !word.contains([':', '@']);
+    let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");
+    let word = if is_name { &url } else { word };
+    let object: ObjectRef = naming::object_of_word(orb, word)?.ok_or("the reference is nil")?;
+    let has = |id: &str| object.is_a(id).map_err(|exception| format!("the channel cannot be used: {exception}"));
+    if has(rtec_admin::EventChannelRef::REPOSITORY_ID)? {
+        return Ok(Channel::Rtec(rtec_admin::EventChannelRef::unchecked_narrow(&object)));
+    }
+    if has(cos_admin::EventChannelRef::REPOSITORY_ID)? {
+        return Ok(Channel::Cos(cos_admin::EventChannelRef::unchecked_narrow(&object)));
+    }
+    Err("the object is not an event channel".to_owned())
+}
+
+/// Returns an event, or a dependency or publication, with this type and source.
+fn typed(event_type: i32, source: i32) -> Event {
+    let mut event = Event::default();
+    event.header.r#type = event_type;
+    event.header.source = source;
+    event
+}
+
+/// Returns the message for an error of a call.
+fn message(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

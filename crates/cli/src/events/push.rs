@@ -1,0 +1,43 @@
+//! The command `push`: events with texts as their values.
+
+use corelane::{Any, Orb};
+use corelane_services::events::rtec_event_channel_admin::{Publication, SupplierQOS};
+
+use super::{Channel, EventsArguments, channel, message, typed};
+
+/// Default type and source of the events.
+const DEFAULT_TYPE: i32 = 16;
+const DEFAULT_SOURCE: i32 = 1;
+
+/// Pushes an event for each text.
+pub(super) fn run(arguments: &EventsArguments) -> Result<(), String> {
+    let orb = Orb::new().map_err(message)?;
+    let values = arguments.texts.iter().map(Any::new).collect::<Result<Vec<Any>, _>>().map_err(message)?;
+    match channel(&orb, &arguments.channel)? {
+        Channel::Cos(channel) => {
+            let admin = channel.for_suppliers().map_err(message)?.ok_or("the channel has no suppliers")?;
+            let proxy = admin.obtain_push_consumer().map_err(message)?.ok_or("the channel has no proxy")?;
+            proxy.connect_push_supplier(None).map_err(message)?;
+            for value in &values {
+                proxy.push(value).map_err(message)?;
+            }
+            proxy.disconnect_push_consumer().map_err(message)
+        }
+        Channel::Rtec(channel) => {
+            let event_type = arguments.types.first().copied().unwrap_or(DEFAULT_TYPE);
+            let event = typed(event_type, arguments.source.unwrap_or(DEFAULT_SOURCE));
+            let publications = vec![Publication { event: event.clone(), ..Publication::default() }];
+            let admin = channel.for_suppliers().map_err(message)?.ok_or("the channel has no suppliers")?;
+            let proxy = admin.obtain_push_consumer().map_err(message)?.ok_or("the channel has no proxy")?;
+            let qos = SupplierQOS { publications, is_gateway: false };
+            proxy.connect_push_supplier(None, &qos).map_err(message)?;
+            for value in values {
+                let mut event = event.clone();
+                event.data.any_value = value;
+                proxy.push(&[event]).map_err(message)?;
+            }
+            // The reply to a two-way call on the same connection follows the oneways.
+            proxy.disconnect_push_consumer().map_err(message)
+        }
+    }
+}
