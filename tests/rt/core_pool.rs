@@ -267,7 +267,7 @@ fn thread_sleeps_again_when_its_task_ends() {
     scene.set(&[task(1, 0, 30)]);
     assert_eq!(step(&object, &STEP, 2).unwrap().native, 30);
     assert_eq!(*scene.state.steps.0.lock(), [0, 1, 2]);
-    assert_eq!((scene.pool.counts().withdrawn, scene.pool.counts().bound), (1, 2));
+    assert_eq!((scene.pool.counts().unbound_by_task_end, scene.pool.counts().bound), (1, 2));
     assert_eq!(scene.orb.event_counts().connections_opened, 1);
 }
 
@@ -462,7 +462,7 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     });
     assert_eq!(*scene.state.steps.0.lock(), (0..sent).collect::<Vec<_>>());
     let counts = scene.pool.counts();
-    assert!(counts.moved >= MOVES / 5 && counts.withdrawn >= MOVES / 5, "{counts:?}");
+    assert!(counts.moved >= MOVES / 5 && counts.unbound_by_task_end >= MOVES / 5, "{counts:?}");
     assert_eq!((scene.orb.event_counts().connections_opened, counts.not_bound), (1, 0));
 }
 

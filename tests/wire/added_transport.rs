@@ -209,7 +209,7 @@ fn lanes_and_protocol_policies_work_over_an_added_transport() {
             if works { Ok(()) } else { Err(Kind::InvPolicy) }
         );
     }
-    // The policy can also be set for a reference.
+    // A POA can also publish the client protocols in its references.
     let before = pipe.connect_attempts();
     assert!(call_who(&object(&offering("says it", &[tcp, other], &[other]).to_string())).is_ok());
     assert!(pipe.connect_attempts() >= before);

@@ -27,9 +27,9 @@ fn orb() -> Orb {
     orb
 }
 
-/// Numbers of active objects at which the memory is measured. The first two numbers follow directly
-/// after a doubling of the key index and of the table of servants, where the memory for each object
-/// is highest.
+/// Numbers of active objects at which the memory is measured. With the first number, the key index
+/// has just doubled; with the second, the table of servants. The memory for each object is highest
+/// there.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
 /// Returns the size of the C library's memory block for an allocation of `octets` bytes, on a

@@ -62,7 +62,7 @@ pub(crate) fn repeated_type_names(root: &Path) -> Result<String, String> {
     Ok(format!("{} names\n{}", list.len(), list.join("\n")))
 }
 
-/// Returns the folders of all crates.
+/// Returns the folders in `crates`, in the order of their names.
 fn crate_folders(root: &Path) -> Result<Vec<PathBuf>, String> {
     let crates = root.join("crates");
     let entries = std::fs::read_dir(&crates).map_err(|error| format!("{}: {error}", crates.display()))?;

@@ -389,8 +389,8 @@ impl Generator<'_> {
         self.constant_value(value, false)
     }
 
-    /// Returns labels as alternatives of a Rust pattern. Consecutive numbers and characters become
-    /// ranges.
+    /// Returns labels as alternatives of a Rust pattern. Three or more consecutive numbers or
+    /// characters become a range.
     fn label_patterns(&mut self, labels: &[ConstantValue]) -> Vec<String> {
         let place = |label: &ConstantValue| match label {
             ConstantValue::Integer(number) => Some(*number),

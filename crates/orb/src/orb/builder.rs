@@ -152,9 +152,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Replaces the default transports: TCP, Unix sockets and, with the feature `shared-memory`,
-    /// shared memory. [`Transports::default`] has all three, even without the feature. The
-    /// documentation of [`Transport`](corelane_net::Transport) explains how to add a transport.
+    /// Replaces the ORB's transports. Without this call they are TCP and, with the features
+    /// `unix-sockets` and `shared-memory`, Unix sockets and shared memory. [`Transports::default`]
+    /// is another list: it has all three with any features. The documentation of
+    /// [`Transport`](corelane_net::Transport) explains how to add a transport.
     pub fn transports(mut self, transports: Transports) -> Self {
         self.transports = transports;
         self

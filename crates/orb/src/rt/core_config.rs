@@ -106,7 +106,7 @@ pub struct CorePoolCounts {
     /// Changes of the core or priority of a bound connection.
     pub moved: u64,
     /// Connections that returned to the threads without a task, because their task ended.
-    pub withdrawn: u64,
+    pub unbound_by_task_end: u64,
     /// Requests of admitted tasks that ran without their core and priority, because the pool had no
     /// thread for their connection
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).

@@ -69,7 +69,7 @@ impl From<AssembleError> for SteeringError {
 /// The loaded steering program, with its tables. The kernel releases them when this value has been
 /// dropped and no interface has the program any more.
 #[derive(Debug)]
-pub struct KernelSteering {
+pub struct LoadedSteeringProgram {
     table_sizes: TableSizes,
     program: LoadedProgram,
     ports: Map,
@@ -84,7 +84,7 @@ pub struct KernelSteering {
     processors: Map,
 }
 
-impl KernelSteering {
+impl LoadedSteeringProgram {
     /// Creates empty tables and loads the program. The program runs when a link has attached it to
     /// an interface.
     ///
@@ -279,15 +279,15 @@ mod tests {
         refusal.is_some()
     }
 
-    fn action(steering: &KernelSteering, frame: &[u8]) -> i32 {
+    fn action(steering: &LoadedSteeringProgram, frame: &[u8]) -> i32 {
         let TestRun { action, .. } = steering.program().test_run(frame, 1).unwrap();
         action.0.cast_signed()
     }
 
     /// Loads the tables of a scenario into the kernel, without rings and caps. No AF_XDP socket
     /// exists for a ring, and caps would depend on the kernel's clock.
-    fn load(scenario: &mut Scenario) -> KernelSteering {
-        let kernel = KernelSteering::load(scenario.steering.table_sizes()).unwrap();
+    fn load(scenario: &mut Scenario) -> LoadedSteeringProgram {
+        let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
             let entry = StreamDelivery { in_context_cap: None, ..*entry };
             kernel.set_stream(*stream, entry).unwrap();
@@ -348,7 +348,7 @@ mod tests {
         if is_refused() {
             return;
         }
-        let kernel = KernelSteering::load(TABLE_SIZES).unwrap();
+        let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
         // The lowest possible cap is one packet a second.
@@ -367,7 +367,7 @@ mod tests {
         if is_refused() {
             return;
         }
-        let (kernel, mut oracle) = (KernelSteering::load(TABLE_SIZES).unwrap(), Steering::new(TABLE_SIZES));
+        let (kernel, mut oracle) = (LoadedSteeringProgram::load(TABLE_SIZES).unwrap(), Steering::new(TABLE_SIZES));
         let key = |port: u16| ConnectionKey::new(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 2809).into()).unwrap();
         for (port, stream) in [(1, 1), (2, 0), (2, 3), (2, 2), (1, 2), (3, 1)] {
             let ours = kernel.add_connection(key(port), StreamId(stream)).map_err(|error| error.to_string());

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `tables` | [`Steering`], the tables and the decision in plain Rust: the specification |
 //! | `program` | [`assemble`], the decision as an XDP program |
-//! | `kernel` | [`KernelSteering`], the program and its tables in the kernel |
+//! | `kernel` | [`LoadedSteeringProgram`], the program and its tables in the kernel |
 //!
 //! Each step of a frame's path takes constant time:
 //!
@@ -34,7 +34,7 @@ use std::fmt;
 use corelane_sys::bpf::MapSymbol;
 
 pub use crate::rate::PacketRate;
-pub use kernel::{KernelSteering, SteeringError};
+pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
 pub use tables::{Classification, Route, Steering};
 

@@ -68,7 +68,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 
 /// Assembles the XDP program for tables of the given sizes.
 ///
-/// The program's maps are the maps of [`KernelSteering`](super::KernelSteering), by index.
+/// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram), by index.
 ///
 /// # Errors
 /// [`AssembleError`] if a jump is too long. The program has some two hundred instructions, so this

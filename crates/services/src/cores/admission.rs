@@ -41,8 +41,8 @@ impl AdmissionState {
         !ended.is_empty()
     }
 
-    /// Lets task references and the core pool follow the books. The lock of the state orders the
-    /// changes.
+    /// Updates the task references and the core pool to match the books, and forgets ended tasks.
+    /// The caller holds the lock of the state, so updates have the order of the books' changes.
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {

@@ -82,8 +82,9 @@ fn change(orb: &Orb, root: &NamingContextExtRef, expected: &mut Names, number: u
 /// Number of power failures, large enough for some between a commit and its acknowledgement.
 const USUAL_CUTS: usize = 200;
 
-/// Checks a name service after power failures at 200 instants (`CORELANE_CUTS`) of 120 changes.
-/// Each acknowledged change remains. The change in progress is either complete or absent.
+/// Checks a name service after simulated power failures at 200 random instants during 120 changes.
+/// The environment variable `CORELANE_CUTS` sets another number of instants. Each acknowledged
+/// change remains. The change in progress is either complete or absent.
 #[test]
 fn acknowledged_changes_survive_power_failures_whole() {
     let disk = Disk::default();

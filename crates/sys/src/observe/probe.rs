@@ -167,7 +167,7 @@ fn record_enabled(name: &'static &'static str, id: u64) {
     let _ = MINE.try_with(|mine| mine.ring.push(ticks(), name, u64::from(mine.thread), id));
 }
 
-/// The latest records of the thread that uses the ring. One thread at a time uses it.
+/// The latest records of the threads that have used the ring. One thread at a time writes to it.
 struct RecordRing {
     /// Number of records whose writing has begun.
     announced: AtomicU64,

@@ -21,8 +21,9 @@ pub struct DescriptorFilterSocket {
     may_receive: AtomicBool,
     /// True if the kernel refuses further descriptors.
     is_refusing: bool,
-    /// Fork generation of the process that opened the socket. In a forked child the connection
-    /// belongs to the parent.
+    /// Fork generation of the process that opened the socket; 0 and unused if no descriptor can be
+    /// passed. In a forked child the drop only closes the descriptor, because the parent still uses
+    /// the connection.
     forks: u64,
 }
 

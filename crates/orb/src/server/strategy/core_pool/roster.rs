@@ -209,7 +209,7 @@ impl Roster {
     pub(super) fn finish(&mut self, number: ThreadNumber) {
         let Some(entry) = self.threads.get_mut(number) else { return };
         if let Place::Bound { connection: Some(_), ends, .. } = entry.place {
-            self.counts.withdrawn += u64::from(ends);
+            self.counts.unbound_by_task_end += u64::from(ends);
         }
         entry.place = Place::Sleeping;
     }
@@ -289,7 +289,8 @@ mod tests {
     struct Observed {
         roster: Roster,
         tasks: Vec<TaskBinding>,
-        /// The connection and the task of each thread; the connection 0 for a single message.
+        /// By thread number: the connection and the task that the thread serves, or `None` if the
+        /// thread sleeps. The connection is 0 if the thread serves a single message.
         serving: Vec<Option<(u64, u64)>>,
     }
 
@@ -415,7 +416,7 @@ mod tests {
         roster.finish(0);
         let counts = roster.counts();
         assert_eq!((counts.bound, counts.borrowed, counts.spawned, counts.not_bound), (3, 1, 1, 1));
-        assert_eq!((counts.moved, counts.withdrawn, counts.bound_now), (3, 1, 2));
+        assert_eq!((counts.moved, counts.unbound_by_task_end, counts.bound_now), (3, 1, 2));
         roster.set_tasks(&[binding(1, 0)]);
         assert_eq!(roster.bind(1, 11), BindDecision::Occupied);
         assert_eq!(roster.lend(1), BindDecision::Wake(0));
